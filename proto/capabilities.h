@@ -21,9 +21,11 @@
     X(RESUMES, 9, "streams that outlive a router")  /* Submit.resume, RESUME, FINISH_MOVED */                \
     X(SPENDING, 10, "limits common to routers")     /* SPENDING */                                           \
     X(PROBES, 11, "checks of the network")          /* PROBE */                                              \
-    X(EMBEDDINGS, 12, "embeddings")                 /* Submit.wants_embedding */
+    X(EMBEDDINGS, 12, "embeddings")                 /* Submit.wants_embedding */                             \
+    X(KEEPS, 13, "values kept for routers")         /* KEEP, FETCH */                                        \
+    X(NEWS, 14, "news between routers")             /* NEWS, LoadReport.n_routers */
 
-#define CAPABILITY_N          13 /* including CAPABILITY_STATED */
+#define CAPABILITY_N          15 /* including CAPABILITY_STATED */
 #define X(name, number, text) CAPABILITY_##name = 1 << (number),
 enum capability { CAPABILITY_STATED = 1, CAPABILITY_LIST(X) };
 #undef X

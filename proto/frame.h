@@ -35,6 +35,7 @@
     X(TOKENS, 22, Tokens, tokens, 1 << 20)                                                                   \
     X(RESUMED, 27, Resumed, resumed, (16 << 20) + 1024)                                                      \
     X(STORE_BLOCKS, 53, StoreBlocks, store_blocks, 1 << 20)                                                  \
+    X(FETCHED, 73, Fetched, fetched, (2 << 20) + 4096)                                                       \
     X(PROBED, 81, Probed, probed, 16 << 10)
 /* From routers to workers. */
 #define FRAMES_WORKER(X)                                                                                     \
@@ -46,6 +47,8 @@
     X(RESUME, 26, Resume, resume, 4 << 10)                                                                   \
     X(BLOCKS_LAST, 52, BlocksLast, blocks_last, 1 << 20)                                                     \
     X(SET_ROLE, 60, SetRole, set_role, 4 << 10)                                                              \
+    X(KEEP, 71, Keep, keep, (2 << 20) + 4096)                                                                \
+    X(FETCH, 72, Fetch, fetch, 16 << 10)                                                                     \
     X(PROBE, 80, Probe, probe, 64 << 10)
 /* Between workers: the engine thread handles them. */
 #define FRAMES_PEER(X)                                                                                       \
@@ -63,7 +66,9 @@
 /* From routers and workers to workers. */
 #define FRAMES_WORKER_PEER(X) X(BLOCKS_WANTED, 51, BlocksWanted, blocks_wanted, 4 << 10)
 /* Between routers and workers, both ways. */
-#define FRAMES_ROUTER_WORKER(X) X(SPENDING, 70, Spending, spending, 64 << 10)
+#define FRAMES_ROUTER_WORKER(X)                                                                              \
+    X(SPENDING, 70, Spending, spending, 64 << 10)                                                            \
+    X(NEWS, 74, News, news, (64 << 10) + 64)
 #define FRAME_TABLE(X)                                                                                       \
     FRAMES_LINK(X)                                                                                           \
     FRAMES_ALL(X)                                                                                            \
@@ -95,6 +100,12 @@ struct frame_header {
 #define FRAME_SPENDING_ACKS  15
 #define FRAME_SPENDING_KINDS 4
 #define FRAME_SPENDING_ID    16 /* bytes of an account's name */
+
+/* A value that a worker keeps, its name and its life, and the names of one FETCH. */
+#define FRAME_KEPT_BYTES  (UINT64_C(2) << 20)
+#define FRAME_KEPT_NAME   79
+#define FRAME_KEPT_LIFE_S 172800
+#define FRAME_KEPT_NAMES  64
 
 /* Addresses of one PROBE. */
 #define FRAME_PROBE_ADDRESSES 160

@@ -26,6 +26,7 @@ TESTS += $(plain_manifests)
 EXTRA_DIST += $(plain_manifests)
 integration_tests += tests/integration/test_pause.py tests/integration/test_preempt.py tests/integration/test_admission.py tests/integration/test_load.py tests/integration/test_flood.py tests/integration/test_pieces.py
 integration_tests += tests/integration/test_files.py tests/integration/test_pull.py
+integration_tests += tests/integration/test_kept.py tests/integration/test_three_routers.py
 integration_tests += tests/integration/test_common_limits.py tests/integration/test_state.py
 integration_tests += tests/integration/test_tour.py tests/integration/test_keys.py tests/integration/test_certificates.py
 tests/integration/test_tour.log tests/integration/test_keys.log tests/integration/test_certificates.log: batonctl

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A message of one router to all others, as it goes through the shared store (net/state, which seals it).
+/* A message of one router to all others, as it goes through the shared store (net/state, which seals it), or through
+ * workers (relay.c).
  *
  *     version 1 | epoch 8 | length of the name 1 | name | sections: kind 1 | length 4 | bytes
  *
@@ -16,7 +17,9 @@ enum news_kind {
     NEWS_LOGINS = 2,   /* wrong keys: address 16, hash 8, for each */
     NEWS_FORGET = 3,   /* a response that its owner deleted: tenant, NUL, id */
     NEWS_GOODBYE = 4,  /* empty: this router ends */
-    NEWS_SERVED = 5    /* service of tenants (served.c) */
+    NEWS_SERVED = 5,   /* service of tenants (served.c) */
+    NEWS_CANCEL = 6,   /* a client cancels a response that the sender does not run (cancels.c) */
+    NEWS_CANCELLED = 7 /* the answer of the router that ran it */
 };
 
 struct news {

@@ -22,6 +22,9 @@
 #include "fleet/router/check_priv.h"
 #include "fleet/router/daemon_priv.h"
 #include "fleet/router/decisions_priv.h"
+#include "fleet/router/cancels_priv.h"
+#include "fleet/router/kept_priv.h"
+#include "fleet/router/relay_priv.h"
 #include "fleet/router/admission_priv.h"
 #include "fleet/router/spending_priv.h"
 #include "fleet/router/state_priv.h"
@@ -258,6 +261,10 @@ static int router_build_links(struct daemon *daemon, struct fault *fault)
     rc = router_build_spending(router, data, fault);
     if (rc == 0)
         rc = router_state_open(router, data, fault);
+    if (rc == 0 && router_state_store(router) == NULL)
+        rc = router_kept_open(router, data, fault);
+    if (rc == 0 && router_state_store(router) == NULL)
+        rc = router_relay_open(router, fault);
     return rc < 0 ? rc : router_build_admin(daemon, fault);
 }
 
@@ -304,9 +311,12 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.metrics = daemon->router.metrics;
     opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.common = router_spending_common(&daemon->router);
-    opts.state = router_state_store(&daemon->router);
+    opts.values = router_state_store(&daemon->router) != NULL
+                      ? state_values_of(router_state_store(&daemon->router))
+                      : router_kept_values(&daemon->router);
     opts.on_forget = router_state_tell_forget;
-    opts.on_forget_arg = &daemon->router;
+    opts.on_cancel = router_cancels_ask;
+    opts.on_news_arg = &daemon->router;
     opts.login_salt = router_state_login_salt(&daemon->router);
     opts.has_console = conf->console;
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
@@ -375,6 +385,8 @@ static void router_tear_down(struct daemon *daemon)
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct job, all));
     router_state_close(router); /* jobs may wait for it */
+    router_kept_close(router);
+    router_relay_close(router);
     gen_outbox_close(&router->outbox);
     router_models_free(router);
     router_queue_close(router);

@@ -53,7 +53,6 @@ struct router_admission {
 };
 
 struct decisions;
-
 struct router_check; /* check_priv.h */
 
 struct router_roles { /* roles.c */
@@ -112,11 +111,12 @@ struct router {
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
     uint32_t order;                            /* of equal workers; each router has its own */
     struct router_roles roles;
-    struct router_check *check;  /* the last check of the network; NULL: none yet */
-    struct decisions *decisions; /* decisions_priv.h; NULL: none are kept */
-    struct router_spending
-        *spending;               /* limits that are common to several routers; NULL: no keys, no limits */
-    struct router_state *shared; /* state.c; NULL: there is no shared store */
+    struct router_check *check;       /* the last check of the network; NULL: none yet */
+    struct decisions *decisions;      /* decisions_priv.h; NULL: none are kept */
+    struct router_spending *spending; /* limits common to several routers; NULL: no keys, no limits */
+    struct router_state *shared;      /* state.c; NULL: before the links are built */
+    struct router_relay *relay;       /* relay.c; NULL: the shared store carries the news */
+    struct router_kept *kept;         /* kept.c; NULL: the shared store keeps what routers have in common */
     enum daemon_life life;
     struct metric *m_resumed;
     struct metric *m_queued, *m_redispatched, *m_handed_off, *m_local, *m_refused, *m_lost;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this router shares with others through a store (net/state), and what it hears there.
+/* What this router shares with others through a store (net/state), and what it hears there.  Without a store workers
+ * relay the messages (relay.c), except for spending, which has a message of its own (spending.c).
  *
  *     spending.c ──SPENDING──┐                                    ┌──> spending.c, as one more view
  *     wrong API keys ────────┼──> one message, each tick ──> store ──> failed logins of the endpoint
  *     deleted responses ─────┤                                    ├──> kept responses of the endpoint
+ *     cancelled responses ───┤                                    ├──> streams of the endpoint (cancels.c)
  *     service of tenants ────┘                                    └──> turns (served.c)
  *
  * The messages of the last two minutes are read at the start, and after the store was away.  Of these, the last row
@@ -23,7 +25,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "fleet/router/cancels_priv.h"
 #include "fleet/router/news_priv.h"
+#include "fleet/router/relay_priv.h"
 #include "fleet/router/served_priv.h"
 #include "fleet/router/spending_priv.h"
 #include "fleet/router/state_history_priv.h"
@@ -44,7 +48,7 @@ struct state_router { /* another router, as the store tells of it */
 };
 
 struct router_state {
-    struct state *store;
+    struct state *store; /* NULL: workers relay */
     struct front *front; /* NULL: not yet, or no more */
     uint8_t login_salt[32];
     struct state_router routers[STATE_MAX_ROUTERS];
@@ -147,6 +151,25 @@ static void state_hear_forget(struct router *router, struct bytes section)
                               bytes_of(end + 1, section.len_bytes - n - 1));
 }
 
+void router_state_hear(struct router *router, const struct news *news)
+{
+    struct bytes sections = news->sections, section;
+    unsigned kind;
+
+    while (router->shared != NULL && news_next(&sections, &kind, &section)) {
+        if (kind == NEWS_LOGINS)
+            state_hear_logins(router, section, 0);
+        else if (kind == NEWS_SERVED)
+            served_hear(router, section);
+        else if (kind == NEWS_FORGET)
+            state_hear_forget(router, section);
+        else if (kind == NEWS_CANCEL)
+            router_cancels_hear(router, news->epoch, section);
+        else if (kind == NEWS_CANCELLED)
+            router_cancels_hear_end(router, section);
+    }
+}
+
 static void state_hear_end_of_old(struct router *router)
 {
     state_history_tell(router->shared->history, router);
@@ -179,6 +202,10 @@ static void router_state_on_news(void *arg, struct bytes message, uint64_t age_m
             served_hear(router, section);
         else if (kind == NEWS_FORGET)
             state_hear_forget(router, section);
+        else if (kind == NEWS_CANCEL && !is_old)
+            router_cancels_hear(router, news.epoch, section);
+        else if (kind == NEWS_CANCELLED && !is_old)
+            router_cancels_hear_end(router, section);
         else if (kind == NEWS_GOODBYE && is_old)
             state_history_goodbye(router->shared->history, news.epoch);
         else if (kind == NEWS_GOODBYE)
@@ -215,16 +242,36 @@ static void router_state_watch(struct router *router)
 
 /* ---- what is told ---- */
 
+/* Whether there is a way to other routers now. */
+static bool state_may_tell(const struct router *router)
+{
+    const struct router_state *shared = router->shared;
+
+    return shared != NULL &&
+           (shared->store != NULL ? state_is_up(shared->store) : router_relay_has_others(router));
+}
+
+/* Sends the message of this tick, if there is one. */
+static void state_message_send(struct router *router)
+{
+    struct router_state *shared = router->shared;
+
+    if (shared->has_message && !shared->message.is_bad) {
+        if (shared->store != NULL)
+            (void)state_tell(shared->store, buf_view(&shared->message));
+        else
+            router_relay_tell(router, buf_view(&shared->message));
+    }
+    shared->has_message = false;
+}
+
 /* Begins a message, or goes on with the one of this tick while it has room. */
 static void state_message_open(struct router *router)
 {
     struct router_state *shared = router->shared;
 
-    if (shared->has_message && shared->message.len_bytes > STATE_MAX_NEWS / 2) {
-        if (!shared->message.is_bad)
-            (void)state_tell(shared->store, buf_view(&shared->message));
-        shared->has_message = false;
-    }
+    if (shared->has_message && shared->message.len_bytes > STATE_MAX_NEWS / 2)
+        state_message_send(router);
     if (!shared->has_message)
         news_begin(&shared->message, router->epoch, router->conf->node);
     shared->has_message = true;
@@ -268,9 +315,21 @@ void router_state_tell_forget(void *arg, const char *tenant, struct bytes id)
     buf_append(&section, id.data, id.len_bytes);
     if (!section.is_bad && shared->forgets.len_bytes + section.len_bytes < STATE_MAX_NEWS / 4)
         news_put(&shared->forgets, NEWS_FORGET, buf_view(&section));
-    if (state_is_up(shared->store))
+    if (state_may_tell(router))
         state_tell_forgets(router);
+    else if (shared->store == NULL)
+        buf_clear(&shared->forgets); /* no router is there that could have it */
     buf_fini(&section);
+}
+
+bool router_state_say(struct router *router, unsigned kind, struct bytes section)
+{
+    if (!state_may_tell(router) || section.len_bytes > STATE_MAX_NEWS / 2 - NEWS_NODE_BYTES)
+        return false;
+    state_message_open(router);
+    news_put(&router->shared->message, (enum news_kind)kind, section);
+    state_message_send(router);
+    return true;
 }
 
 static void state_tell_logins(struct router *router)
@@ -296,7 +355,7 @@ void router_state_served(struct job *job, uint64_t n_tokens)
 {
     struct router_state *shared = job->router->shared;
 
-    if (shared != NULL && state_is_up(shared->store))
+    if (state_may_tell(job->router))
         served_note(&shared->served, job, n_tokens);
 }
 
@@ -344,15 +403,17 @@ void router_state_tick(struct router *router)
 
     if (shared == NULL)
         return;
-    if (state_is_up(shared->store)) {
+    if (state_may_tell(router)) {
         state_tell_logins(router);
         state_tell_served(router);
         state_tell_forgets(router);
-        if (shared->has_message && !shared->message.is_bad)
-            (void)state_tell(shared->store, buf_view(&shared->message));
-        router_state_watch(router);
+        state_message_send(router);
     }
     shared->has_message = false;
+    if (shared->store == NULL)
+        return;
+    if (state_is_up(shared->store))
+        router_state_watch(router);
     state_tick(shared->store);
     router_state_report(shared);
 }
@@ -425,14 +486,14 @@ int router_state_open(struct router *router, const uint8_t cluster_key[32], stru
     struct router_state *shared;
     int rc;
 
-    if (conf->state_url[0] == '\0')
-        return 0;
     shared = router->shared = calloc(1, sizeof(*shared));
     if (shared == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     if (cluster_key_derive(cluster_key, "state", opts.key) < 0 ||
         cluster_key_derive(cluster_key, "state logins", shared->login_salt) < 0)
         return fault_set(fault, E_INTERNAL, "key derivation failed");
+    if (conf->state_url[0] == '\0')
+        return 0;
     router_state_declare(shared, router->metrics);
     rc = router_state_login(conf, fault, login);
     if (rc == 0)
@@ -479,9 +540,14 @@ void router_state_serve(struct router *router, struct front *front)
         router->shared->front = front;
 }
 
+struct front *router_state_front(const struct router *router)
+{
+    return router->shared == NULL ? NULL : router->shared->front;
+}
+
 void router_state_put(const struct router *router, struct buf *out)
 {
-    if (router->shared == NULL)
+    if (router_state_store(router) == NULL)
         return;
     buf_append_str(out, ", \"state_store\": ");
     json_put_str(out, bytes_str(state_url(router->shared->store)));

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store that this router shares with others (state.c).  Loop thread.  Without state.url all calls do nothing. */
+/* What this router shares with others (state.c), through the store of state.url, or through workers.  Loop thread.
+ * Functions that name the store do nothing without one. */
 #ifndef FLEET_ROUTER_STATE_PRIV_H
 #define FLEET_ROUTER_STATE_PRIV_H
 
 #include "fleet/router/router_priv.h"
 #include "net/state/state.h"
 
+struct news;  /* fleet/router/news_priv.h */
 struct front; /* serve/endpoint/front.h */
 
 /* cluster_key: 32 bytes.  E_FORMAT, E_IO, E_NOMEM, E_INTERNAL, with the fault. */
@@ -22,6 +24,11 @@ void router_state_note(struct router *router, uint64_t epoch, const char *node, 
 void router_state_tell_spending(struct router *router, const Baton__Spending *spending);
 /* A kept response was deleted here (struct front_opts). */
 void router_state_tell_forget(void *router, const char *tenant, struct bytes id);
+/* Tells one section at once.  False: there is no way to another router now, or the section is too long. */
+bool router_state_say(struct router *router, unsigned kind, struct bytes section);
+/* Another router's message, through workers. */
+void router_state_hear(struct router *router, const struct news *news);
+struct front *router_state_front(const struct router *router);       /* NULL: none now */
 void router_state_served(struct job *job, uint64_t n_tokens);        /* its tenant was charged for these */
 void router_state_put(const struct router *router, struct buf *out); /* for the status */
 /* Checks the keys of [state]. */

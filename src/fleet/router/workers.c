@@ -6,6 +6,8 @@
  * means a new process: its old cache and running tasks are gone. While a name's link is up, only the same
  * worker in a new life takes its place (names.c); another worker with that name is refused. */
 #include "fleet/router/check_priv.h"
+#include "fleet/router/kept_priv.h"
+#include "fleet/router/relay_priv.h"
 #include "fleet/router/spending_priv.h"
 
 #include <math.h>
@@ -76,6 +78,7 @@ static void worker_lose(struct router *router, struct router_worker *worker)
     router_model_limit(router, worker->model);
     router_blocks_down(router, slot);
     router_spending_worker_down(router, slot);
+    router_kept_worker_down(router, slot);
     router_stream_worker_lost(router, slot);
 }
 
@@ -191,6 +194,7 @@ static void worker_on_up(void *arg, struct link *link)
     router_model_fetch(router, worker->model);
     router_blocks_up(router, worker_slot(router, worker));
     router_spending_worker_up(router, worker_slot(router, worker));
+    router_kept_worker_up(router, worker_slot(router, worker));
 }
 
 /* Rates come from outside: an invalid one counts as unknown. */
@@ -291,6 +295,12 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
         return 0;
     case FRAME_SPENDING:
         router_spending_hear(router, worker_slot(router, worker), (const Baton__Spending *)message);
+        return 0;
+    case FRAME_FETCHED:
+        router_kept_hear(router, worker_slot(router, worker), (const Baton__Fetched *)message);
+        return 0;
+    case FRAME_NEWS:
+        router_relay_hear(router, (const Baton__News *)message);
         return 0;
     case FRAME_PROBED:
         router_check_hear(router, worker_slot(router, worker), (const Baton__Probed *)message);

@@ -21,6 +21,7 @@
 #include "serve/endpoint/admit_priv.h"
 #include "serve/endpoint/console_priv.h"
 #include "serve/endpoint/responses_priv.h"
+#include "serve/endpoint/cancels_priv.h"
 
 #define MAX_LISTED_MODELS   1000
 #define MAX_LOGGED_REFUSALS 10 /* per second */
@@ -377,7 +378,7 @@ static void front_on_abort(void *arg, struct http_exchange *exchange, enum http_
     if (request != NULL)
         request_abort(request, why);
     else
-        shared_abort(arg, exchange);
+        shared_abort(arg, exchange), cancels_abort(arg, exchange);
 }
 
 static void front_on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
@@ -461,6 +462,7 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
         sign_use_key(opts->sign_key);
     list_init(&front->requests);
     list_init(&front->visits);
+    list_init(&front->cancels);
     report_init(front);
     if (failed_logins_new(opts->failed_logins_per_min, MAX_LOGIN_SOURCES, &front->failed_logins) < 0 ||
         open_fair_queue(front) < 0 || stall_new(opts->loop, opts->metrics, &front->stall) < 0)
@@ -493,6 +495,7 @@ void front_free(struct front *front)
     if (front == NULL)
         return;
     shared_close(front);
+    cancels_close(front);
     http_server_free(front->server);
     /* The remaining requests have jobs in the pool; request_free waits for the running ones. */
     list_for_each (node, &front->requests)

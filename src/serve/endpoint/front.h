@@ -26,13 +26,13 @@
 #include "base/fault.h"
 #include "base/span.h"
 #include "base/event/jobs.h"
+#include "net/state/state_values.h"
 #include "serve/endpoint/backend.h"
 #include "net/http/server.h"
 #include "base/metrics/metrics.h"
 
 struct access_keys;   /* serve/access/access_keys.h */
 struct failed_logins; /* serve/access/failed_logins.h */
-struct state;         /* net/state/state.h */
 struct front;
 
 enum front_metrics_for { FRONT_METRICS_ADMIN, FRONT_METRICS_CLIENTS }; /* values of http.metrics */
@@ -44,10 +44,13 @@ struct front_opts {
     struct metrics *metrics;      /* borrowed, required */
     const char *keys_path;        /* API keys (format: serve/access/auth.h); NULL: no key is required */
     struct common_limits *common; /* limits kept together with other routers; NULL: by itself */
-    struct state *state;          /* borrowed: what several routers keep together; NULL: nothing */
+    struct state_values values;   /* what several routers keep together; zeroed: nothing */
     void (*on_forget)(void *arg, const char *tenant,
                       struct bytes id); /* a response was deleted; NULL: nobody needs to know */
-    void *on_forget_arg;
+    /* A client cancels a response that this front does not run: asks the other routers.  front_cancelled() brings
+     * their answer, with the number.  False: there are none.  NULL: the same. */
+    bool (*on_cancel)(void *arg, const char *tenant, struct bytes id, uint64_t number);
+    void *on_news_arg;         /* of both */
     const uint8_t *login_salt; /* borrowed, 16 bytes: routers count wrong keys together; NULL: by itself */
     bool has_metrics;      /* clients may read /metrics, which names tenants; false: there is no such path */
     bool has_console;      /* browsers may load /console (console_priv.h) */
@@ -110,6 +113,10 @@ void front_set_draining(struct front *front);
 void front_drain(struct front *front, ev_call done, void *arg);
 /* Another router deleted a kept response. */
 void front_forget_response(struct front *front, const char *tenant, struct bytes id);
+/* Another router's client cancels a response: if it runs here, it ends, and the answer for that client is appended.
+ * False: it does not run here. */
+bool front_cancel_response(struct front *front, const char *tenant, struct bytes id, struct buf *answer);
+void front_cancelled(struct front *front, uint64_t number, struct bytes answer); /* on_cancel()'s */
 struct failed_logins *front_failed_logins(const struct front *front);
 uint32_t front_n_running(const struct front *front);
 /* Ends running requests with an error event "server is shutting down" (drain limit reached). */

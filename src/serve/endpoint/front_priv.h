@@ -87,6 +87,9 @@ struct front {
     struct list requests;
     struct list visits; /* of /v1/responses/ID that wait for the shared store (shared.c) */
     uint32_t n_visits;
+    struct list cancels; /* of responses that another router may run (cancels.c) */
+    uint32_t n_cancels;
+    uint64_t last_cancel;
     uint32_t n_running;
     uint32_t n_awaiting; /* requests that wait for their model */
     enum front_state state;

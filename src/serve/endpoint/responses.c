@@ -4,6 +4,8 @@
  *     GET ID                the response                POST ID/cancel    ends a stream that is being sent
  *     GET ID/input_items    its input                   DELETE ID         forgets it
  *
+ * A response that is not here may be kept or sent by another router (shared.c, cancels.c).
+ *
  * A response is stored as one text under its id, for the tenant of its request:
  *
  *     lengths (12 bytes) | the response as JSON, with the output items in it | the input items, ",\n" between
@@ -20,6 +22,7 @@
 #include "base/str.h"
 #include "serve/api/render_responses.h"
 #include "serve/endpoint/admit_priv.h"
+#include "serve/endpoint/cancels_priv.h"
 #include "serve/endpoint/output_priv.h"
 #include "serve/endpoint/responses_priv.h"
 
@@ -370,10 +373,36 @@ static void responses_cancel_response(struct front *front, struct http_exchange 
     } else if (responses_find_kept(front, id, who->tenant, &kept)) {
         api_fail(&error, 400, "Cannot cancel a completed response.");
         reply_error(exchange, &error, NULL, NULL);
-    } else {
+    } else if (!cancels_ask(front, exchange, who->tenant, id)) {
         responses_reply_missing(exchange, id);
     }
     buf_fini(&body);
+}
+
+void responses_answer_cancel(struct front *front, struct http_exchange *exchange, struct bytes answer)
+{
+    struct bytes id;
+    struct auth_key who;
+    struct api_error error;
+
+    (void)responses_read_path(http_exchange_path(exchange), &id);
+    if (admit_key(front, exchange, &who, &error) < 0)
+        reply_error(exchange, &error, NULL, NULL);
+    else if (answer.len_bytes == 0)
+        responses_reply_missing(exchange, id);
+    else
+        responses_reply_text(exchange, &who, answer);
+}
+
+bool front_cancel_response(struct front *front, const char *tenant, struct bytes id, struct buf *answer)
+{
+    struct request *request = responses_find_stream(front, id, tenant);
+
+    if (request == NULL)
+        return false;
+    log_info("cancelled_elsewhere", LOG_STR("request_id", request->id));
+    responses_cancel(request, answer);
+    return true;
 }
 
 /* Answers with what this router keeps. */
@@ -410,7 +439,8 @@ void responses_serve(struct front *front, struct http_exchange *exchange)
     struct auth_key who;
     struct api_error error;
 
-    if ((verb == VERB_RESPONSE || verb == VERB_ITEMS) && admit_key(front, exchange, &who, &error) == 0 &&
+    if (verb != VERB_NONE && admit_key(front, exchange, &who, &error) == 0 &&
+        !(verb == VERB_CANCEL && responses_find_stream(front, id, who.tenant) != NULL) &&
         shared_fetch_response(front, exchange, &who, id, responses_answer))
         return; /* another router may keep it */
     responses_answer(front, exchange);

@@ -15,6 +15,8 @@ void responses_take_kept(struct front *front, struct bytes id, const char *owner
 bool responses_allow(enum http_method method, struct bytes path); /* true if a path under the route allows the
                                                                    * method */
 void responses_serve(struct front *front, struct http_exchange *exchange);
+/* Answers a client that cancels, with the answer of the router that ran the response; empty: none ran it. */
+void responses_answer_cancel(struct front *front, struct http_exchange *exchange, struct bytes answer);
 /* Shortens a tokenised conversation that exceeds the context, if the request asks for truncation
  * (truncate.c). Removes the oldest turns and tokenises again.  Runs in the job that tokenises.  E_NOMEM,
  * E_FORMAT, with error. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The endpoint's use of the store that several routers share (net/state).
+/* The endpoint's use of the values that several routers have in common (net/state/state_values.h).
  *
  *     value                         kept when                  looked for when
  *     a conversation                its answer ended           a request continues it and this router lacks it
@@ -22,67 +22,68 @@
 
 #define ANSWER_LIFE_S 3600u
 #define MAX_LOOKED_AT 256u /* messages of a request, the last ones */
-#define MAX_VISITS    256u /* of /v1/responses/ID that wait for the store */
+#define MAX_VISITS    256u /* of /v1/responses/ID that wait for their value */
 
 struct shared_visit { /* of /v1/responses/ID */
     struct list node; /* front.visits */
     struct front *front;
     struct http_exchange *exchange;
-    struct state_ask *ask;
+    void *ask;
     char tenant[64], id[IDS_BYTES];
     void (*go_on)(struct front *front, struct http_exchange *exchange);
 };
 
-static struct state *shared_store(const struct front *front)
+static const struct state_values *shared_values_of(const struct front *front)
 {
-    return state_is_up(front->opts.state) ? front->opts.state : NULL;
+    return state_values_are_up(&front->opts.values) ? &front->opts.values : NULL;
 }
 
-/* Copies a text into the store. */
+/* Copies a text to the common values. */
 static void shared_put(struct front *front, const struct state_name *name, uint64_t life_s, struct bytes text)
 {
     struct buf copy = {0};
 
-    if (text.len_bytes > STATE_MAX_VALUE)
+    if (text.len_bytes > state_values_max_bytes(&front->opts.values))
         return;
     buf_append(&copy, text.data, text.len_bytes);
-    (void)state_put(front->opts.state, name, life_s, &copy); /* refused: this router alone has it */
+    (void)state_values_put(&front->opts.values, name, life_s, &copy); /* refused: this router alone has it */
 }
 
 /* ---- keeping ---- */
 
 void shared_keep_thread(struct request *request, struct bytes text)
 {
-    struct state *store = shared_store(request->front);
+    const struct state_values *values = shared_values_of(request->front);
     struct state_name name;
 
-    if (store != NULL &&
-        state_name(store, "thread", bytes_str(request->owner), bytes_str(request->message_id), &name) == 0)
+    if (values != NULL && state_values_name(values, "thread", bytes_str(request->owner),
+                                            bytes_str(request->message_id), &name) == 0)
         shared_put(request->front, &name, CONVERSATION_LIFE_NS / NS_PER_S, text);
 }
 
 void shared_keep_response(struct request *request, struct bytes text)
 {
-    struct state *store = shared_store(request->front);
+    const struct state_values *values = shared_values_of(request->front);
     struct state_name name;
 
-    if (store != NULL && state_name(store, "response", bytes_str(request->who.tenant),
-                                    bytes_str(request->message_id), &name) == 0)
+    if (values != NULL && state_values_name(values, "response", bytes_str(request->who.tenant),
+                                            bytes_str(request->message_id), &name) == 0)
         shared_put(request->front, &name, RESPONSE_LIFE_NS / NS_PER_S, text);
 }
 
 void shared_keep_answer(struct request *request, const struct answer_key *key,
                         const struct cached_answer *answer)
 {
-    struct state *store = shared_store(request->front);
+    const struct state_values *values = shared_values_of(request->front);
     struct state_name name;
     struct buf image = {0};
 
-    if (store == NULL || answer->bytes > STATE_MAX_VALUE ||
-        state_name(store, "answer", bytes_str(""), bytes_of(key->bytes, sizeof(key->bytes)), &name) < 0)
+    if (values == NULL || answer->bytes > state_values_max_bytes(values) ||
+        state_values_name(values, "answer", bytes_str(""), bytes_of(key->bytes, sizeof(key->bytes)), &name) <
+            0)
         return;
     if (answer_image_pack(answer, &image) == 0)
-        (void)state_put(store, &name, ANSWER_LIFE_S, &image);
+        (void)state_values_put(values, &name, ANSWER_LIFE_S, &image);
     buf_fini(&image);
 }
 
@@ -103,7 +104,7 @@ static bool shared_ask(struct request *request, const struct state_question *que
     struct state_question whole = *question;
 
     whole.arg = request;
-    return state_ask(request->front->opts.state, &whole, &request->shared.ask) == 0;
+    return state_values_ask(&request->front->opts.values, &whole, &request->shared.ask) == 0;
 }
 
 static void shared_on_thread(void *arg, struct buf *values, enum state_claim claim)
@@ -120,8 +121,8 @@ static void shared_on_thread(void *arg, struct buf *values, enum state_claim cla
 
 static bool shared_claim_name(const struct request *request, struct state_name *out)
 {
-    return state_name(request->front->opts.state, "claim", bytes_str(request->owner), request->gen.thread_id,
-                      out) == 0;
+    return state_values_name(&request->front->opts.values, "claim", bytes_str(request->owner),
+                             request->gen.thread_id, out) == 0;
 }
 
 static bool shared_fetch_thread(struct request *request)
@@ -139,7 +140,7 @@ static bool shared_fetch_thread(struct request *request)
 
     if (here == CONVERSATIONS_CONTINUED || here == CONVERSATIONS_BUSY || id.len_bytes == 0 ||
         id.len_bytes >= IDS_BYTES || !shared_claim_name(request, &claim) ||
-        state_name(front->opts.state, "thread", bytes_str(request->owner), id, &name) < 0)
+        state_values_name(&front->opts.values, "thread", bytes_str(request->owner), id, &name) < 0)
         return false;
     request->shared.n = question.n;
     memcpy(request->shared.thread_id, id.data, id.len_bytes);
@@ -174,8 +175,8 @@ static bool shared_fetch_responses(struct request *request)
         if (id.len_bytes == 0 || id.len_bytes >= IDS_BYTES ||
             conversations_look(front->responses, id, request->who.tenant, clock_now_ns()) !=
                 CONVERSATIONS_UNKNOWN ||
-            state_name(front->opts.state, "response", bytes_str(request->who.tenant), id,
-                       &names[question.n]) < 0)
+            state_values_name(&front->opts.values, "response", bytes_str(request->who.tenant), id,
+                              &names[question.n]) < 0)
             continue;
         request->shared.ids[question.n++] = id;
     }
@@ -189,7 +190,7 @@ static bool shared_fetch_responses(struct request *request)
 
 bool shared_fetch_conversation(struct request *request, void (*go_on)(struct request *request))
 {
-    if (shared_store(request->front) == NULL)
+    if (shared_values_of(request->front) == NULL)
         return false;
     request->shared.go_on = go_on;
     return request->gen.response != NULL ? shared_fetch_responses(request) : shared_fetch_thread(request);
@@ -224,7 +225,7 @@ bool shared_fetch_answers(struct request *request, void (*go_on)(struct request 
     size_t end = replay->keys != NULL ? replay->n : 0;
     size_t first = end > MAX_LOOKED_AT ? end - MAX_LOOKED_AT : 0;
 
-    if (shared_store(front) == NULL || front->answer_cache == NULL || end == 0 ||
+    if (shared_values_of(front) == NULL || front->answer_cache == NULL || end == 0 ||
         !api_call_generates(request->call))
         return false;
     request->shared.go_on = go_on;
@@ -236,8 +237,8 @@ bool shared_fetch_answers(struct request *request, void (*go_on)(struct request 
             continue;
         replay_key_for(&replay->keys[i - 1], request->owner, request->model->fingerprint, key);
         question.n += !answer_cache_has(front->answer_cache, key) &&
-                      state_name(front->opts.state, "answer", bytes_str(""),
-                                 bytes_of(key->bytes, sizeof(key->bytes)), &names[question.n]) == 0;
+                      state_values_name(&front->opts.values, "answer", bytes_str(""),
+                                        bytes_of(key->bytes, sizeof(key->bytes)), &names[question.n]) == 0;
     }
     request->shared.n = question.n;
     return question.n > 0 && shared_ask(request, &question);
@@ -261,18 +262,20 @@ void shared_take_answers(struct request *request)
 void shared_end(struct request *request, bool is_continued)
 {
     struct shared_part *part = &request->shared;
-    struct state *store = request->front->opts.state; /* also while it is away */
+    const struct state_values *values = &request->front->opts.values; /* also while they are away */
     struct state_name name;
 
-    state_ask_cancel(part->ask);
+    state_values_cancel(values, part->ask);
     if (is_continued && part->thread_id[0] != '\0' && !part->is_claimed_elsewhere &&
-        state_name(store, "thread", bytes_str(request->owner), bytes_str(part->thread_id), &name) == 0)
-        (void)state_forget(store, &name);
+        state_values_name(values, "thread", bytes_str(request->owner), bytes_str(part->thread_id), &name) ==
+            0)
+        (void)state_values_forget(values, &name);
     /* No second try after one that may have succeeded: the claim may be another router's by then. */
     if (!is_continued && part->has_claim &&
-        state_name(store, "claim", bytes_str(request->owner), bytes_str(part->thread_id), &name) == 0 &&
-        state_remove(store, &name) == E_CLOSED)
-        (void)state_forget(store, &name);
+        state_values_name(values, "claim", bytes_str(request->owner), bytes_str(part->thread_id), &name) ==
+            0 &&
+        state_values_remove(values, &name) == E_CLOSED)
+        (void)state_values_forget(values, &name);
     for (uint32_t i = 0; i < part->n_fetched; i++)
         buf_fini(&part->fetched[i]);
     free(part->fetched);
@@ -285,7 +288,7 @@ void shared_end(struct request *request, bool is_continued)
 
 static void shared_visit_free(struct shared_visit *visit)
 {
-    state_ask_cancel(visit->ask);
+    state_values_cancel(&visit->front->opts.values, visit->ask);
     list_remove(&visit->node);
     visit->front->n_visits--;
     free(visit);
@@ -309,15 +312,15 @@ bool shared_fetch_response(struct front *front, struct http_exchange *exchange, 
                            struct bytes id,
                            void (*go_on)(struct front *front, struct http_exchange *exchange))
 {
-    struct state *store = shared_store(front);
+    const struct state_values *values = shared_values_of(front);
     struct shared_visit *visit;
     struct state_name name;
     struct state_question question = {.names = &name, .n = 1, .done = shared_on_visit};
 
-    if (store == NULL || front->responses == NULL || id.len_bytes == 0 || id.len_bytes >= IDS_BYTES ||
+    if (values == NULL || front->responses == NULL || id.len_bytes == 0 || id.len_bytes >= IDS_BYTES ||
         front->n_visits >= MAX_VISITS ||
         conversations_look(front->responses, id, who->tenant, clock_now_ns()) != CONVERSATIONS_UNKNOWN ||
-        state_name(store, "response", bytes_str(who->tenant), id, &name) < 0)
+        state_values_name(values, "response", bytes_str(who->tenant), id, &name) < 0)
         return false;
     visit = calloc(1, sizeof(*visit));
     if (visit == NULL)
@@ -328,7 +331,7 @@ bool shared_fetch_response(struct front *front, struct http_exchange *exchange, 
     list_push_back(&front->visits, &visit->node);
     front->n_visits++;
     question.arg = visit;
-    if (state_ask(store, &question, &visit->ask) == 0)
+    if (state_values_ask(values, &question, &visit->ask) == 0)
         return true;
     shared_visit_free(visit);
     return false;
@@ -336,17 +339,17 @@ bool shared_fetch_response(struct front *front, struct http_exchange *exchange, 
 
 int shared_forget_response(struct front *front, const char *tenant, struct bytes id)
 {
-    struct state *store = front->opts.state;
+    const struct state_values *values = &front->opts.values;
     struct state_name name;
     int rc;
 
-    if (store == NULL)
+    if (!state_values_exist(values))
         return 0;
-    rc = state_name(store, "response", bytes_str(tenant), id, &name);
+    rc = state_values_name(values, "response", bytes_str(tenant), id, &name);
     if (rc == 0)
-        rc = state_forget(store, &name);
+        rc = state_values_forget(values, &name);
     if (rc == 0 && front->opts.on_forget != NULL)
-        front->opts.on_forget(front->opts.on_forget_arg, tenant, id);
+        front->opts.on_forget(front->opts.on_news_arg, tenant, id);
     return rc;
 }
 

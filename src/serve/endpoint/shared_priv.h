@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the endpoint keeps in the store that several routers share, and looks for there (shared.c).
+/* What the endpoint keeps for all routers, and looks for there (shared.c): in a store, or with the workers.
  *
- * Loop thread, unless a function says otherwise.  Without a store, or while it is away, all calls do nothing and the
- * fetches return false; removals wait until it is back. */
+ * Loop thread, unless a function says otherwise.  Without common values, or while they are away, all calls do nothing
+ * and the fetches return false; removals wait until they are back. */
 #ifndef SERVE_ENDPOINT_SHARED_PRIV_H
 #define SERVE_ENDPOINT_SHARED_PRIV_H
 
 #include "base/list.h"
-#include "net/state/state.h"
+#include "net/state/state_values.h"
 #include "serve/api/ids.h"
 #include "serve/conversation/replay.h"
 
@@ -16,10 +16,10 @@ struct request;
 struct http_exchange;
 struct auth_key;
 
-struct shared_part {       /* of a request */
-    struct state_ask *ask; /* it waits for the store */
+struct shared_part { /* of a request */
+    void *ask;       /* it waits for common values */
     void (*go_on)(struct request *request);
-    bool has_claim;            /* its claim is in the store */
+    bool has_claim;            /* its claim is kept */
     bool is_claimed_elsewhere; /* one does, or did */
     char thread_id[IDS_BYTES]; /* of the claim */
     uint32_t n;                /* names asked */
@@ -50,7 +50,7 @@ void shared_keep_answer(struct request *request, const struct answer_key *key,
 bool shared_fetch_response(struct front *front, struct http_exchange *exchange, const struct auth_key *who,
                            struct bytes id,
                            void (*go_on)(struct front *front, struct http_exchange *exchange));
-/* Its owner deleted it; also while the store is away.  E_FULL: too many wait for the store; E_NOMEM, E_INTERNAL. */
+/* Its owner deleted it; also while the values are away.  E_FULL: too many wait for them; E_NOMEM, E_INTERNAL. */
 int shared_forget_response(struct front *front, const char *tenant, struct bytes id);
 void shared_abort(struct front *front, const struct http_exchange *exchange); /* the client went away */
 void shared_close(struct front *front);                                       /* the front ends */

@@ -77,6 +77,8 @@ const ProtobufCMessage *worker_make_hello(void *arg)
         hello->capabilities &= ~(uint64_t)CAPABILITY_TELLS;
     if (worker->conf->tails_grace_ns == 0)
         hello->capabilities &= ~(uint64_t)CAPABILITY_RESUMES;
+    if (worker->conf->kept_bytes == 0)
+        hello->capabilities &= ~(uint64_t)CAPABILITY_KEEPS;
     return &hello->base;
 }
 
@@ -110,6 +112,7 @@ const ProtobufCMessage *worker_make_heartbeat(void *arg)
     load->is_draining = worker->life != DAEMON_SERVING;
     load->is_unfit = worker->load.is_unfit;
     load->role = worker->role;
+    load->n_routers = worker_routers_n_up(worker);
     load->role_age_ms = worker_role_age_ms(worker);
     worker_notices_correct(worker, load);
     load->age_us = (clock_now_ns() - worker->load.taken_ns) / NS_PER_US + 1;

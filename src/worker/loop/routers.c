@@ -3,6 +3,7 @@
  *
  * When a router's link goes down, the worker cancels its requests, because their clients are disconnected
  * too.  Streams that another router may resume continue for a while (tails.c). */
+#include "worker/loop/kept_priv.h"
 #include "worker/loop/probe_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/spending_priv.h"
@@ -267,6 +268,16 @@ static void send_vocabulary(void *arg)
         ev_timer_start(router->vocabulary_turn, 0);
 }
 
+/* Passes a router's news on to the other routers.  One that does not know the message skips it. */
+static void worker_routers_relay(const struct worker_router *from, const ProtobufCMessage *news)
+{
+    struct worker *worker = from->worker;
+
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        if (&worker->routers[i] != from && worker_router_is_up(&worker->routers[i]))
+            (void)link_send(worker->routers[i].link, FRAME_NEWS, news);
+}
+
 static int worker_routers_on_message(void *arg, struct link *link, enum frame_type type,
                                      const ProtobufCMessage *message)
 {
@@ -301,6 +312,15 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
         return 0;
     case FRAME_SPENDING:
         worker_spending_hear(router, (const Baton__Spending *)message);
+        return 0;
+    case FRAME_NEWS:
+        worker_routers_relay(router, message);
+        return 0;
+    case FRAME_KEEP:
+        worker_kept_keep(router->worker, (const Baton__Keep *)message);
+        return 0;
+    case FRAME_FETCH:
+        worker_kept_fetch(router, (const Baton__Fetch *)message);
         return 0;
     case FRAME_HEARTBEAT:
     case FRAME_GOODBYE:
@@ -447,6 +467,15 @@ void worker_routers_list(struct worker *worker, const struct endpoints *list)
 bool worker_router_is_up(const struct worker_router *router)
 {
     return router->link != NULL && link_is_up(router->link);
+}
+
+uint32_t worker_routers_n_up(const struct worker *worker)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < worker->n_routers; i++)
+        n += worker_router_is_up(&worker->routers[i]);
+    return n;
 }
 
 const char *worker_router_why(const struct worker_router *router)

@@ -26,6 +26,7 @@
 #include "base/str.h"
 #include "net/http/https.h"
 #include "net/link/addr.h"
+#include "worker/loop/kept_priv.h"
 #include "worker/loop/probe_priv.h"
 #include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
@@ -502,7 +503,7 @@ static int loop_worker_start(struct worker *worker, struct fault *fault)
     if (rc == 0)
         rc = build_front(worker, fault);
     if (rc == 0 && (worker_tails_open(worker) < 0 || worker_spending_open(worker) < 0 ||
-                    worker_notices_open(worker) < 0))
+                    worker_kept_open(worker) < 0 || worker_notices_open(worker) < 0))
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0)
         rc = build_links(worker, fault);
@@ -519,6 +520,7 @@ static void tear_down(struct worker *worker)
     listener_close(worker->peer_listener);
     worker_tails_close(worker);
     worker_spending_close(worker);
+    worker_kept_close(worker);
     worker_notices_close(worker);
     front_free(worker->front);
     http_tls_free(worker->https);

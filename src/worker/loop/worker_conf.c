@@ -233,6 +233,9 @@
      "its stream at any router. Then its work ends. 0: answers end with their router."},                     \
     {"stream", "tail_memory", CONFIG_SIZE, KEY(tails_bytes), "64MiB", 65536, 1e12, NULL, false,              \
      "Memory for what such clients would get. Beyond it the tenant that holds most loses its oldest."},      \
+    {"stream", "kept_memory", CONFIG_SIZE, KEY(kept_bytes), "64MiB", 0, 1e12, NULL, false,                   \
+     "Memory for conversations, responses and remembered answers that this worker keeps for its routers, "   \
+     "sealed. Beyond it the least recently used goes. 0: none is kept."},                                    \
     {"stop", "lame_duck", CONFIG_DURATION, KEY(lame_duck_ns), "5s", 0, S(3600), NULL, true,                  \
      "On SIGTERM, first, with http.listen: how long it still accepts and answers, with /readyz at 503 "      \
      "and each answer its connection's last."},                                                              \

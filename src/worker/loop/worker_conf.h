@@ -66,7 +66,7 @@ struct worker_conf {
     bool http2, h2c;
     char *congestion_control;
     struct config_list cors_origin;
-    uint64_t tails_grace_ns, tails_bytes;
+    uint64_t tails_grace_ns, tails_bytes, kept_bytes;
     uint64_t lame_duck_ns;
     uint64_t drain_timeout_ns;
     int log_level, log_format;

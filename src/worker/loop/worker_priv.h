@@ -100,6 +100,7 @@ struct worker { /* the whole daemon */
     struct worker_discovery *discovery; /* discovery.c; NULL: the configuration names addresses only */
     struct tails *tails;                /* tails_priv.h */
     struct spendings *spendings;
+    struct worker_kept *kept; /* kept.c */
     struct notices *notices;
     struct worker_peer peers[WORKER_MAX_PEERS];
     struct load_report load;
@@ -155,6 +156,7 @@ bool worker_lost_router(const struct worker *worker);
 int worker_routers_open(struct worker *worker, struct fault *fault);
 /* True if both sides have accepted the other's HELLO. */
 bool worker_router_is_up(const struct worker_router *router);
+uint32_t worker_routers_n_up(const struct worker *worker);
 const char *worker_router_why(const struct worker_router *router); /* "ok", or the reason why it is not up */
 /* Dials what the list names and drops what it does not name. A link that is up is never dropped. */
 void worker_routers_list(struct worker *worker, const struct endpoints *list);

@@ -24,6 +24,8 @@ struct link {
     uint32_t n_wanted, n_last_replicas, max_on_disk;
 };
 
+void (*rig_on_send)(struct link *link, enum frame_type type, const ProtobufCMessage *message);
+
 /* ---- net/, scripted ---- */
 
 int link_accept(const struct link_opts *opts, int fd, struct link **out)
@@ -60,6 +62,11 @@ void *link_user(const struct link *link)
 const char *link_peer_address(const struct link *link)
 {
     return "test";
+}
+
+size_t link_queued_bytes(const struct link *link)
+{
+    return 0;
 }
 
 uint64_t link_rtt_ns(const struct link *link)
@@ -161,6 +168,8 @@ int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *m
 
     if (!link->is_up || link->fails)
         return E_CLOSED;
+    if (rig_on_send != NULL)
+        rig_on_send(link, type, message);
     if (type == FRAME_SUBMIT)
         note_submit(link, (const Baton__Submit *)message);
     if (type == FRAME_SUBMIT_TOKENS &&

@@ -66,6 +66,8 @@ struct rig {
 int rig_open(struct rig *rig);
 void rig_close(struct rig *rig);
 
+/* Called for each message that the router sends; NULL: none.  The message is borrowed for the call. */
+extern void (*rig_on_send)(struct link *link, enum frame_type type, const ProtobufCMessage *message);
 /* Adds a worker that registered, is up and has reported; blocks of 32 tokens. */
 struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role, uint64_t epoch,
                         uint32_t n_blocks);

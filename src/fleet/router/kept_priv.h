@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Values that workers keep for all of their routers (kept.c).  Loop thread. */
+#ifndef FLEET_ROUTER_KEPT_PRIV_H
+#define FLEET_ROUTER_KEPT_PRIV_H
+
+#include "fleet/router/router_priv.h"
+#include "net/state/state_values.h"
+
+/* cluster_key: 32 bytes.  E_NOMEM, E_INTERNAL, with the fault. */
+int router_kept_open(struct router *router, const uint8_t cluster_key[32], struct fault *fault);
+void router_kept_close(struct router *router);
+/* None, unless router_kept_open() was called. */
+struct state_values router_kept_values(struct router *router);
+/* A worker that states it keeps values is up; it is down. */
+void router_kept_worker_up(struct router *router, uint32_t slot);
+void router_kept_worker_down(struct router *router, uint32_t slot);
+void router_kept_hear(struct router *router, uint32_t slot, const Baton__Fetched *fetched);
+
+#endif

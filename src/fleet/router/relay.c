@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Passes news between routers through workers that they share.
+ *
+ *     state.c ──news──> the 4 workers with the lowest digests of their names ──> their other routers ──> state.c
+ *
+ * Routers of the same workers choose the same four.  A message has a number, so that a router hears it once however
+ * many workers bring it: of each router it remembers the highest number and the 64 before. */
+#include "fleet/router/relay_priv.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "fleet/router/news_priv.h"
+#include "fleet/router/state_priv.h"
+
+enum {
+    RELAY_WORKERS = 4,
+    RELAY_ROUTERS = 32,     /* that are remembered; the one that was silent for longest gives its place */
+    RELAY_MOST_PER_S = 1024 /* new messages; beyond, they are ignored */
+};
+
+struct relay_router {
+    uint64_t epoch; /* 0: free */
+    uint64_t top;   /* the highest number heard */
+    uint64_t seen;  /* bit i: top - i was heard */
+    uint64_t heard_ns;
+};
+
+struct router_relay {
+    uint64_t n_told;
+    struct relay_router routers[RELAY_ROUTERS];
+    uint64_t second_ns; /* when the present second of n_heard began */
+    uint32_t n_heard;
+    struct metric *m_told, *m_heard, *m_ignored;
+};
+
+static bool relay_is_worker(const struct router *router, uint32_t slot)
+{
+    const struct router_worker *worker = &router->workers[slot];
+
+    return worker->link != NULL && (worker->capabilities & CAPABILITY_NEWS) != 0 && link_is_up(worker->link);
+}
+
+bool router_relay_has_others(const struct router *router)
+{
+    for (uint32_t slot = 0; router->relay != NULL && slot < PICKER_MAX_WORKERS; slot++)
+        if (router->workers[slot].report.n_routers > 1 && relay_is_worker(router, slot))
+            return true;
+    return false;
+}
+
+/* The workers that relay; returns how many. */
+static uint32_t relay_choose(const struct router *router, uint32_t out[RELAY_WORKERS])
+{
+    uint64_t digests[RELAY_WORKERS];
+    uint32_t n = 0;
+
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        uint64_t digest;
+        uint32_t at;
+
+        if (!relay_is_worker(router, slot))
+            continue;
+        digest = str_digest(router->workers[slot].node);
+        for (at = n; at > 0 && digests[at - 1] > digest; at--)
+            if (at < RELAY_WORKERS) {
+                digests[at] = digests[at - 1];
+                out[at] = out[at - 1];
+            }
+        if (at == RELAY_WORKERS)
+            continue;
+        digests[at] = digest;
+        out[at] = slot;
+        n += n < RELAY_WORKERS;
+    }
+    return n;
+}
+
+void router_relay_tell(struct router *router, struct bytes news)
+{
+    Baton__News message = BATON__NEWS__INIT;
+    uint32_t slots[RELAY_WORKERS], n;
+
+    if (router->relay == NULL)
+        return;
+    message.text = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)news.data, .len = news.len_bytes};
+    message.number = ++router->relay->n_told;
+    n = relay_choose(router, slots);
+    for (uint32_t i = 0; i < n; i++)
+        (void)router_send(router, slots[i], FRAME_NEWS, &message.base);
+    metric_add(router->relay->m_told, 1);
+}
+
+static struct relay_router *relay_router_of(struct router_relay *relay, uint64_t epoch)
+{
+    struct relay_router *oldest = &relay->routers[0];
+
+    for (unsigned i = 0; i < RELAY_ROUTERS; i++) {
+        if (relay->routers[i].epoch == epoch)
+            return &relay->routers[i];
+        if (relay->routers[i].heard_ns < oldest->heard_ns)
+            oldest = &relay->routers[i];
+    }
+    *oldest = (struct relay_router){.epoch = epoch};
+    return oldest;
+}
+
+/* Notes the number; false: it was heard before, or is too old to tell. */
+static bool relay_is_new(struct relay_router *from, uint64_t number)
+{
+    uint64_t behind;
+
+    if (number > from->top) {
+        behind = number - from->top;
+        from->seen = behind < 64 ? from->seen << behind | 1 : 1;
+        from->top = number;
+        return true;
+    }
+    behind = from->top - number;
+    if (behind >= 64 || (from->seen >> behind & 1) != 0)
+        return false;
+    from->seen |= UINT64_C(1) << behind;
+    return true;
+}
+
+void router_relay_hear(struct router *router, const Baton__News *message)
+{
+    struct router_relay *relay = router->relay;
+    uint64_t now_ns = clock_now_ns();
+    struct relay_router *from;
+    struct news news;
+
+    if (relay == NULL || news_parse(bytes_of(message->text.data, message->text.len), &news) < 0 ||
+        news.epoch == router->epoch)
+        return;
+    from = relay_router_of(relay, news.epoch);
+    from->heard_ns = now_ns;
+    if (!relay_is_new(from, message->number))
+        return;
+    if (now_ns - relay->second_ns >= NS_PER_S) {
+        relay->second_ns = now_ns;
+        relay->n_heard = 0;
+    }
+    if (relay->n_heard++ >= RELAY_MOST_PER_S) {
+        metric_add(relay->m_ignored, 1);
+        return;
+    }
+    metric_add(relay->m_heard, 1);
+    router_state_hear(router, &news);
+}
+
+int router_relay_open(struct router *router, struct fault *fault)
+{
+    struct metric_family *news = metric_family(router->metrics, METRIC_COUNTER, "baton_relay_news_total",
+                                               "Messages of routers through workers.", "direction");
+
+    router->relay = calloc(1, sizeof(*router->relay));
+    if (router->relay == NULL)
+        return fault_set(fault, E_NOMEM, "out of memory");
+    router->relay->m_told = metric_series(news, (const char *const[]){"out"});
+    router->relay->m_heard = metric_series(news, (const char *const[]){"in"});
+    router->relay->m_ignored = metric_single(router->metrics, METRIC_COUNTER, "baton_relay_ignored_total",
+                                             "Messages of routers that were ignored: too many a second.");
+    return 0;
+}
+
+void router_relay_close(struct router *router)
+{
+    free(router->relay);
+    router->relay = NULL;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* News between routers that share workers and no store (relay.c).  Loop thread. */
+#ifndef FLEET_ROUTER_RELAY_PRIV_H
+#define FLEET_ROUTER_RELAY_PRIV_H
+
+#include "fleet/router/router_priv.h"
+
+int router_relay_open(struct router *router, struct fault *fault); /* E_NOMEM */
+void router_relay_close(struct router *router);
+/* Whether a worker that relays has other routers.  Without router_relay_open() false. */
+bool router_relay_has_others(const struct router *router);
+void router_relay_tell(struct router *router, struct bytes news);
+void router_relay_hear(struct router *router, const Baton__News *news);
+
+#endif

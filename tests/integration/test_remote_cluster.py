@@ -6,7 +6,7 @@ import time
 import redis_server
 from cluster import Cluster, free_port, main
 from redis_server import Redis
-from test_remote import ask, lines, reads, remote, text_of, twice, up, worker_of
+from test_remote import ask, lines, n_stored, reads, remote, text_of, twice, up, worker_of
 from test_tier import BLOCK, until
 
 SLOTS = 16384
@@ -66,18 +66,19 @@ class Servers:
 def slots_that_move_are_followed():
     with Cluster() as c, Servers(c.dir) as servers:
         a = up(worker_of(c, servers.url))
-        first, again = twice(c, a)
-        n_blocks = again.serving["reused"] // BLOCK
-        assert len(servers.keys()) == n_blocks and all(server.keys() for server in servers.all[:3])
+        asked = {text_of(i): twice(c, a, text_of(i)) for i in range(6)}
+        n_blocks = sum(again.serving["reused"] for _, again in asked.values()) // BLOCK
+        assert sum(n_stored(s, s.keys()) for s in servers.all[:3]) == n_blocks and all(s.keys() for s in servers.all[:3])
         for _ in range(4):
             b = up(worker_of(c, servers.url))  # it learns the slots now, before more of them move
-            for i, key in enumerate([key for key in servers.keys() if key not in servers.moved][::6]):
+            for i, key in enumerate([key for key in servers.keys() if key not in servers.moved][::4]):
                 servers.move(key, i % 2 == 0)
-            got = ask(c, b)
-            assert got.text == first.text
+            got = {text: ask(c, b, text) for text in asked}
+            assert all(got[text].text == first.text for text, (first, _) in asked.items())
             if remote(b, "late") == 0:
                 break
-        assert got.serving["reused"] == again.serving["reused"], (got.serving, again.serving, b.status()["remote"])
+        assert all(got[text].serving["reused"] == again.serving["reused"] for text, (_, again) in asked.items()), \
+            ([(got[text].serving, again.serving) for text, (_, again) in asked.items()], b.status()["remote"])
         assert lines(b, "kv_remote_down") == 0
         c.assert_quiet()
 

@@ -168,10 +168,10 @@ int redis_error_code(struct bytes error)
     static const struct {
         const char *text;
         int code;
-    } codes[] = {{"OOM", E_FULL},          {"MISCONF", E_FULL},   {"READONLY", E_CLOSED},
-                 {"NOPERM", E_AUTH},       {"NOAUTH", E_AUTH},    {"LOADING", E_AGAIN},
-                 {"BUSY", E_AGAIN},        {"TRYAGAIN", E_AGAIN}, {"MASTERDOWN", E_AGAIN},
-                 {"CLUSTERDOWN", E_AGAIN}, {"NOREPLICAS", E_FULL}};
+    } codes[] = {{"OOM", E_FULL},          {"MISCONF", E_FULL},    {"READONLY", E_CLOSED},
+                 {"NOPERM", E_AUTH},       {"NOAUTH", E_AUTH},     {"LOADING", E_AGAIN},
+                 {"BUSY", E_AGAIN},        {"TRYAGAIN", E_AGAIN},  {"MASTERDOWN", E_AGAIN},
+                 {"CLUSTERDOWN", E_AGAIN}, {"NOREPLICAS", E_FULL}, {"WRONGTYPE", E_NOT_FOUND}};
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (bytes_starts_with(error, codes[i].text))

@@ -26,6 +26,8 @@ struct store_opts {
 
 struct store_item {
     const char *key;
+    uint64_t from_bytes, len_bytes; /* get: the part of the value */
+    uint64_t value_bytes;           /* has: set to the value's length */
     int result; /* 0, E_NOT_FOUND (has, get), E_EXISTS (put), E_FULL (put), or why the item failed */
 };
 
@@ -42,8 +44,9 @@ struct store_ops {
     /* Whether the store answers.  With advice (may be NULL) also reads the store's settings, and appends which of
      * them do not suit a cache. */
     int (*test)(void *store, struct buf *advice, struct fault *fault);
+    /* An empty value counts as not there. */
     int (*has)(void *store, struct store_item *items, unsigned n, struct fault *fault);
-    /* Calls on_value for each value while it is there. */
+    /* Calls on_value for each part while it is there; a value that ends early gives a shorter part. */
     int (*get)(void *store, struct store_item *items, unsigned n, const struct store_reader *reader,
                struct fault *fault);
     /* Keeps a value that is there already. */

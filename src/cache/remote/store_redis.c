@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store in Redis or Valkey: one server, or a cluster of them (redis_batch.c).
  *
- * Values are written with SET NX: the first writer wins, and equal hashes mean equal blocks.  EXPIRE follows GET
+ * GETRANGE reads a value or a part of it, and gives nothing where there is no value; STRLEN gives 0.  Values are
+ * written with SET NX: the first writer wins, and equal hashes mean equal blocks.  EXPIRE follows GET
  * in the same send, so a value lives for its lifetime after the last use.  Servers before 6.2 know these too. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +16,17 @@
 
 static void redis_has_append(struct redis_batch *batch, unsigned i)
 {
-    const struct bytes args[] = {bytes_str("EXISTS"), bytes_str(batch->items[i].key)};
+    const struct bytes args[] = {bytes_str("STRLEN"), bytes_str(batch->items[i].key)};
 
     resp_command(&batch->store->out, args, 2);
 }
 
 static void redis_has_reply(struct redis_batch *batch, unsigned i, const struct resp_item *reply)
 {
-    batch->items[i].result = reply->kind == RESP_INTEGER && reply->number > 0 ? 0 : E_NOT_FOUND;
+    bool is_there = reply->kind == RESP_INTEGER && reply->number > 0;
+
+    batch->items[i].result = is_there ? 0 : E_NOT_FOUND;
+    batch->items[i].value_bytes = is_there ? (uint64_t)reply->number : 0;
 }
 
 static int store_redis_has(void *arg, struct store_item *items, unsigned n, struct fault *fault)
@@ -39,14 +43,19 @@ static int store_redis_has(void *arg, struct store_item *items, unsigned n, stru
 
 static void redis_get_append(struct redis_batch *batch, unsigned i)
 {
-    const struct bytes args[] = {bytes_str("GET"), bytes_str(batch->items[i].key)};
+    const struct store_item *item = &batch->items[i];
+    char from[24], to[24];
 
-    resp_command(&batch->store->out, args, 2);
+    snprintf(from, sizeof(from), "%llu", (unsigned long long)item->from_bytes);
+    snprintf(to, sizeof(to), "%llu", (unsigned long long)(item->from_bytes + item->len_bytes - 1));
+
+    const struct bytes args[] = {bytes_str("GETRANGE"), bytes_str(item->key), bytes_str(from), bytes_str(to)};
+    resp_command(&batch->store->out, args, 4);
 }
 
 static void redis_get_reply(struct redis_batch *batch, unsigned i, const struct resp_item *reply)
 {
-    batch->items[i].result = reply->kind == RESP_TEXT ? 0 : reply->kind == RESP_NULL ? E_NOT_FOUND : E_PROTO;
+    batch->items[i].result = reply->kind != RESP_TEXT ? E_PROTO : reply->text.len_bytes > 0 ? 0 : E_NOT_FOUND;
     if (batch->items[i].result == 0)
         batch->on_value(batch->arg, i, reply->text);
 }

@@ -378,6 +378,8 @@ static void *remote_thread_run(void *arg)
         remote_batch_run(self->batch);
         if (remote->wake != NULL)
             remote->wake(remote->wake_arg);
+        if (remote->ops->settle != NULL)
+            remote->ops->settle(self->store);
     }
     remote_job_free(next);
     return NULL;
@@ -387,10 +389,13 @@ static int remote_thread_start(struct kv_remote *remote, unsigned at, const stru
                                struct fault *fault)
 {
     struct remote_thread *thread = &remote->threads[at];
+    struct store_opts own = *opts;
     int rc;
 
+    own.writes = at == REMOTE_WRITER;
+    own.number = at;
     thread->remote = remote;
-    rc = remote->ops->open(opts, fault, &thread->store);
+    rc = remote->ops->open(&own, fault, &thread->store);
     if (rc < 0)
         return rc;
     if (at == REMOTE_WRITER && (thread->records = malloc(remote_batch_bytes(remote) + 16)) == NULL)

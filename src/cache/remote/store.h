@@ -22,6 +22,8 @@ struct store_opts {
     uint64_t stall_ns;   /* without progress for so long: E_TIMEOUT */
     size_t value_bytes;  /* of the longest value */
     const atomic_bool *is_ending; /* set: waits end with E_CANCELLED */
+    bool writes;                  /* the object is used to write: what it sees must not be out of date */
+    unsigned number;              /* of this object among those of a tier: they spread their reads by it */
 };
 
 struct store_item {
@@ -52,6 +54,8 @@ struct store_ops {
     /* Keeps a value that is there already. */
     int (*put)(void *store, struct store_item *items, const struct bytes *values, unsigned n,
                struct fault *fault);
+    /* Does what nobody waits for, after results were told.  NULL: there is nothing of that kind. */
+    void (*settle)(void *store);
     int (*remove)(void *store, struct store_item *item, struct fault *fault);
 };
 

@@ -44,6 +44,20 @@ static void request_put_candidate(const json_t *row, struct buf *out)
                request_count(row, "running"), request_real(row, "cost_ms"));
 }
 
+/* Which tokens of the prompt a worker reads, from where, and how long that is expected to take. */
+static void request_put_read(const json_t *decision, struct buf *out)
+{
+    uint64_t n = request_count(decision, "read_tokens"), all = request_count(decision, "prompt_tokens"),
+             computed = request_count(decision, "uncached_tokens");
+    bool is_store = json_is_true(json_object_get(decision, "reads_store"));
+
+    if (n == 0 || n > all || computed > all - n)
+        return;
+    buf_printf(out, "  tokens %" PRIu64 " to %" PRIu64 " of the prompt are read from %s, in %.1f ms\n",
+               all - computed - n + 1, all - computed, is_store ? "the shared store" : "its disk",
+               request_real(decision, "read_ms"));
+}
+
 static void request_put_verdict(const json_t *decision, struct buf *out)
 {
     const char *refused = request_text(decision, "refused");
@@ -61,11 +75,13 @@ static void request_put_verdict(const json_t *decision, struct buf *out)
         buf_printf(out, "  refused: %s\n", refused);
     else
         buf_printf(out,
-                   "  placed: %" PRIu64 " tokens to compute, %" PRIu64 " to read from disk, %" PRIu64
+                   "  placed: %" PRIu64 " tokens to compute, %" PRIu64 " to read from %s, %" PRIu64
                    " to fetch\n  predicted: first token in %.0f ms, then %.1f ms for each\n",
                    request_count(decision, "uncached_tokens"), request_count(decision, "read_tokens"),
+                   json_is_true(json_object_get(decision, "reads_store")) ? "the store" : "disk",
                    request_count(decision, "fetch_tokens"), request_real(decision, "ttft_ms"),
                    request_real(decision, "itl_ms"));
+    request_put_read(decision, out);
     if (request_text(decision, "error")[0] != '\0')
         buf_printf(out, "  the attempt failed: %.60s\n", request_text(decision, "error"));
 }

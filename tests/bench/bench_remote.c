@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The remote tier's speed beside its bounds: sealing on one core, and copying memory.
  *
- *     bench_remote URL [BLOCK_KIB [BLOCKS [READERS]]]
+ *     bench_remote URL [BLOCK_KIB [BLOCKS [READERS [RUN]]]]
  *
- * Blocks are written and read through cache/remote as a worker does.  For the server's own figure run
- * redis-benchmark with values of the same size, at the same time of day: it neither seals nor keeps what it
- * reads.  The blocks' lifetime is ten minutes. */
+ * Blocks are written and read through cache/remote as a worker does, in runs of RUN blocks (as many as a worker
+ * takes, if not given).  bench_store.py puts the server's own figure beside it: redis-benchmark with values of the
+ * same size, which neither seals nor keeps what it reads.  The blocks' lifetime is ten minutes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,32 +83,45 @@ static void await_store(struct kv_remote *remote)
     ASSERT(kv_remote_is_up(remote));
 }
 
-static double time_writes(struct kv_remote *remote, uint32_t n_blocks, uint64_t first)
+/* A run of a bench's chain: block `at` has id `at` and the hash of first + at. */
+static struct kv_remote_part part_of(uint32_t at, uint32_t n, uint64_t first)
+{
+    static kv_block_id ids[REMOTE_RUN_BLOCKS];
+    static struct block_hash hashes[REMOTE_RUN_BLOCKS];
+
+    for (uint32_t i = 0; i < n; i++) {
+        ids[i] = at + i;
+        hashes[i] = hash_of(first + at + i);
+    }
+    return (struct kv_remote_part){.n = n, .ids = ids, .hashes = hashes, .name = hashes[n - 1]};
+}
+
+static double time_writes(struct kv_remote *remote, uint32_t n_blocks, uint32_t run, uint64_t first)
 {
     uint64_t began_ns = clock_now_ns();
     uint32_t n_open = 0;
 
-    for (uint32_t id = 0; id < n_blocks; id++) {
-        struct block_hash hash = hash_of(first + id);
+    for (uint32_t at = 0; at < n_blocks; at += run) {
+        struct kv_remote_part part = part_of(at, run, first);
         int rc;
 
-        while ((rc = kv_remote_write(remote, id, &hash)) == E_AGAIN)
+        while ((rc = kv_remote_write(remote, &part)) == E_AGAIN)
             n_open -= wait_for(remote, 1);
         ASSERT(rc == 0);
-        n_open++;
+        n_open += run;
     }
     wait_for(remote, n_open);
     return (double)(clock_now_ns() - began_ns);
 }
 
-static double time_reads(struct kv_remote *remote, uint32_t n_blocks, uint64_t first)
+static double time_reads(struct kv_remote *remote, uint32_t n_blocks, uint32_t run, uint64_t first)
 {
     uint64_t began_ns = clock_now_ns();
 
-    for (uint32_t id = 0; id < n_blocks; id++) {
-        struct block_hash hash = hash_of(first + id);
+    for (uint32_t at = 0; at < n_blocks; at += run) {
+        struct kv_remote_part part = part_of(at, run, first);
 
-        ASSERT(kv_remote_read(remote, id, &hash, UINT64_MAX, NULL) == 0);
+        ASSERT(kv_remote_read(remote, &part, UINT64_MAX, NULL) == 0);
     }
     wait_for(remote, n_blocks);
     return (double)(clock_now_ns() - began_ns);
@@ -144,6 +157,7 @@ int main(int argc, char **argv)
     uint64_t first = clock_unix_ns();
     struct kv_remote *remote;
     struct fault fault = {0};
+    uint32_t run;
 
     ASSERT(opts.arena.base != NULL);
     memset(opts.arena.base, 3, total);
@@ -152,21 +166,24 @@ int main(int argc, char **argv)
         return 1;
     }
     await_store(remote);
+    run = argc > 5 ? (uint32_t)strtoul(argv[5], NULL, 10) : kv_remote_run_blocks(remote);
+    n_blocks -= n_blocks % run;
     for (unsigned round = 0; round < ROUNDS; round++, first += n_blocks) {
-        double took_ns = time_writes(remote, n_blocks, first);
+        double took_ns = time_writes(remote, n_blocks, run, first);
 
         write_ns = took_ns < write_ns ? took_ns : write_ns;
-        took_ns = time_reads(remote, n_blocks, first);
+        took_ns = time_reads(remote, n_blocks, run, first);
         read_ns = took_ns < read_ns ? took_ns : read_ns;
         took_ns = time_ask(remote, n_blocks, first);
         ask_ns = took_ns < ask_ns ? took_ns : ask_ns;
     }
     kv_remote_close(remote);
-    printf(
-        "%u blocks of %zu KiB, best of %u: write %.2f GB/s, read %.2f GB/s (%u readers), question of %u keys "
-        "%.0f us; seal alone %.2f GB/s\n",
-        n_blocks, LAYERS * piece_bytes >> 10, ROUNDS, (double)total / write_ns, (double)total / read_ns,
-        opts.n_readers, n_blocks, ask_ns / 1e3, seal_speed(&opts));
+    total = LAYERS * n_blocks * piece_bytes;
+    printf("%u blocks of %zu KiB in runs of %u, best of %u: write %.2f GB/s, read %.2f GB/s (%u readers), "
+           "question of %u "
+           "keys %.0f us; seal alone %.2f GB/s\n",
+           n_blocks, LAYERS * piece_bytes >> 10, run, ROUNDS, (double)total / write_ns,
+           (double)total / read_ns, opts.n_readers, n_blocks, ask_ns / 1e3, seal_speed(&opts));
     free(opts.arena.base);
     return 0;
 }

@@ -11,10 +11,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void on_range(void *arg, unsigned first, unsigned last, const struct redis_node *node)
+static void on_range(void *arg, unsigned first, unsigned last, const struct redis_node *nodes, unsigned n)
 {
     (void)arg;
-    ASSERT(first <= last && last < REDIS_N_SLOTS && node->port > 0);
+    ASSERT(first <= last && last < REDIS_N_SLOTS && nodes[0].port > 0 && n >= 1 && n <= REDIS_MAX_COPIES);
 }
 
 static void check_text(struct bytes input)

@@ -9,6 +9,8 @@ from cluster import Cluster, main
 from redis_server import Redis
 from test_tier import BLOCK, TEXT, ready, until
 
+RECORD = 80 + 3072 * BLOCK  # bytes of a sealed block of the bundled model
+RUN = 16                    # blocks of a value, at most
 LINES = [f"Line {i} of a long document that is asked about more than once." for i in range(60)]
 
 
@@ -38,6 +40,13 @@ def ask(cluster, worker, text=TEXT):
 def lines(worker, event):
     with open(worker.log_path, encoding="utf-8") as f:
         return sum(event in line for line in f)
+
+
+def n_stored(store, keys=None):
+    """Blocks in the values of a server."""
+    lengths = [store("STRLEN", key) for key in keys or store.keys()]
+    assert all(0 < n <= RUN * RECORD and n % RECORD == 0 for n in lengths), lengths
+    return sum(lengths) // RECORD
 
 
 def n_written(worker):
@@ -75,7 +84,8 @@ def another_worker_reads_them():
         again = ask(c, a)
         n_blocks = again.serving["reused"] // BLOCK
         until("blocks are not written", lambda: n_written(a) == n_blocks)
-        assert len(store.keys()) == n_blocks == remote(a, "written"), (store.keys(), again.serving)
+        assert n_stored(store) == n_blocks == remote(a, "written"), (store.keys(), again.serving)
+        assert len(store.keys()) == -(-n_blocks // RUN), (store.keys(), n_blocks)  # in runs, as few as possible
         assert all(0 < store("TTL", key) <= 86400 for key in store.keys())
         a.kill()
         b, got = reads(c, store.url, first, again)
@@ -89,12 +99,59 @@ def another_worker_reads_them():
         c.assert_quiet()
 
 
+def prompts_that_part_share_their_beginning():
+    """A prompt that shares a part of a run with another one: that part becomes a value of its own, and is read from it."""
+    with Cluster() as c, Redis() as store:
+        a = up(worker_of(c, store.url))
+        long, begin = text_of("parting"), text_of("parting")[:1800]
+        twice(c, a, long)
+        n_keys, n_before = len(store.keys()), n_written(a)
+        other = ask(c, a, begin + "From here on it is another document. " * 20)
+        shared = other.serving["reused"] // BLOCK
+        assert shared % RUN != 0, shared  # within a run
+        until("the shared part is not written", lambda: n_written(a) > n_before)
+        until("it is not one value", lambda: len(store.keys()) == n_keys + 1)
+        third = begin + "A third document parts from them. " * 20
+        for _ in range(4):
+            b = up(worker_of(c, store.url))
+            got = ask(c, b, third)
+            if got.serving["reused"] == shared * BLOCK:
+                break
+            assert remote(b, "late") > 0, (got.serving, b.status()["remote"])
+            b.stop()
+        assert got.serving["reused"] == shared * BLOCK and got.text == ask(c, a, third).text, got.serving
+        c.assert_quiet()
+
+
+def a_part_of_a_value_is_read():
+    """A worker with the beginning of a run in memory reads the rest of it."""
+    with Cluster() as c, Redis() as store:
+        a = up(worker_of(c, store.url))
+        long = text_of("part")
+        first, again = twice(c, a, long)
+        for _ in range(4):
+            b = up(worker_of(c, store.url))
+            begin = ask(c, b, long[:700])  # it finds nothing: no value ends within it
+            assert begin.serving["reused"] == 0 and remote(b, "read") == 0
+            n_here = begin.serving["prompt"] // BLOCK
+            got = ask(c, b, long)
+            assert got.text == first.text
+            if got.serving["reused"] == again.serving["reused"]:
+                break
+            assert remote(b, "late") > 0, (got.serving, again.serving, b.status()["remote"])
+            b.stop()
+        n_all = again.serving["reused"] // BLOCK
+        until("not counted", lambda: remote(b, "read") > 0)
+        assert n_all - n_here <= remote(b, "read") < n_all and n_here % RUN != 0, (b.status()["remote"], n_all, n_here)
+        c.assert_quiet()
+
+
 def a_worker_that_stops_leaves_its_cache():
     with Cluster() as c, Redis() as store:
         a = up(worker_of(c, store.url, kv__remote_flush="20s"))
         first = ask(c, a)
         a.stop()
-        assert lines(a, "kv_remote_flushed") == 1 and len(store.keys()) >= first.serving["prompt"] // BLOCK
+        assert lines(a, "kv_remote_flushed") == 1 and n_stored(store) >= first.serving["prompt"] // BLOCK
         b = up(worker_of(c, store.url))
         got = ask(c, b)
         assert got.text == first.text and got.serving["reused"] >= first.serving["prompt"] // BLOCK * BLOCK - BLOCK
@@ -129,4 +186,5 @@ def logins_and_certificates_are_checked():
 
 if __name__ == "__main__":
     redis_server.want()
-    main([another_worker_reads_them, a_worker_that_stops_leaves_its_cache, logins_and_certificates_are_checked])
+    main([another_worker_reads_them, prompts_that_part_share_their_beginning, a_part_of_a_value_is_read,
+          a_worker_that_stops_leaves_its_cache, logins_and_certificates_are_checked])

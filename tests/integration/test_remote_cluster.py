@@ -6,7 +6,7 @@ import time
 import redis_server
 from cluster import Cluster, free_port, main
 from redis_server import Redis
-from test_remote import ask, lines, reads, remote, text_of, twice, up, worker_of
+from test_remote import ask, lines, n_stored, reads, remote, text_of, twice, up, worker_of
 from test_tier import BLOCK, until
 
 SLOTS = 16384
@@ -66,19 +66,73 @@ class Servers:
 def slots_that_move_are_followed():
     with Cluster() as c, Servers(c.dir) as servers:
         a = up(worker_of(c, servers.url))
-        first, again = twice(c, a)
-        n_blocks = again.serving["reused"] // BLOCK
-        assert len(servers.keys()) == n_blocks and all(server.keys() for server in servers.all[:3])
+        asked = {text_of(i): twice(c, a, text_of(i)) for i in range(6)}
+        n_blocks = sum(again.serving["reused"] for _, again in asked.values()) // BLOCK
+        assert sum(n_stored(s, s.keys()) for s in servers.all[:3]) == n_blocks and all(s.keys() for s in servers.all[:3])
         for _ in range(4):
             b = up(worker_of(c, servers.url))  # it learns the slots now, before more of them move
-            for i, key in enumerate([key for key in servers.keys() if key not in servers.moved][::6]):
+            for i, key in enumerate([key for key in servers.keys() if key not in servers.moved][::4]):
                 servers.move(key, i % 2 == 0)
-            got = ask(c, b)
-            assert got.text == first.text
+            got = {text: ask(c, b, text) for text in asked}
+            assert all(got[text].text == first.text for text, (first, _) in asked.items())
             if remote(b, "late") == 0:
                 break
-        assert got.serving["reused"] == again.serving["reused"], (got.serving, again.serving, b.status()["remote"])
+        assert all(got[text].serving["reused"] == again.serving["reused"] for text, (_, again) in asked.items()), \
+            ([(got[text].serving, again.serving) for text, (_, again) in asked.items()], b.status()["remote"])
         assert lines(b, "kv_remote_down") == 0
+        c.assert_quiet()
+
+
+def is_replicated(servers):
+    """Whether the replica has all keys of its primary."""
+    try:
+        return servers.all[3].keys() == servers.all[0].keys() != []
+    except RuntimeError:  # it is loading
+        return False
+
+
+def calls(server, command):
+    """How often a server was sent a command."""
+    rows = [row for row in server("INFO", "commandstats").decode().splitlines() if row.startswith(f"cmdstat_{command}:")]
+    return int(rows[0].split("calls=")[1].split(",")[0]) if rows else 0
+
+
+def replicas_answer_reads():
+    """Also while their primary is dead and nobody takes over.  Primaries renew the lifetimes."""
+    with Cluster() as c, Servers(c.dir) as servers:
+        replica, url = servers.all[3], servers.url + "/?replicas=yes"
+        a = up(worker_of(c, url))
+        asked = {text_of(i): twice(c, a, text_of(i)) for i in range(6)}
+        until("nothing was replicated", lambda: is_replicated(servers))
+        until("the replica is not announced", lambda: any(len(row) > 3 for row in servers.all[1]("CLUSTER", "SLOTS")))
+        n_gets, n_primary = calls(replica, "getrange"), calls(servers.all[0], "getrange")
+        for server in servers.all[:3]:
+            for key in server.keys():
+                server("EXPIRE", key, 1000)
+        b, d = up(worker_of(c, url)), up(worker_of(c, servers.url))
+        for text, (first, again) in asked.items():
+            got = ask(c, b, text)
+            assert got.text == first.text and (got.serving["reused"] == again.serving["reused"] or remote(b, "late") > 0), \
+                (got.serving, again.serving)
+        n_replica = calls(replica, "getrange") - n_gets
+        assert n_replica > 0 == calls(servers.all[0], "getrange") - n_primary, (n_replica, calls(servers.all[0], "getrange"))
+        assert sum(server("TTL", key) > 1000 for server in servers.all[:1] for key in server.keys()) > 0
+        # No failover, and the primary dies: who reads replicas still finds every block.
+        replica("CONFIG", "SET", "cluster-replica-no-failover", "yes")
+        servers.all[0].kill()
+        until("its death is not known", lambda: b"fail" in servers.all[1]("CLUSTER", "NODES").split(b"myself")[0]
+              + servers.all[1]("CLUSTER", "NODES").split(b"myself")[1])
+        for _ in range(4):
+            e = up(worker_of(c, url))
+            got = {text: ask(c, e, text) for text in asked}
+            assert all(got[text].text == first.text for text, (first, _) in asked.items())
+            if remote(e, "late") == 0:
+                break
+        assert all(got[text].serving["reused"] == again.serving["reused"] for text, (_, again) in asked.items()), \
+            ([(got[text].serving, again.serving) for text, (_, again) in asked.items()], e.status()["remote"])
+        got = {text: ask(c, d, text) for text in asked}
+        assert all(got[text].text == first.text for text, (first, _) in asked.items())
+        assert any(got[text].serving["reused"] < again.serving["reused"] for text, (_, again) in asked.items())
         c.assert_quiet()
 
 
@@ -86,7 +140,7 @@ def a_primary_may_die():
     with Cluster() as c, Servers(c.dir) as servers:
         a = up(worker_of(c, servers.url))
         first, again = twice(c, a)
-        until("nothing was replicated", lambda: len(servers.all[3].keys()) == len(servers.all[0].keys()) > 0)
+        until("nothing was replicated", lambda: is_replicated(servers))
         b = up(worker_of(c, servers.url))
         servers.all[0].kill()
         assert ask(c, b).text == first.text  # whatever could be read of it
@@ -102,4 +156,4 @@ def a_primary_may_die():
 
 if __name__ == "__main__":
     redis_server.want()
-    main([slots_that_move_are_followed, a_primary_may_die])
+    main([slots_that_move_are_followed, replicas_answer_reads, a_primary_may_die])

@@ -11,7 +11,7 @@ from redis_server import Redis
 from test_prefix_fetch import use_only
 from test_remote import n_written, text_of, up, worker_of
 from test_tier import BLOCK, until
-from test_why import ctl
+from test_why import assert_fits, ctl
 
 PROMPTS = [text_of(i) for i in range(5)]
 
@@ -22,7 +22,15 @@ def ask(c, text):
     assert stream.status == 200, stream.response.read()
     answer = stream.finish()
     assert answer.is_whole
-    return answer, json.loads(ctl(c, "why", "--json", stream.response.headers["request-id"]))["decisions"][0]
+    request = stream.response.headers["request-id"]
+    decision = json.loads(ctl(c, "why", "--json", request))["decisions"][0]
+    assert (decision["read_ms"] > 0) == (decision["read_tokens"] > 0), decision
+    first = decision["prompt_tokens"] - decision["uncached_tokens"] - decision["read_tokens"] + 1
+    line = f"tokens {first} to {first + decision['read_tokens'] - 1} of the prompt are read from the shared store, in "
+    text = ctl(c, "why", request)
+    assert (line in text) == decision["reads_store"], (text, decision)
+    assert_fits(text)
+    return answer, decision
 
 
 def in_store(router):

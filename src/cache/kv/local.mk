@@ -3,7 +3,7 @@ noinst_LIBRARIES += libcache_kv.a
 libcache_kv_a_SOURCES = src/cache/kv/layout.h src/cache/kv/layout.c src/cache/kv/state.h src/cache/kv/state.c \
 	src/cache/kv/window.h src/cache/kv/window.c \
 	src/cache/kv/pool.h src/cache/kv/pool_cache.h src/cache/kv/pool_quota.h src/cache/kv/pool_writeback.h \
-	src/cache/kv/pool_priv.h src/cache/kv/pool.c \
+	src/cache/kv/pool_priv.h src/cache/kv/pool_state_priv.h src/cache/kv/pool.c src/cache/kv/save.c \
 	src/cache/kv/free_map.c src/cache/kv/hash_index.c src/cache/kv/eviction.c
 libcache_kv_a_SOURCES += src/cache/kv/quota.c src/cache/kv/writeback.c
 libcache_kv_a_SOURCES += src/cache/kv/tier.h src/cache/kv/tier_priv.h src/cache/kv/tier.c src/cache/kv/tier_scan.c src/cache/kv/tier_io.c \
@@ -29,6 +29,10 @@ tests_unit_cache_kv_test_pool_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 tests_unit_cache_kv_test_pool_model_SOURCES = tests/unit/cache/kv/test_pool_model.c
 tests_unit_cache_kv_test_pool_model_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 
+check_PROGRAMS += tests/unit/cache/kv/test_save
+TESTS += tests/unit/cache/kv/test_save
+tests_unit_cache_kv_test_save_SOURCES = tests/unit/cache/kv/test_save.c
+tests_unit_cache_kv_test_save_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/cache/kv/test_pool_quota
 TESTS += tests/unit/cache/kv/test_pool_quota
 tests_unit_cache_kv_test_pool_quota_SOURCES = tests/unit/cache/kv/test_pool_quota.c

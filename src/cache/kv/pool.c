@@ -16,7 +16,7 @@
  * one's place.  If the first one is still there, that one counts as just used, because its content was used.
  *
  * Each tenant's cached blocks are in an eviction queue (eviction.c); quota.c chooses the tenant.  With tiers
- * below, blocks that are not saved yet are also in their writeback queues (writeback.c).
+ * below, blocks that are not saved yet are also in their writeback queues (writeback.c, save.c).
  *
  * Hot path: no allocation after kv_pool_new, no log. */
 #include "cache/kv/pool.h"
@@ -29,37 +29,10 @@
 #include "cache/kv/pool_cache.h"
 #include "cache/kv/pool_quota.h"
 #include "cache/kv/pool_writeback.h"
-#include "cache/kv/pool_priv.h"
+#include "cache/kv/pool_state_priv.h"
 
 #define LIFETIME_DEFAULT_NS (300 * NS_PER_S)
-#define N_STATES            (KV_ZOMBIE + 1)
 #define USES_WORTH_SAVING   2u /* the remote tier gets blocks that were used so often */
-
-struct block {
-    uint32_t n_refs;
-    uint32_t n_leases;
-    uint8_t state;    /* enum kv_state */
-    bool has_hash;    /* hashes[id] is valid for this block */
-    bool is_findable; /* the index refers to it */
-    bool is_quiet;    /* callbacks do not tell of it */
-    uint8_t saved;    /* bits by enum kv_below: the tier has it, or was offered it */
-    uint8_t n_uses;   /* up to USES_WORTH_SAVING: filled once, then found */
-    uint8_t quota;    /* its tenant's place in quota.c */
-};
-
-struct kv_pool {
-    struct kv_pool_opts opts;
-    struct block *blocks;
-    struct block_hash *hashes; /* [id], apart from the blocks, so that look-ups touch nothing else */
-    struct free_map free_map;
-    struct hash_index index;
-    struct quotas quotas; /* the tenants' quotas and eviction queues */
-    struct writeback writeback[KV_N_BELOW];
-    bool saves_all; /* kv_save_all() */
-    uint32_t n_in_state[N_STATES];
-    uint32_t n_leased;
-    uint64_t n_evicted, n_expired, n_hits, n_misses, n_lost;
-};
 
 int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out)
 {
@@ -80,7 +53,8 @@ int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out)
     pool->hashes = calloc(opts->n_blocks, sizeof(*pool->hashes));
     if (pool->blocks == NULL || pool->hashes == NULL || quotas_init(&pool->quotas, opts->n_blocks) < 0 ||
         (opts->has_tier && writeback_init(&pool->writeback[KV_BELOW_DISK], opts->n_blocks) < 0) ||
-        (opts->has_remote && writeback_init(&pool->writeback[KV_BELOW_REMOTE], opts->n_blocks) < 0) ||
+        (opts->has_remote && (writeback_init(&pool->writeback[KV_BELOW_REMOTE], opts->n_blocks) < 0 ||
+                              (pool->places = calloc(opts->n_blocks, sizeof(*pool->places))) == NULL)) ||
         free_map_init(&pool->free_map, opts->n_blocks) < 0 ||
         hash_index_init(&pool->index, pool->hashes, opts->n_blocks) < 0) {
         kv_pool_free(pool);
@@ -99,6 +73,7 @@ void kv_pool_free(struct kv_pool *pool)
     for (unsigned below = 0; below < KV_N_BELOW; below++)
         writeback_fini(&pool->writeback[below]);
     hash_index_fini(&pool->index);
+    free(pool->places);
     free(pool->hashes);
     free(pool->blocks);
     free(pool);
@@ -114,7 +89,7 @@ uint32_t kv_pool_block_tokens(const struct kv_pool *pool)
     return pool->opts.block_tokens;
 }
 
-static struct block *pool_block(const struct kv_pool *pool, kv_block_id id)
+struct block *pool_block(const struct kv_pool *pool, kv_block_id id)
 {
     ASSERT(id < pool->opts.n_blocks);
     return &pool->blocks[id];
@@ -164,9 +139,9 @@ static void pool_note_use(struct block *block)
     block->n_uses += block->n_uses < USES_WORTH_SAVING;
 }
 
-static void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state to)
+void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state to)
 {
-    static const bool may[N_STATES][N_STATES] = {
+    static const bool may[POOL_N_STATES][POOL_N_STATES] = {
         [KV_FREE] = {[KV_FILLING] = true},
         [KV_FILLING] = {[KV_SEALED] = true, [KV_ZOMBIE] = true, [KV_FREE] = true},
         [KV_SEALED] = {[KV_CACHED] = true, [KV_FREE] = true},
@@ -198,6 +173,9 @@ static void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state t
         ASSERT(block->n_refs == 0 && block->n_leases == 0);
         pool_drop_hash(pool, id);
         block->saved = block->n_uses = 0;
+        block->is_inside = false;
+        if (pool->places != NULL)
+            pool->places[id] = (struct chain_place){0};
         quota->n_blocks--;
         eviction_reset(&quota->queue, id);
         free_map_put(&pool->free_map, id);
@@ -475,53 +453,6 @@ void kv_clear(struct kv_pool *pool)
             pool_set_state(pool, eviction_next(&quota->queue, pool->opts.now_ns()), KV_FREE);
     }
     pool->n_lost = 0;
-}
-
-/* ---- the tier below ---- */
-
-bool kv_save_next(struct kv_pool *pool, enum kv_below below, struct kv_save *out)
-{
-    bool has_tier = below == KV_BELOW_DISK ? pool->opts.has_tier : pool->opts.has_remote;
-    kv_block_id id = has_tier ? pool->writeback[below].oldest : KV_BLOCK_NONE;
-
-    if (id == KV_BLOCK_NONE)
-        return false;
-    pool_set_state(pool, id, KV_SEALED);
-    pool->blocks[id].n_refs = 1;
-    pool->blocks[id].saved |= (uint8_t)(1u << below);
-    kv_lease(pool, id);
-    *out = (struct kv_save){.id = id,
-                            .hash = pool->hashes[id],
-                            .tenant = pool->quotas.all[pool->blocks[id].quota].tenant,
-                            .pin_end_ns = pool->quotas.places[id].pin_end_ns};
-    return true;
-}
-
-void kv_save_end(struct kv_pool *pool, enum kv_below below, kv_block_id id, bool has_failed)
-{
-    if (has_failed)
-        pool_block(pool, id)->saved &= (uint8_t) ~(1u << below);
-    kv_unlease(pool, id);
-    kv_unref(pool, id);
-}
-
-void kv_set_saved(struct kv_pool *pool, enum kv_below below, kv_block_id id)
-{
-    ASSERT(pool_block(pool, id)->state == KV_SEALED);
-    pool->blocks[id].saved |= (uint8_t)(1u << below);
-}
-
-void kv_save_all(struct kv_pool *pool, bool is_on)
-{
-    struct writeback *queue = &pool->writeback[KV_BELOW_REMOTE];
-
-    pool->saves_all = is_on;
-    for (kv_block_id id = 0; is_on && pool->opts.has_remote && id < pool->opts.n_blocks; id++)
-        if (pool->blocks[id].state == KV_CACHED && !pool->quotas.places[id].is_spare &&
-            (pool->blocks[id].saved & 1u << KV_BELOW_REMOTE) == 0) {
-            (void)writeback_remove(queue, id);
-            writeback_add(queue, id);
-        }
 }
 
 /* ---- looking ---- */

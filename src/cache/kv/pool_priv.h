@@ -123,6 +123,7 @@ int writeback_init(struct writeback *writeback,
                    uint32_t n_ids); /* E_NOMEM: call writeback_fini all the same */
 void writeback_fini(struct writeback *writeback);
 void writeback_add(struct writeback *writeback, kv_block_id id);
+bool writeback_has(const struct writeback *writeback, kv_block_id id);
 bool writeback_remove(struct writeback *writeback, kv_block_id id); /* returns whether it was queued */
 
 #endif

@@ -42,9 +42,14 @@ void writeback_add(struct writeback *writeback, kv_block_id id)
     writeback->n++;
 }
 
+bool writeback_has(const struct writeback *writeback, kv_block_id id)
+{
+    return writeback->older != NULL && writeback->older[id] != id;
+}
+
 bool writeback_remove(struct writeback *writeback, kv_block_id id)
 {
-    if (writeback->older == NULL || writeback->older[id] == id)
+    if (!writeback_has(writeback, id))
         return false;
 
     kv_block_id older = writeback->older[id], newer = writeback->newer[id];

@@ -31,7 +31,7 @@ int remote_seal_init(struct remote_seal *seal, const struct remote_arena *arena,
 
     *seal = (struct remote_seal){.arena = *arena};
     memcpy(seal->key, key, REMOTE_KEY_BYTES);
-    if (buf_append_str(&image, "remote of") == 0 && buf_append_str(&image, text) == 0)
+    if (buf_append_str(&image, "runs of") == 0 && buf_append_str(&image, text) == 0)
         rc = remote_mac(key, buf_view(&image), digest);
     buf_fini(&image);
     if (rc == 0)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The value of a block in a shared store, sealed, and its key.
+/* A block in a shared store, sealed: a value has one or more such records (run.h), and the key of its last block.
  *
  *      0  8  "batonkr1"                key    "baton:" generation ":" hash of the block, in hexadecimal digits
  *      8  8  payload bytes
  *     16 16  generation                payload, tag = AES-256-GCM(record key, nonce 0,
  *     32 32  salt                                                 aad = bytes [0, 64) | hash of the block, pieces)
  *     64 16  tag                       record key   = HMAC-SHA-256(store's key, "remote" | generation | salt)
- *     80     payload                   generation   = first 16 bytes of HMAC-SHA-256(store's key, "remote of" | text)
+ *     80     payload                   generation   = first 16 bytes of HMAC-SHA-256(store's key, "runs of" | text)
  *
  * All numbers are little endian.  The generation's text is all that decides the meaning of a block's bytes.  The
  * salt is random and each record has its own, so no key is used twice.  The hash is not in the record, it comes
  * from the reader: a right record under a wrong key does not open.  Without the key nobody can read a record or
  * make one that opens.  The blocks of a recurrent state have hashes of their own (cache/kv/state.h), so the hash
- * tells kinds of state apart too.
+ * tells kinds of state apart too.  The words "runs of" keep these values apart from those of earlier versions, which
+ * had one record and the words "remote of": neither reads the other's.
  *
  * Pure functions but for the salt; any thread. */
 #ifndef CACHE_REMOTE_RECORD_H

@@ -7,6 +7,11 @@
  *                 ASK: this item only, after ASKING
  *                 an old connection was cut: the same on a new one
  *
+ *                 a replica failed: the same at the primary
+ *
+ * With replicas=yes, reads go to a replica of their slot.  Values never change, so a replica that is behind lacks some, and
+ * that is all.  It cannot renew a lifetime: such keys are renewed later, at the primary (redis_store_touch).
+ *
  * So a batch costs one round trip, and a redirected item one more.  After MAX_ROUNDS an item that is still
  * redirected fails.  A server of a cluster that does not answer rests for a second, so it delays a batch once; its
  * items fail meanwhile.  A call fails as a whole only when no server answers, or when all items are refused. */
@@ -19,6 +24,7 @@
 #define MAX_ROUNDS   5
 #define PEER_REST_NS NS_PER_S
 #define MAP_LEAST_NS (NS_PER_S / 2)
+#define MAP_MOST_NS  (60 * NS_PER_S) /* with replicas, which come and go without a redirection */
 
 /* ---- servers ---- */
 
@@ -62,13 +68,18 @@ int redis_store_connect(struct redis_store *store, struct redis_peer *peer, stru
     return rc;
 }
 
-static void redis_store_on_range(void *arg, unsigned first, unsigned last, const struct redis_node *node)
+static void redis_store_on_range(void *arg, unsigned first, unsigned last, const struct redis_node *nodes,
+                                 unsigned n)
 {
     struct redis_store *store = arg;
-    unsigned peer = redis_store_peer(store, node);
+    unsigned peer = redis_store_peer(store, &nodes[0]), replica = REDIS_NO_PEER;
 
-    for (unsigned slot = first; slot <= last; slot++)
+    if (store->reads_replicas && n > 1)
+        replica = redis_store_peer(store, &nodes[1 + store->number % (n - 1)]);
+    for (unsigned slot = first; slot <= last; slot++) {
         store->slots[slot] = (uint8_t)peer;
+        store->replicas[slot] = (uint8_t)replica;
+    }
 }
 
 int redis_store_map(struct redis_store *store, struct fault *fault)
@@ -104,9 +115,23 @@ static unsigned redis_batch_peer_of(struct redis_batch *batch, unsigned i)
 {
     struct redis_store *store = batch->store;
 
-    if (batch->places[i].is_asking)
-        return batch->places[i].peer;
-    return store->url.is_cluster ? store->slots[redis_slot(bytes_str(batch->items[i].key))] : 0;
+    struct redis_place *place = &batch->places[i];
+    unsigned slot;
+
+    place->is_at_replica = false;
+    if (place->is_asking)
+        return place->peer;
+    if (!store->url.is_cluster)
+        return 0;
+    slot = redis_slot(bytes_str(batch->items[i].key));
+    place->is_at_replica = batch->is_read && !place->wants_primary && store->replicas[slot] != REDIS_NO_PEER;
+    return place->is_at_replica ? store->replicas[slot] : store->slots[slot];
+}
+
+/* EXPIRE follows the item's command in this round. */
+static bool redis_place_refreshes(const struct redis_batch *batch, const struct redis_place *place)
+{
+    return batch->refreshes && !place->is_asking && !place->is_at_replica;
 }
 
 static void redis_batch_append(struct redis_batch *batch, unsigned i)
@@ -119,7 +144,7 @@ static void redis_batch_append(struct redis_batch *batch, unsigned i)
     if (batch->places[i].is_asking)
         resp_command(&store->out, &(const struct bytes){(const uint8_t *)"ASKING", 6}, 1);
     batch->append(batch, i);
-    if (batch->refreshes && !batch->places[i].is_asking)
+    if (redis_place_refreshes(batch, &batch->places[i]))
         resp_command(&store->out, expire, 3);
 }
 
@@ -168,10 +193,10 @@ int redis_error_code(struct bytes error)
     static const struct {
         const char *text;
         int code;
-    } codes[] = {{"OOM", E_FULL},          {"MISCONF", E_FULL},   {"READONLY", E_CLOSED},
-                 {"NOPERM", E_AUTH},       {"NOAUTH", E_AUTH},    {"LOADING", E_AGAIN},
-                 {"BUSY", E_AGAIN},        {"TRYAGAIN", E_AGAIN}, {"MASTERDOWN", E_AGAIN},
-                 {"CLUSTERDOWN", E_AGAIN}, {"NOREPLICAS", E_FULL}};
+    } codes[] = {{"OOM", E_FULL},          {"MISCONF", E_FULL},    {"READONLY", E_CLOSED},
+                 {"NOPERM", E_AUTH},       {"NOAUTH", E_AUTH},     {"LOADING", E_AGAIN},
+                 {"BUSY", E_AGAIN},        {"TRYAGAIN", E_AGAIN},  {"MASTERDOWN", E_AGAIN},
+                 {"CLUSTERDOWN", E_AGAIN}, {"NOREPLICAS", E_FULL}, {"WRONGTYPE", E_NOT_FOUND}};
 
     for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
         if (bytes_starts_with(error, codes[i].text))
@@ -183,7 +208,7 @@ int redis_error_code(struct bytes error)
 static int redis_batch_read(struct redis_batch *batch, struct redis_peer *peer, unsigned i)
 {
     struct redis_place *place = &batch->places[i];
-    bool was_asking = place->is_asking, is_replica = false;
+    bool was_asking = place->is_asking, refreshes = redis_place_refreshes(batch, place), is_replica = false;
     struct resp_item reply;
     int rc = 0;
 
@@ -198,6 +223,8 @@ static int redis_batch_read(struct redis_batch *batch, struct redis_peer *peer, 
     if (reply.kind != RESP_ERROR) {
         place->is_pending = false;
         batch->on_reply(batch, i, &reply);
+    } else if (place->is_at_replica) { /* it moved, or is not ready */
+        place->wants_primary = true;
     } else if (!redis_batch_redirect(batch, i, reply.text)) {
         place->is_pending = false;
         batch->items[i].result = redis_error_code(reply.text);
@@ -206,7 +233,7 @@ static int redis_batch_read(struct redis_batch *batch, struct redis_peer *peer, 
                   (int)(reply.text.len_bytes < 200 ? reply.text.len_bytes : 200),
                   (const char *)reply.text.data);
     }
-    if (batch->refreshes && !was_asking)
+    if (refreshes)
         rc = redis_conn_reply(peer->conn, &reply, NULL); /* a lifetime that was not renewed is no failure */
     return rc == 0 && is_replica ? E_CLOSED : rc;        /* the next connection may find the new primary */
 }
@@ -241,7 +268,9 @@ static bool redis_peer_is_stale(struct redis_peer *peer)
 static void redis_batch_give_up(struct redis_batch *batch, unsigned at)
 {
     for (unsigned i = 0; i < batch->n; i++)
-        if (batch->places[i].is_pending && batch->places[i].peer == at) {
+        if (batch->places[i].is_pending && batch->places[i].is_at_replica && batch->places[i].peer == at) {
+            batch->places[i].wants_primary = true;
+        } else if (batch->places[i].is_pending && batch->places[i].peer == at) {
             batch->places[i].is_pending = false;
             batch->items[i].result = batch->store->peers[at].result;
         }
@@ -311,6 +340,8 @@ int redis_batch_run(struct redis_batch *batch)
     if (store->url.is_cluster && store->wants_map && clock_now_ns() - store->map_ns >= MAP_LEAST_NS &&
         (rc = redis_store_map(store, batch->fault)) < 0)
         return rc;
+    if (store->reads_replicas && clock_now_ns() - store->map_ns >= MAP_MOST_NS)
+        (void)redis_store_map(store, NULL); /* the old map does in any case */
     batch->places = calloc(batch->n, sizeof(*batch->places));
     if (batch->places == NULL)
         return fault_set(batch->fault, E_NOMEM, "out of memory");

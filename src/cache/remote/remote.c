@@ -5,6 +5,7 @@
 #include "cache/remote/remote.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -46,7 +47,9 @@ int kv_remote_open(const struct kv_remote_opts *opts, struct fault *fault, struc
          mailbox_new(2 * (KV_REMOTE_READS + KV_REMOTE_WRITES + KV_REMOTE_ASKS), &remote->done) < 0))
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0) {
-        remote->record_bytes = store.value_bytes = remote_record_bytes(&remote->seal);
+        remote->record_bytes = remote_record_bytes(&remote->seal);
+        remote->run_blocks = remote_run_blocks(remote->record_bytes);
+        store.value_bytes = remote->run_blocks * remote->record_bytes;
         rc = remote_threads_start(remote, &store, fault);
     }
     if (rc < 0) {
@@ -180,6 +183,27 @@ static unsigned remote_thread_of(struct kv_remote *remote, enum remote_job_kind 
     return kind == REMOTE_JOB_WRITE ? REMOTE_WRITER : REMOTE_ASKER;
 }
 
+static struct remote_job *remote_job_new(enum remote_job_kind kind, const struct block_hash *hashes,
+                                         uint32_t n)
+{
+    struct remote_job *job = calloc(1, sizeof(*job) + n * sizeof(*hashes));
+
+    if (job == NULL)
+        return NULL;
+    job->kind = kind;
+    job->n = n;
+    memcpy(job->hashes, hashes, n * sizeof(*hashes));
+    if (kind == REMOTE_JOB_ASK)
+        job->ends = calloc(n, sizeof(*job->ends));
+    else
+        job->blocks = calloc(n, sizeof(*job->blocks));
+    if (job->ends == NULL && job->blocks == NULL) {
+        remote_job_free(job);
+        return NULL;
+    }
+    return job;
+}
+
 int kv_remote_ask(struct kv_remote *remote, const struct block_hash *hashes, uint32_t n, void *user)
 {
     struct remote_job *job;
@@ -190,65 +214,67 @@ int kv_remote_ask(struct kv_remote *remote, const struct block_hash *hashes, uin
         return E_LIMIT;
     if (remote->counts.n_asking >= KV_REMOTE_ASKS)
         return E_AGAIN;
-    job = calloc(1, sizeof(*job) + n * sizeof(*hashes));
-    if (job != NULL)
-        job->found = calloc(n, sizeof(*job->found));
-    if (job == NULL || job->found == NULL) {
-        remote_job_free(job);
+    job = remote_job_new(REMOTE_JOB_ASK, hashes, n);
+    if (job == NULL)
         return E_NOMEM;
-    }
-    job->kind = REMOTE_JOB_ASK;
-    job->n = n;
     job->user = user;
-    memcpy(job->hashes, hashes, n * sizeof(*hashes));
     if (remote_send(remote, job, remote_thread_of(remote, job->kind)) < 0)
         return E_AGAIN;
     remote->counts.n_asking++;
     return 0;
 }
 
-int kv_remote_read(struct kv_remote *remote, kv_block_id id, const struct block_hash *hash, uint64_t until_ns,
-                   void *user)
+/* A job on the blocks of a part. */
+static struct remote_job *remote_job_of(enum remote_job_kind kind, const struct kv_remote_part *part)
+{
+    struct remote_job *job = remote_job_new(kind, part->hashes, part->n);
+
+    for (uint32_t i = 0; job != NULL && i < part->n; i++)
+        job->blocks[i].id = part->ids[i];
+    return job;
+}
+
+int kv_remote_read(struct kv_remote *remote, const struct kv_remote_part *part, uint64_t until_ns, void *user)
 {
     struct remote_job *job;
 
     if (!kv_remote_is_up(remote))
         return E_CLOSED;
-    if (remote->counts.n_reading >= KV_REMOTE_READS)
+    if (part->n == 0 || part->n > remote->run_blocks || part->n_after > remote->run_blocks - part->n)
+        return E_LIMIT;
+    if (remote->counts.n_reading + part->n > KV_REMOTE_READS)
         return E_AGAIN;
-    job = calloc(1, sizeof(*job));
+    job = remote_job_of(REMOTE_JOB_READ, part);
     if (job == NULL)
         return E_NOMEM;
-    job->kind = REMOTE_JOB_READ;
-    job->id = id;
-    job->hash = *hash;
+    job->name = part->name;
+    job->n_after = part->n_after;
     job->until_ns = until_ns;
     job->user = user;
     if (remote_send(remote, job, remote_thread_of(remote, job->kind)) < 0)
         return E_AGAIN;
-    remote->counts.n_reading++;
+    remote->counts.n_reading += part->n;
     return 0;
 }
 
-int kv_remote_write(struct kv_remote *remote, kv_block_id id, const struct block_hash *hash)
+int kv_remote_write(struct kv_remote *remote, const struct kv_remote_part *part)
 {
     struct remote_job *job;
 
     if (!kv_remote_is_up(remote))
         return E_CLOSED;
+    if (part->n == 0 || part->n > remote->run_blocks)
+        return E_LIMIT;
     if (!kv_remote_takes_writes(remote))
         return E_FULL;
-    if (remote->counts.n_writing >= KV_REMOTE_WRITES)
+    if (remote->counts.n_writing + part->n > KV_REMOTE_WRITES)
         return E_AGAIN;
-    job = calloc(1, sizeof(*job));
+    job = remote_job_of(REMOTE_JOB_WRITE, part);
     if (job == NULL)
         return E_NOMEM;
-    job->kind = REMOTE_JOB_WRITE;
-    job->id = id;
-    job->hash = *hash;
     if (remote_send(remote, job, remote_thread_of(remote, job->kind)) < 0)
         return E_AGAIN;
-    remote->counts.n_writing++;
+    remote->counts.n_writing += part->n;
     return 0;
 }
 
@@ -265,61 +291,88 @@ static void remote_on_asked(struct kv_remote *remote, const struct remote_job *j
                clock_now_ns());
     remote->counts.n_asked += job->n;
     for (uint32_t i = 0; i < job->n; i++)
-        remote->counts.n_found += job->found[i];
+        remote->counts.n_found += job->ends[i] != REMOTE_NOT_THERE;
 }
 
 static void remote_on_read(struct kv_remote *remote, const struct remote_job *job)
 {
-    double rate = (double)remote->record_bytes * 1e9 / (double)(job->busy_ns > 0 ? job->busy_ns : 1);
+    double rate =
+        (double)(job->n * remote->record_bytes) * 1e9 / (double)(job->busy_ns > 0 ? job->busy_ns : 1);
+    uint32_t n_good = 0, n_damaged = 0;
 
-    remote->counts.n_reading--;
-    if (job->result == 0) {
-        remote->counts.n_read++;
-        remote->counts.read_bytes += remote->record_bytes;
-        remote->n_damaged_in_row = 0;
-        rate_learn(&remote->read_rate, rate, RATE_ALPHA, 1, clock_now_ns());
-    } else if (job->result == E_NOT_FOUND) {
-        remote->counts.n_missing++;
-    } else if (job->result == E_AUTH) {
-        remote->counts.n_damaged++;
+    remote->counts.n_reading -= job->n;
+    for (uint32_t i = 0; i < job->n; i++) {
+        int result = job->blocks[i].result;
+
+        n_good += result == 0;
+        n_damaged += result == E_AUTH;
+        remote->counts.n_missing += result == E_NOT_FOUND;
+        remote->counts.n_read_failed +=
+            result < 0 && result != E_AUTH && result != E_NOT_FOUND && result != E_CANCELLED;
+    }
+    remote->counts.n_read += n_good;
+    remote->counts.read_bytes += n_good * remote->record_bytes;
+    remote->counts.n_damaged += n_damaged;
+    if (n_damaged > 0) {
         if (++remote->n_damaged_in_row >= DAMAGED_IN_ROW && breaker_fail(&remote->breaker, clock_now_ns()))
             remote_gone(remote, "its values do not open under the cluster's key");
-    } else if (job->result != E_CANCELLED) {
-        remote->counts.n_read_failed++;
+    } else if (n_good > 0) {
+        remote->n_damaged_in_row = 0;
+        rate_learn(&remote->read_rate, rate, RATE_ALPHA, 1, clock_now_ns());
     }
 }
 
 static void remote_on_written(struct kv_remote *remote, const struct remote_job *job)
 {
-    remote->counts.n_writing--;
-    if (job->result == 0) {
-        remote->counts.n_written++;
-        remote->counts.written_bytes += remote->record_bytes;
-        remote_set_room(remote);
-    } else if (job->result == E_EXISTS) {
-        remote->counts.n_existed++;
-    } else {
-        remote->counts.n_write_failed++;
-        if (job->result == E_FULL)
-            remote_set_full(remote, job);
+    bool is_full = false, has_written = false;
+
+    remote->counts.n_writing -= job->n;
+    for (uint32_t i = 0; i < job->n; i++) {
+        int result = job->blocks[i].result;
+
+        has_written |= result == 0;
+        is_full |= result == E_FULL;
+        remote->counts.n_written += result == 0;
+        remote->counts.n_existed += result == E_EXISTS;
+        remote->counts.n_write_failed += result != 0 && result != E_EXISTS;
+        remote->counts.written_bytes += result == 0 ? remote->record_bytes : 0;
     }
+    if (has_written)
+        remote_set_room(remote);
+    if (is_full)
+        remote_set_full(remote, job);
+}
+
+/* The event of the polled job's next block, the last block first: whoever releases blocks then releases children before
+ * their parents, as the pool wants it. */
+static bool remote_next_block(struct kv_remote *remote, struct kv_remote_event *out)
+{
+    struct remote_job *job = remote->polled;
+    uint32_t at;
+
+    if (job == NULL || job->blocks == NULL || job->n_polled == job->n)
+        return false;
+    at = job->n - ++job->n_polled;
+    *out = (struct kv_remote_event){.kind = job->kind == REMOTE_JOB_READ ? KV_REMOTE_READ : KV_REMOTE_WRITTEN,
+                                    .result = job->blocks[at].result,
+                                    .id = job->blocks[at].id,
+                                    .hash = job->hashes[at],
+                                    .at = at,
+                                    .elapsed_ns = clock_now_ns() - job->began_ns,
+                                    .user = job->user};
+    return true;
 }
 
 bool kv_remote_poll(struct kv_remote *remote, struct kv_remote_event *out)
 {
     struct remote_job *job;
 
+    if (remote_next_block(remote, out))
+        return true;
     remote_job_free(remote->polled);
     remote->polled = NULL;
     while ((job = mailbox_receive(remote->done)) != NULL) {
         remote_note(remote, job);
-        *out = (struct kv_remote_event){.result = job->result,
-                                        .id = job->id,
-                                        .hash = job->hash,
-                                        .found = job->found,
-                                        .n = job->n,
-                                        .elapsed_ns = clock_now_ns() - job->began_ns,
-                                        .user = job->user};
         remote->polled = job;
         switch (job->kind) {
         case REMOTE_JOB_TEST:
@@ -329,19 +382,22 @@ bool kv_remote_poll(struct kv_remote *remote, struct kv_remote_event *out)
             remote->polled = NULL;
             continue;
         case REMOTE_JOB_ASK:
-            out->kind = KV_REMOTE_ASKED;
             remote_on_asked(remote, job);
-            break;
+            *out = (struct kv_remote_event){.kind = KV_REMOTE_ASKED,
+                                            .result = job->result,
+                                            .ends = job->ends,
+                                            .n = job->n,
+                                            .elapsed_ns = clock_now_ns() - job->began_ns,
+                                            .user = job->user};
+            return true;
         case REMOTE_JOB_READ:
-            out->kind = KV_REMOTE_READ;
             remote_on_read(remote, job);
             break;
         case REMOTE_JOB_WRITE:
-            out->kind = KV_REMOTE_WRITTEN;
             remote_on_written(remote, job);
             break;
         }
-        return true;
+        return remote_next_block(remote, out);
     }
     return false;
 }
@@ -361,7 +417,8 @@ uint64_t kv_remote_ask_ns(const struct kv_remote *remote, uint32_t n_keys)
 uint64_t kv_remote_read_ns(const struct kv_remote *remote, uint32_t n_blocks)
 {
     double bytes = (double)(remote->counts.n_reading + n_blocks) * (double)remote->record_bytes;
-    unsigned n_threads = remote->n_readers < n_blocks ? remote->n_readers : n_blocks;
+    uint32_t n_values = (n_blocks + remote->run_blocks - 1) / remote->run_blocks;
+    unsigned n_threads = remote->n_readers < n_values ? remote->n_readers : n_values;
 
     if (n_blocks == 0)
         return 0;
@@ -376,6 +433,11 @@ void kv_remote_counts(const struct kv_remote *remote, struct kv_remote_counts *o
     out->is_full = remote->is_full;
     out->read_bytes_per_s = remote_reader_bytes_per_s(remote) * remote->n_readers;
     out->ask_ns = kv_remote_ask_ns(remote, 1);
+}
+
+uint32_t kv_remote_run_blocks(const struct kv_remote *remote)
+{
+    return remote->run_blocks;
 }
 
 const char *kv_remote_url(const struct kv_remote *remote)

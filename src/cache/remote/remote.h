@@ -6,6 +6,9 @@
  *        |           "which of these does it have?" <-- kv_remote_ask <-- asker thread |
  *        +--(FILLING, leased)<-- reader threads <-- kv_remote_read <-------------------+
  *
+ * A value holds a run: some consecutive blocks of one chain, up to about 4 MB (run.h).  The tier is told which blocks
+ * are a run when it writes, and tells which value has a block when it is asked.
+ *
  * The tier knows hashes, block ids and an arena.  Each kind of thread has connections of its own, so a write never
  * delays a read, and neither delays a question.  One thread (the engine thread) makes all calls.  None waits:
  * kv_remote_poll() returns the results.  A write reads the block's bytes in the arena and a read writes them,
@@ -22,11 +25,12 @@
 
 #include "base/fault.h"
 #include "cache/remote/record.h"
+#include "cache/remote/run.h"
 
 struct kv_remote;
 
 enum {
-    KV_REMOTE_WRITES = 64, /* in flight at once, at most */
+    KV_REMOTE_WRITES = 64, /* blocks in flight at once, at most */
     KV_REMOTE_READS = 4096,
     KV_REMOTE_ASKS = 256,
     KV_REMOTE_ASK_KEYS = 4096 /* of one question, at most */
@@ -45,12 +49,23 @@ struct kv_remote_opts {
 
 enum kv_remote_kind { KV_REMOTE_ASKED, KV_REMOTE_READ, KV_REMOTE_WRITTEN };
 
-struct kv_remote_event {
+/* Blocks of one value, in the order of their chain. */
+struct kv_remote_part {
+    uint32_t n;
+    const kv_block_id *ids;          /* [n] */
+    const struct block_hash *hashes; /* [n] */
+    struct block_hash name;          /* READ: of the value's last block */
+    uint32_t n_after;                /* READ: blocks of the value after hashes[n - 1] */
+};
+
+struct kv_remote_event { /* a question, or one block of a read or a write */
     enum kv_remote_kind kind;
     int result; /* 0, E_EXISTS (written before), E_NOT_FOUND, E_FULL, E_AUTH (not opened), E_TIMEOUT, ... */
     kv_block_id id; /* READ, WRITTEN */
     struct block_hash hash;
-    const bool *found; /* ASKED: [n] which hashes are there; until the next poll */
+    uint32_t at; /* READ, WRITTEN: which block of the call; the last one is told first */
+    const uint32_t
+        *ends; /* ASKED: [n] whose value has each block, see remote_run_cover(); until the next poll */
     uint32_t n;
     uint64_t elapsed_ns; /* from the call to the end */
     void *user;
@@ -80,13 +95,18 @@ void kv_remote_close(struct kv_remote *remote);
 bool kv_remote_is_up(const struct kv_remote *remote);
 bool kv_remote_takes_writes(const struct kv_remote *remote); /* up, and not full */
 
+/* Blocks of the longest run that is written as one value. */
+uint32_t kv_remote_run_blocks(const struct kv_remote *remote);
+
 /* Asks which blocks are there; the hashes are copied.  E_CLOSED, E_AGAIN, E_LIMIT, E_NOMEM. */
 int kv_remote_ask(struct kv_remote *remote, const struct block_hash *hashes, uint32_t n, void *user);
-/* Starts to read a block into block id.  A read that has not begun at until_ns ends with E_TIMEOUT. */
-int kv_remote_read(struct kv_remote *remote, kv_block_id id, const struct block_hash *hash, uint64_t until_ns,
+/* Starts to read a part of a value; there is an event for each block.  The part is copied.  A read that has not begun
+ * at until_ns ends with E_TIMEOUT.  E_CLOSED, E_AGAIN, E_LIMIT (of blocks), E_NOMEM. */
+int kv_remote_read(struct kv_remote *remote, const struct kv_remote_part *part, uint64_t until_ns,
                    void *user);
-/* Saves a block.  E_CLOSED, E_AGAIN, E_FULL (the store takes none now), E_NOMEM. */
-int kv_remote_write(struct kv_remote *remote, kv_block_id id, const struct block_hash *hash);
+/* Saves a run as one value; blocks that the store has are left out where that is possible.  There is an event for each
+ * block.  The part is copied.  E_CLOSED, E_AGAIN, E_FULL (the store takes none now), E_LIMIT, E_NOMEM. */
+int kv_remote_write(struct kv_remote *remote, const struct kv_remote_part *part);
 /* The next event; false: none for now. */
 bool kv_remote_poll(struct kv_remote *remote, struct kv_remote_event *out);
 

@@ -9,7 +9,8 @@
  * A thread takes all jobs of a kind that wait, up to a batch, and gives them to the store in one call: the store sends them
  * together.  A batch has about BATCH_BYTES of values.  Only these threads wait for the store.
  *
- * A writer asks before it writes: another worker may have written the same blocks, and values are large. */
+ * A writer asks before it writes: another worker may have written the same blocks, and values are large.  It writes the
+ * run from its first to its last block that is not there. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -24,47 +25,74 @@ struct remote_batch { /* jobs of one kind */
     struct remote_thread *thread;
     struct remote_job *jobs[REMOTE_BATCH];
     unsigned n;
+    size_t len_bytes; /* of their values */
     char names[REMOTE_BATCH][REMOTE_NAME_BYTES];
     struct store_item items[REMOTE_BATCH];
     struct fault fault;
 };
 
+/* The values of a batch, at most: those of the longest run at least. */
+static size_t remote_batch_bytes(const struct kv_remote *remote)
+{
+    size_t run_bytes = remote->run_blocks * remote->record_bytes;
+
+    return run_bytes > BATCH_BYTES ? run_bytes : BATCH_BYTES;
+}
+
 void remote_job_free(struct remote_job *job)
 {
-    if (job != NULL)
-        free(job->found);
+    if (job != NULL) {
+        free(job->ends);
+        free(job->blocks);
+    }
     free(job);
 }
 
-static void remote_batch_name(struct remote_batch *batch)
+static size_t remote_job_bytes(const struct kv_remote *remote, const struct remote_job *job)
 {
-    for (unsigned i = 0; i < batch->n; i++) {
-        remote_name(&batch->thread->remote->seal, &batch->jobs[i]->hash, batch->names[i]);
-        batch->items[i] = (struct store_item){.key = batch->names[i]};
-    }
+    return job->kind == REMOTE_JOB_READ || job->kind == REMOTE_JOB_WRITE ? job->n * remote->record_bytes : 0;
+}
+
+/* One result for all blocks. */
+static void remote_job_end(struct remote_job *job, int result)
+{
+    job->result = result;
+    for (uint32_t i = 0; job->blocks != NULL && i < job->n; i++)
+        job->blocks[i].result = result;
 }
 
 /* The store as a whole did not answer. */
 static void remote_batch_fail(struct remote_batch *batch, int result)
 {
     for (unsigned i = 0; i < batch->n; i++) {
-        batch->jobs[i]->result = result;
-        batch->jobs[i]->is_store_down = result != E_CANCELLED;
+        remote_job_end(batch->jobs[i], result);
+        batch->jobs[i]->is_store_down = result != E_CANCELLED && result != E_NOMEM;
         batch->jobs[i]->fault = batch->fault;
     }
 }
 
 /* ---- reading ---- */
 
+/* Opens the records of a part: the first is that of its last block.  Each block has a result of its own. */
 static void remote_batch_on_value(void *arg, unsigned i, struct bytes value)
 {
     struct remote_batch *batch = arg;
     struct remote_job *job = batch->jobs[i];
-    const struct remote_seal *seal = &batch->thread->remote->seal;
+    const struct kv_remote *remote = batch->thread->remote;
+    size_t record_bytes = remote->record_bytes;
 
-    job->result = remote_record_open(seal, batch->thread->cipher, value, &job->hash, job->id);
-    if (job->result < 0)
-        job->result = E_AUTH;
+    job->result = 0;
+    for (uint32_t at = 0; at < job->n; at++) {
+        struct remote_job_block *block = &job->blocks[job->n - 1 - at];
+        size_t from = at * record_bytes, left = from < value.len_bytes ? value.len_bytes - from : 0;
+
+        block->result = left < record_bytes ? E_AUTH
+                                            : remote_record_open(&remote->seal, batch->thread->cipher,
+                                                                 bytes_of(value.data + from, record_bytes),
+                                                                 &job->hashes[job->n - 1 - at], block->id);
+        if (block->result < 0)
+            job->result = block->result = E_AUTH;
+    }
 }
 
 static void remote_batch_read(struct remote_batch *batch)
@@ -72,87 +100,185 @@ static void remote_batch_read(struct remote_batch *batch)
     struct remote_thread *thread = batch->thread;
     struct kv_remote *remote = thread->remote;
     const struct store_reader reader = {remote_batch_on_value, batch};
-    uint64_t began_ns = clock_now_ns();
+    uint64_t began_ns = clock_now_ns(), took_ns;
+    uint32_t n_blocks = 0;
     int rc;
 
-    remote_batch_name(batch);
-    for (unsigned i = 0; i < batch->n; i++)
-        batch->jobs[i]->result = 1; /* no value yet */
-    rc = remote->ops->get(thread->store, batch->items, batch->n, &reader, &batch->fault);
     for (unsigned i = 0; i < batch->n; i++) {
-        batch->jobs[i]->busy_ns = (clock_now_ns() - began_ns) / batch->n;
-        if (batch->jobs[i]->result == 1)
-            batch->jobs[i]->result = rc < 0 ? rc : batch->items[i].result;
-        batch->jobs[i]->is_store_down = rc < 0 && rc != E_CANCELLED;
-        batch->jobs[i]->fault = batch->fault;
-        if (batch->jobs[i]->result == E_AUTH && rc == 0) /* else it would never be replaced */
+        struct remote_job *job = batch->jobs[i];
+
+        remote_name(&remote->seal, &job->name, batch->names[i]);
+        batch->items[i] = (struct store_item){.key = batch->names[i],
+                                              .from_bytes = job->n_after * remote->record_bytes,
+                                              .len_bytes = job->n * remote->record_bytes};
+        job->result = 1; /* no value yet */
+        n_blocks += job->n;
+    }
+    rc = remote->ops->get(thread->store, batch->items, batch->n, &reader, &batch->fault);
+    took_ns = clock_now_ns() - began_ns;
+    for (unsigned i = 0; i < batch->n; i++) {
+        struct remote_job *job = batch->jobs[i];
+
+        job->busy_ns = took_ns * job->n / n_blocks;
+        if (job->result == 1)
+            remote_job_end(job, rc < 0 ? rc : batch->items[i].result);
+        job->is_store_down = rc < 0 && rc != E_CANCELLED;
+        job->fault = batch->fault;
+        if (job->result == E_AUTH && rc == 0) /* else it would never be replaced */
             (void)remote->ops->remove(thread->store, &batch->items[i], &batch->fault);
     }
 }
 
-/* ---- writing ---- */
-
-static void remote_batch_write(struct remote_batch *batch)
-{
-    struct remote_thread *thread = batch->thread;
-    struct kv_remote *remote = thread->remote;
-    struct remote_job *jobs[REMOTE_BATCH];
-    struct bytes values[REMOTE_BATCH];
-    unsigned n = 0;
-    int rc;
-
-    remote_batch_name(batch);
-    rc = remote->ops->has(thread->store, batch->items, batch->n, &batch->fault);
-    for (unsigned i = 0; i < batch->n && rc == 0; i++) {
-        struct remote_job *job = batch->jobs[i];
-        uint8_t *record = thread->records + n * (remote->record_bytes + 16);
-
-        job->result = batch->items[i].result == 0 ? E_EXISTS : batch->items[i].result;
-        if (job->result == E_NOT_FOUND)
-            job->result = remote_record_seal(&remote->seal, thread->cipher, job->id, &job->hash, record);
-        if (job->result != 0)
-            continue;
-        values[n] = bytes_of(record, remote->record_bytes);
-        batch->items[n].key = batch->items[i].key;
-        jobs[n++] = job;
-    }
-    if (rc == 0 && n > 0)
-        rc = remote->ops->put(thread->store, batch->items, values, n, &batch->fault);
-    if (rc == E_AUTH && n > 0) { /* it answered before, so it can be read: it only takes no blocks */
-        for (unsigned i = 0; i < n; i++)
-            batch->items[i].result = E_FULL;
-        rc = 0;
-    }
-    for (unsigned i = 0; i < n && rc == 0; i++) {
-        jobs[i]->result = batch->items[i].result;
-        jobs[i]->fault = batch->fault;
-    }
-    if (rc < 0)
-        remote_batch_fail(batch, rc);
-}
-
 /* ---- asking ---- */
 
-static int remote_job_ask(struct remote_thread *thread, struct remote_job *job)
+/* Asks for the value that ends with each block: runs_out[i] is its length, 0: none. */
+static int remote_ask_runs(struct remote_thread *thread, const struct block_hash *hashes, uint32_t n,
+                           uint32_t *runs_out, struct fault *fault)
 {
     struct kv_remote *remote = thread->remote;
-    struct store_item *items = calloc(job->n, sizeof(*items));
-    char(*names)[REMOTE_NAME_BYTES] = malloc(job->n * sizeof(*names));
+    struct store_item *items = calloc(n, sizeof(*items));
+    char(*names)[REMOTE_NAME_BYTES] = malloc(n * sizeof(*names));
     int rc = E_NOMEM;
 
     if (items != NULL && names != NULL) {
-        for (uint32_t i = 0; i < job->n; i++) {
-            remote_name(&remote->seal, &job->hashes[i], names[i]);
+        for (uint32_t i = 0; i < n; i++) {
+            remote_name(&remote->seal, &hashes[i], names[i]);
             items[i].key = names[i];
         }
-        rc = remote->ops->has(thread->store, items, job->n, &job->fault);
-        job->is_store_down = rc < 0 && rc != E_CANCELLED;
+        rc = remote->ops->has(thread->store, items, n, fault);
     }
-    for (uint32_t i = 0; i < job->n && rc == 0; i++)
-        job->found[i] = items[i].result == 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        runs_out[i] =
+            items[i].result == 0 ? remote_run_length(remote->record_bytes, items[i].value_bytes) : 0;
     free(names);
     free(items);
     return rc;
+}
+
+static int remote_job_ask(struct remote_thread *thread, struct remote_job *job)
+{
+    uint32_t *runs = malloc(job->n * sizeof(*runs));
+    int rc = E_NOMEM;
+
+    if (runs != NULL)
+        rc = remote_ask_runs(thread, job->hashes, job->n, runs, &job->fault);
+    job->is_store_down = rc < 0 && rc != E_CANCELLED && rc != E_NOMEM;
+    if (rc == 0)
+        remote_run_cover(runs, job->n, job->ends);
+    free(runs);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+/* Asks which of a batch's blocks are there; each job then knows the run that it has to write. */
+static int remote_batch_ask(struct remote_batch *batch)
+{
+    uint32_t n = 0, at = 0, *runs, *ends;
+    struct block_hash *hashes;
+    int rc = E_NOMEM;
+
+    for (unsigned i = 0; i < batch->n; i++)
+        n += batch->jobs[i]->n;
+    hashes = malloc(n * sizeof(*hashes));
+    runs = malloc(2 * n * sizeof(*runs));
+    for (unsigned i = 0; hashes != NULL && i < batch->n; at += batch->jobs[i++]->n)
+        memcpy(hashes + at, batch->jobs[i]->hashes, batch->jobs[i]->n * sizeof(*hashes));
+    if (hashes != NULL && runs != NULL)
+        rc = remote_ask_runs(batch->thread, hashes, n, runs, &batch->fault);
+    at = 0;
+    for (unsigned i = 0; rc == 0 && i < batch->n; at += batch->jobs[i++]->n) {
+        struct remote_job *job = batch->jobs[i];
+
+        ends = runs + n;
+        remote_run_cover(runs + at, job->n, ends);
+        remote_job_end(job, E_EXISTS);
+        job->first = job->end = 0;
+        for (uint32_t block = job->n; block-- > 0;)
+            if (ends[block] == REMOTE_NOT_THERE) {
+                job->end = job->end == 0 ? block + 1 : job->end;
+                job->first = block;
+            }
+    }
+    free(hashes);
+    free(runs);
+    return rc;
+}
+
+/* Writes the records of the job's run to out, the last block's first. */
+static int remote_job_seal(struct remote_thread *thread, struct remote_job *job, uint8_t *out)
+{
+    const struct kv_remote *remote = thread->remote;
+    int rc = 0;
+
+    for (uint32_t at = job->end; rc == 0 && at-- > job->first; out += remote->record_bytes)
+        rc = remote_record_seal(&remote->seal, thread->cipher, job->blocks[at].id, &job->hashes[at], out);
+    return rc;
+}
+
+/* An empty value, or one of another type, is in the way: removes it.  False: it is a value. */
+static bool remote_batch_clear(struct remote_batch *batch, unsigned i)
+{
+    struct kv_remote *remote = batch->thread->remote;
+    struct store_item item = {.key = batch->names[i]};
+
+    return remote->ops->has(batch->thread->store, &item, 1, &batch->fault) == 0 &&
+           item.result == E_NOT_FOUND && remote->ops->remove(batch->thread->store, &item, &batch->fault) == 0;
+}
+
+/* Seals the runs that are to be written, and gives them to the store.  order: [n] the job of each value. */
+static int remote_batch_put(struct remote_batch *batch, unsigned *order, unsigned *n_out)
+{
+    struct remote_thread *thread = batch->thread;
+    struct kv_remote *remote = thread->remote;
+    struct bytes values[REMOTE_BATCH];
+    uint8_t *record = thread->records;
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < batch->n; i++) {
+        struct remote_job *job = batch->jobs[i];
+        int rc;
+
+        if (job->end == 0)
+            continue;
+        rc = remote_job_seal(thread, job, record);
+        if (rc < 0) {
+            remote_job_end(job, rc);
+            continue;
+        }
+        remote_name(&remote->seal, &job->hashes[job->end - 1], batch->names[n]);
+        batch->items[n] = (struct store_item){.key = batch->names[n]};
+        values[n] = bytes_of(record, (job->end - job->first) * remote->record_bytes);
+        record += values[n].len_bytes;
+        order[n++] = i;
+    }
+    *n_out = n;
+    return n > 0 ? remote->ops->put(thread->store, batch->items, values, n, &batch->fault) : 0;
+}
+
+static void remote_batch_write(struct remote_batch *batch)
+{
+    unsigned order[REMOTE_BATCH], n = 0;
+    bool is_refused;
+    int rc = remote_batch_ask(batch);
+
+    if (rc == 0)
+        rc = remote_batch_put(batch, order, &n);
+    is_refused = rc == E_AUTH && n > 0; /* it answered before, so it can be read: it only takes no blocks */
+    if (rc < 0 && !is_refused) {
+        remote_batch_fail(batch, rc);
+        return;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        struct remote_job *job = batch->jobs[order[i]];
+
+        job->result = is_refused ? E_FULL : batch->items[i].result;
+        if (job->result == E_EXISTS && remote_batch_clear(batch, i))
+            job->result = E_AGAIN;
+        for (uint32_t at = job->first; at < job->end; at++)
+            job->blocks[at].result = job->result;
+        job->fault = batch->fault;
+    }
 }
 
 static int remote_job_test(struct remote_thread *thread, struct remote_job *job)
@@ -181,11 +307,12 @@ static void remote_done(struct kv_remote *remote, struct remote_job *job)
 static void remote_batch_add(struct remote_batch *batch, struct remote_job *job)
 {
     if (job->kind == REMOTE_JOB_READ && clock_now_ns() >= job->until_ns) {
-        job->result = E_TIMEOUT;
+        remote_job_end(job, E_TIMEOUT);
         remote_done(batch->thread->remote, job);
         return;
     }
     batch->jobs[batch->n++] = job;
+    batch->len_bytes += remote_job_bytes(batch->thread->remote, job);
 }
 
 static void remote_batch_run(struct remote_batch *batch)
@@ -214,35 +341,27 @@ static void remote_batch_run(struct remote_batch *batch)
         remote_done(remote, batch->jobs[i]);
 }
 
-/* Fills the batch with jobs of one kind, beginning with this one.  Returns a job of another kind, which ended it;
- * NULL: none. */
-static struct remote_job *remote_batch_fill(struct remote_batch *batch, struct remote_job *job, size_t most)
+/* Fills the batch with jobs of one kind, beginning with this one.  Returns a job that ended it, since it is of another
+ * kind or does not fit; NULL: none. */
+static struct remote_job *remote_batch_fill(struct remote_batch *batch, struct remote_job *job)
 {
+    const struct kv_remote *remote = batch->thread->remote;
+    bool is_asker = batch->thread == &remote->threads[REMOTE_ASKER];
+    unsigned most = is_asker ? 1 : REMOTE_BATCH;
     enum remote_job_kind kind = job->kind;
 
     do {
         remote_batch_add(batch, job);
         job = batch->n < most ? mailbox_receive(batch->thread->jobs) : NULL;
-    } while (job != NULL && job->kind == kind);
+    } while (job != NULL && job->kind == kind &&
+             batch->len_bytes + remote_job_bytes(remote, job) <= remote_batch_bytes(remote));
     return job;
-}
-
-/* How many jobs make a batch. */
-static size_t remote_thread_most(const struct remote_thread *self)
-{
-    const struct kv_remote *remote = self->remote;
-    size_t most = BATCH_BYTES / remote->record_bytes;
-
-    if (self == &remote->threads[REMOTE_ASKER] || most < 1)
-        return 1;
-    return most < REMOTE_BATCH ? most : REMOTE_BATCH;
 }
 
 static void *remote_thread_run(void *arg)
 {
     struct remote_thread *self = arg;
     struct kv_remote *remote = self->remote;
-    size_t most = remote_thread_most(self);
     struct remote_job *next = NULL;
 
     while (!atomic_load_explicit(&remote->is_ending, memory_order_acquire)) {
@@ -255,10 +374,12 @@ static void *remote_thread_run(void *arg)
             continue;
         }
         *self->batch = (struct remote_batch){.thread = self};
-        next = remote_batch_fill(self->batch, job, most);
+        next = remote_batch_fill(self->batch, job);
         remote_batch_run(self->batch);
         if (remote->wake != NULL)
             remote->wake(remote->wake_arg);
+        if (remote->ops->settle != NULL)
+            remote->ops->settle(self->store);
     }
     remote_job_free(next);
     return NULL;
@@ -268,14 +389,16 @@ static int remote_thread_start(struct kv_remote *remote, unsigned at, const stru
                                struct fault *fault)
 {
     struct remote_thread *thread = &remote->threads[at];
+    struct store_opts own = *opts;
     int rc;
 
+    own.writes = at == REMOTE_WRITER;
+    own.number = at;
     thread->remote = remote;
-    rc = remote->ops->open(opts, fault, &thread->store);
+    rc = remote->ops->open(&own, fault, &thread->store);
     if (rc < 0)
         return rc;
-    if (at == REMOTE_WRITER &&
-        (thread->records = malloc(remote_thread_most(thread) * (remote->record_bytes + 16))) == NULL)
+    if (at == REMOTE_WRITER && (thread->records = malloc(remote_batch_bytes(remote) + 16)) == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     thread->cipher = remote_cipher_new();
     thread->batch = malloc(sizeof(*thread->batch));

@@ -24,10 +24,15 @@ enum { REMOTE_WRITER, REMOTE_ASKER, REMOTE_FIRST_READER }; /* in kv_remote.threa
 /* TEST: whether the store answers, and its settings.  WARM: connects the thread. */
 enum remote_job_kind { REMOTE_JOB_TEST, REMOTE_JOB_WARM, REMOTE_JOB_ASK, REMOTE_JOB_READ, REMOTE_JOB_WRITE };
 
+struct remote_job_block {
+    kv_block_id id;
+    int result;
+};
+
 struct remote_job {
     enum remote_job_kind kind;
-    kv_block_id id;
-    struct block_hash hash;
+    struct block_hash name; /* READ: of the value; WRITE: set by the thread */
+    uint32_t n_after;       /* READ */
     void *user;
     uint64_t began_ns, until_ns;
     uint64_t busy_ns; /* READ: time of the thread */
@@ -35,9 +40,12 @@ struct remote_job {
     bool is_store_down; /* the store did not answer, for the reason in fault */
     struct fault fault;
     char advice[400]; /* TEST: settings that do not suit */
-    uint32_t n;       /* ASK */
-    bool *found;      /* ASK: [n] */
-    struct block_hash hashes[];
+    uint32_t n;
+    uint32_t n_polled;               /* READ, WRITE: events that the caller got */
+    uint32_t first, end;             /* WRITE: blocks of the value that is written; none: end = 0 */
+    uint32_t *ends;                  /* ASK: [n] */
+    struct remote_job_block *blocks; /* READ, WRITE: [n] */
+    struct block_hash hashes[];      /* [n] */
 };
 
 struct remote_thread {
@@ -48,7 +56,7 @@ struct remote_thread {
     void *store;
     void *cipher;
     struct remote_batch *batch; /* remote_io.c */
-    uint8_t *records;           /* writer: of a batch */
+    uint8_t *records;           /* writer: the values of a batch */
 };
 
 struct kv_remote {
@@ -58,6 +66,7 @@ struct kv_remote {
     void (*wake)(void *arg);
     void *wake_arg;
     size_t record_bytes;
+    uint32_t run_blocks; /* of the longest run */
     atomic_bool is_ending;
     unsigned n_readers;
     char url[256];
@@ -72,7 +81,7 @@ struct kv_remote {
     unsigned n_damaged_in_row;
     struct rate read_rate;     /* bytes per second of one thread */
     struct rate ask_rate;      /* keys per second of a question */
-    struct remote_job *polled; /* whose `found` the caller has */
+    struct remote_job *polled; /* whose `ends` the caller has, or whose blocks are told one by one */
     struct kv_remote_counts counts;
 };
 

@@ -28,10 +28,13 @@ int store_url_check(const char *url, struct fault *fault)
 
 void store_url_public(const char *url, char *out, size_t out_bytes)
 {
-    const char *begin = strstr(url, "://"), *at = strrchr(url, '@');
+    const char *begin = strstr(url, "://"), *at = strrchr(url, '@'), *query;
 
     if (begin == NULL || at == NULL)
         snprintf(out, out_bytes, "%s", url);
     else
         snprintf(out, out_bytes, "%.*s://%s", (int)(begin - url), url, at + 1);
+    query = redis_url_is(out) ? strchr(out, '?') : NULL;
+    if (query != NULL) /* how the store is read, and not which one it is */
+        out[query - out - (query > out && query[-1] == '/')] = '\0';
 }

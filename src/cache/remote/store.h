@@ -22,10 +22,14 @@ struct store_opts {
     uint64_t stall_ns;   /* without progress for so long: E_TIMEOUT */
     size_t value_bytes;  /* of the longest value */
     const atomic_bool *is_ending; /* set: waits end with E_CANCELLED */
+    bool writes;                  /* the object is used to write: what it sees must not be out of date */
+    unsigned number;              /* of this object among those of a tier: they spread their reads by it */
 };
 
 struct store_item {
     const char *key;
+    uint64_t from_bytes, len_bytes; /* get: the part of the value */
+    uint64_t value_bytes;           /* has: set to the value's length */
     int result; /* 0, E_NOT_FOUND (has, get), E_EXISTS (put), E_FULL (put), or why the item failed */
 };
 
@@ -42,13 +46,16 @@ struct store_ops {
     /* Whether the store answers.  With advice (may be NULL) also reads the store's settings, and appends which of
      * them do not suit a cache. */
     int (*test)(void *store, struct buf *advice, struct fault *fault);
+    /* An empty value counts as not there. */
     int (*has)(void *store, struct store_item *items, unsigned n, struct fault *fault);
-    /* Calls on_value for each value while it is there. */
+    /* Calls on_value for each part while it is there; a value that ends early gives a shorter part. */
     int (*get)(void *store, struct store_item *items, unsigned n, const struct store_reader *reader,
                struct fault *fault);
     /* Keeps a value that is there already. */
     int (*put)(void *store, struct store_item *items, const struct bytes *values, unsigned n,
                struct fault *fault);
+    /* Does what nobody waits for, after results were told.  NULL: there is nothing of that kind. */
+    void (*settle)(void *store);
     int (*remove)(void *store, struct store_item *item, struct fault *fault);
 };
 

@@ -1,33 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The store in Redis or Valkey: one server, or a cluster of them (redis_batch.c).
  *
- * Values are written with SET NX: the first writer wins, and equal hashes mean equal blocks.  EXPIRE follows GET
+ * GETRANGE reads a value or a part of it, and gives nothing where there is no value; STRLEN gives 0.  Values are
+ * written with SET NX: the first writer wins, and equal hashes mean equal blocks.  EXPIRE follows GET
  * in the same send, so a value lives for its lifetime after the last use.  Servers before 6.2 know these too. */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "cache/remote/store_redis_priv.h"
 
+#define TOUCH_REST_NS  (30 * NS_PER_S)
 #define REPLY_OVERHEAD (1u << 20) /* beside a value: the longest other reply */
 
 /* ---- the four operations ---- */
 
 static void redis_has_append(struct redis_batch *batch, unsigned i)
 {
-    const struct bytes args[] = {bytes_str("EXISTS"), bytes_str(batch->items[i].key)};
+    const struct bytes args[] = {bytes_str("STRLEN"), bytes_str(batch->items[i].key)};
 
     resp_command(&batch->store->out, args, 2);
 }
 
 static void redis_has_reply(struct redis_batch *batch, unsigned i, const struct resp_item *reply)
 {
-    batch->items[i].result = reply->kind == RESP_INTEGER && reply->number > 0 ? 0 : E_NOT_FOUND;
+    bool is_there = reply->kind == RESP_INTEGER && reply->number > 0;
+
+    batch->items[i].result = is_there ? 0 : E_NOT_FOUND;
+    batch->items[i].value_bytes = is_there ? (uint64_t)reply->number : 0;
 }
 
 static int store_redis_has(void *arg, struct store_item *items, unsigned n, struct fault *fault)
 {
     struct redis_batch batch = {.store = arg,
+                                .is_read = true,
                                 .items = items,
                                 .n = n,
                                 .append = redis_has_append,
@@ -37,16 +44,47 @@ static int store_redis_has(void *arg, struct store_item *items, unsigned n, stru
     return redis_batch_run(&batch);
 }
 
+static void redis_touch_append(struct redis_batch *batch, unsigned i)
+{
+    const struct bytes args[] = {bytes_str("EXPIRE"), bytes_str(batch->items[i].key),
+                                 bytes_str(batch->store->lifetime_s)};
+
+    resp_command(&batch->store->out, args, 3);
+}
+
+static void redis_touch_reply(struct redis_batch *batch, unsigned i, const struct resp_item *reply)
+{
+    (void)reply;
+    batch->items[i].result = 0;
+}
+
+/* Notes a key whose lifetime is to be renewed. */
+static void redis_store_touch(struct redis_store *store, const char *key)
+{
+    if (store->lifetime_s[0] == '\0' || store->n_touched >= REDIS_MAX_TOUCHED ||
+        clock_now_ns() < store->untouched_until_ns)
+        return;
+    if (buf_append(&store->touched, key, strlen(key) + 1) == 0)
+        store->n_touched++;
+}
+
 static void redis_get_append(struct redis_batch *batch, unsigned i)
 {
-    const struct bytes args[] = {bytes_str("GET"), bytes_str(batch->items[i].key)};
+    const struct store_item *item = &batch->items[i];
+    char from[24], to[24];
 
-    resp_command(&batch->store->out, args, 2);
+    snprintf(from, sizeof(from), "%llu", (unsigned long long)item->from_bytes);
+    snprintf(to, sizeof(to), "%llu", (unsigned long long)(item->from_bytes + item->len_bytes - 1));
+
+    const struct bytes args[] = {bytes_str("GETRANGE"), bytes_str(item->key), bytes_str(from), bytes_str(to)};
+    resp_command(&batch->store->out, args, 4);
 }
 
 static void redis_get_reply(struct redis_batch *batch, unsigned i, const struct resp_item *reply)
 {
-    batch->items[i].result = reply->kind == RESP_TEXT ? 0 : reply->kind == RESP_NULL ? E_NOT_FOUND : E_PROTO;
+    batch->items[i].result = reply->kind != RESP_TEXT ? E_PROTO : reply->text.len_bytes > 0 ? 0 : E_NOT_FOUND;
+    if (batch->items[i].result == 0 && batch->places[i].is_at_replica)
+        redis_store_touch(batch->store, batch->items[i].key);
     if (batch->items[i].result == 0)
         batch->on_value(batch->arg, i, reply->text);
 }
@@ -56,6 +94,7 @@ static int store_redis_get(void *arg, struct store_item *items, unsigned n, cons
 {
     struct redis_store *store = arg;
     struct redis_batch batch = {.store = store,
+                                .is_read = true,
                                 .items = items,
                                 .n = n,
                                 .append = redis_get_append,
@@ -66,6 +105,28 @@ static int store_redis_get(void *arg, struct store_item *items, unsigned n, cons
                                 .fault = fault};
 
     return redis_batch_run(&batch);
+}
+
+/* Renews the lifetimes of values that replicas gave.  A primary that does not answer is left alone for a while: its
+ * values lose some of their lifetime. */
+static void store_redis_settle(void *arg)
+{
+    struct redis_store *store = arg;
+    struct store_item items[REDIS_MAX_TOUCHED];
+    struct redis_batch batch = {
+        .store = store, .items = items, .append = redis_touch_append, .on_reply = redis_touch_reply};
+
+    for (size_t at = 0; at < store->touched.len_bytes; batch.n++) {
+        items[batch.n] = (struct store_item){.key = (const char *)store->touched.data + at};
+        at += strlen(items[batch.n].key) + 1;
+    }
+    if (batch.n > 0)
+        (void)redis_batch_run(&batch);
+    for (unsigned i = 0; i < batch.n; i++)
+        if (items[i].result < 0 && items[i].result != E_NOT_FOUND)
+            store->untouched_until_ns = clock_now_ns() + TOUCH_REST_NS;
+    buf_clear(&store->touched);
+    store->n_touched = 0;
 }
 
 static void redis_put_append(struct redis_batch *batch, unsigned i)
@@ -171,6 +232,7 @@ static int store_redis_test(void *arg, struct buf *advice, struct fault *fault)
     if (store->url.is_cluster) { /* servers that left the cluster would keep their places for ever */
         store->n_peers = store->answered_by = 0;
         memset(store->slots, REDIS_NO_PEER, sizeof(store->slots));
+        memset(store->replicas, REDIS_NO_PEER, sizeof(store->replicas));
         for (unsigned i = 0; i < store->url.n_seeds; i++)
             (void)redis_store_peer(store, &store->url.seeds[i]);
     }
@@ -206,6 +268,7 @@ static void store_redis_close(void *arg)
         return;
     for (unsigned i = 0; i < store->n_peers; i++)
         redis_conn_close(store->peers[i].conn);
+    buf_fini(&store->touched);
     redis_tls_free(store->conn_opts.tls);
     buf_fini(&store->out);
     explicit_bzero(&store->url, sizeof(store->url));
@@ -226,6 +289,8 @@ static int store_redis_open(const struct store_opts *opts, struct fault *fault, 
                                                 .stall_ns = opts->stall_ns,
                                                 .max_reply_bytes = opts->value_bytes + REPLY_OVERHEAD,
                                                 .is_ending = opts->is_ending};
+    store->reads_replicas = store->conn_opts.reads_replicas = store->url.reads_replicas && !opts->writes;
+    store->number = opts->number;
     if (rc == 0 && store->url.is_tls)
         rc = redis_tls_new(opts->ca_path, fault, &store->conn_opts.tls);
     if (rc < 0) {
@@ -235,6 +300,7 @@ static int store_redis_open(const struct store_opts *opts, struct fault *fault, 
     if (opts->lifetime_s > 0)
         snprintf(store->lifetime_s, sizeof(store->lifetime_s), "%llu", (unsigned long long)opts->lifetime_s);
     memset(store->slots, REDIS_NO_PEER, sizeof(store->slots));
+    memset(store->replicas, REDIS_NO_PEER, sizeof(store->replicas));
     store->wants_map = store->url.is_cluster;
     for (unsigned i = 0; i < store->url.n_seeds; i++)
         (void)redis_store_peer(store, &store->url.seeds[i]);
@@ -250,4 +316,5 @@ const struct store_ops store_redis = {.kind = "redis",
                                       .has = store_redis_has,
                                       .get = store_redis_get,
                                       .put = store_redis_put,
+                                      .settle = store_redis_settle,
                                       .remove = store_redis_remove};

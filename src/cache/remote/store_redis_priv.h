@@ -10,7 +10,7 @@
 #include "net/redis/redis_conn.h"
 #include "net/redis/redis_slots.h"
 
-enum { REDIS_MAX_PEERS = 64, REDIS_NO_PEER = REDIS_MAX_PEERS };
+enum { REDIS_MAX_PEERS = 64, REDIS_NO_PEER = REDIS_MAX_PEERS, REDIS_MAX_TOUCHED = 256 };
 
 struct redis_peer {
     struct redis_node node;
@@ -28,7 +28,13 @@ struct redis_store {
     struct redis_peer peers[REDIS_MAX_PEERS];
     unsigned n_peers;
     uint8_t slots[REDIS_N_SLOTS]; /* the peer that has it; REDIS_NO_PEER: unknown */
-    unsigned answered_by;         /* the peer whose reply is being read */
+    bool reads_replicas;
+    unsigned number;                 /* of the object: which replica it prefers */
+    uint8_t replicas[REDIS_N_SLOTS]; /* the peer that answers reads; REDIS_NO_PEER: the one in slots */
+    struct buf touched; /* keys that replicas gave, each with a NUL: their lifetime is to be renewed */
+    unsigned n_touched;
+    uint64_t untouched_until_ns; /* lifetimes are not renewed before */
+    unsigned answered_by;        /* the peer whose reply is being read */
     bool wants_map;
     uint64_t map_ns;
     struct buf out;
@@ -41,7 +47,8 @@ struct redis_batch { /* one call */
     /* Appends the item's command.  The reply goes to on_reply, which sets the item's result. */
     void (*append)(struct redis_batch *batch, unsigned i);
     void (*on_reply)(struct redis_batch *batch, unsigned i, const struct resp_item *reply);
-    bool refreshes; /* EXPIRE follows each command */
+    bool is_read;   /* a replica may answer */
+    bool refreshes; /* EXPIRE follows each command that goes to a primary */
     const struct bytes *values;
     void (*on_value)(void *arg, unsigned i, struct bytes value);
     void *arg;
@@ -50,6 +57,8 @@ struct redis_batch { /* one call */
         uint8_t peer;     /* that it goes to: a redirection changes it */
         uint8_t waits_on; /* whose reply it waits for; REDIS_NO_PEER: none */
         bool is_pending, is_asking;
+        bool is_at_replica; /* in this round */
+        bool wants_primary; /* the replica did not do */
     } * places;
 };
 

@@ -5,8 +5,8 @@
  *     a call --> up to PARALLEL requests at once, each on a connection that libcurl keeps --> results
  *
  * An object is named as the key, with "/" for ":".  has() is HEAD, get() is GET, put() is PUT, remove() is DELETE.  Bodies are not signed (UNSIGNED-PAYLOAD): a record's
- * own tag tells whether it is right.  Objects are written whole, since a record is smaller than the least part of a
- * multipart upload, or not much larger.  Their lifetime is a rule of the bucket, which workers cannot renew.
+ * own tag tells whether it is right.  Reads ask for a range, since a run may be needed in part.  Objects are written
+ * whole: a value has about 4 MB, or one block, and the least part of a multipart upload is 5 MiB.  Their lifetime is a rule of the bucket, which workers cannot renew.
  *
  * A server whose clock differs refuses a signature (403).  The request is then signed anew with the server's time,
  * and so are later ones.  A call fails as a whole when no request got an answer, or all are refused. */
@@ -27,6 +27,8 @@
 #define TRIES           2
 #define ERROR_BYTES     8192u /* of an answer that is no object; the rest is dropped */
 #define ANSWER_OVERSIZE 1024u
+#define HTTP_PARTIAL    206
+#define HTTP_BEYOND     416 /* the object ends before the range */
 
 struct s3_transfer { /* one request */
     CURL *easy;
@@ -159,6 +161,15 @@ static void s3_transfer_set_method(const struct s3_call *call, struct s3_transfe
         call->on_value != NULL ? call->store->opts.value_bytes + ANSWER_OVERSIZE : ERROR_BYTES;
 }
 
+static void s3_transfer_set_range(struct s3_transfer *transfer, const struct store_item *item)
+{
+    char range[48];
+
+    snprintf(range, sizeof(range), "%llu-%llu", (unsigned long long)item->from_bytes,
+             (unsigned long long)(item->from_bytes + item->len_bytes - 1));
+    curl_easy_setopt(transfer->easy, CURLOPT_RANGE, range);
+}
+
 /* Sends the item's request. */
 static int s3_transfer_begin(struct s3_call *call, struct s3_transfer *transfer)
 {
@@ -181,6 +192,8 @@ static int s3_transfer_begin(struct s3_call *call, struct s3_transfer *transfer)
         CURL *easy = transfer->easy;
 
         curl_easy_setopt(easy, CURLOPT_URL, (const char *)url.data);
+        if (call->on_value != NULL)
+            s3_transfer_set_range(transfer, &call->items[transfer->item]);
         curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
         curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
         curl_easy_setopt(easy, CURLOPT_PROXY, "");
@@ -212,7 +225,7 @@ static int s3_result(const struct s3_call *call, CURLcode code, long status)
         return E_TIMEOUT;
     if (code != CURLE_OK)
         return code == CURLE_WRITE_ERROR ? E_PROTO : E_IO;
-    if (status >= 200 && status < 300)
+    if ((status >= 200 && status < 300) || status == HTTP_BEYOND)
         return 0;
     if (status == 404)
         return call->values == NULL ? E_NOT_FOUND : E_PROTO; /* an object; when it is written, the bucket */
@@ -234,6 +247,28 @@ static bool s3_learns_time(struct s3_store *store, const struct s3_transfer *tra
     return true;
 }
 
+static void s3_note_length(const struct s3_transfer *transfer, struct store_item *item)
+{
+    curl_off_t len_bytes = 0;
+
+    curl_easy_getinfo(transfer->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &len_bytes);
+    item->value_bytes = len_bytes > 0 ? (uint64_t)len_bytes : 0;
+    if (item->value_bytes == 0)
+        item->result = E_NOT_FOUND;
+}
+
+/* The part that was asked for.  Servers may answer a range with the whole object. */
+static struct bytes s3_part(const struct s3_transfer *transfer, const struct store_item *item, long status)
+{
+    struct bytes body = buf_view(&transfer->body);
+    size_t from = status == HTTP_PARTIAL ? 0 : item->from_bytes, left;
+
+    if (status == HTTP_BEYOND || from > body.len_bytes)
+        return bytes_of(body.data, 0);
+    left = body.len_bytes - from;
+    return bytes_of(body.data + from, left < item->len_bytes ? left : item->len_bytes);
+}
+
 /* A request has ended. */
 static void s3_transfer_end(struct s3_call *call, struct s3_transfer *transfer, CURLcode code)
 {
@@ -250,6 +285,8 @@ static void s3_transfer_end(struct s3_call *call, struct s3_transfer *transfer, 
             return;
     }
     item->result = s3_result(call, code, status);
+    if (item->result == 0 && strcmp(call->method, "HEAD") == 0)
+        s3_note_length(transfer, item);
     if (code != CURLE_OK) {
         call->rc = call->rc == 0 ? item->result : call->rc;
         fault_set(call->fault, item->result, "%s: %s", call->method, curl_easy_strerror(code));
@@ -259,7 +296,7 @@ static void s3_transfer_end(struct s3_call *call, struct s3_transfer *transfer, 
     if (item->result < 0 && item->result != E_NOT_FOUND)
         fault_set(call->fault, item->result, "%s: HTTP status %ld", call->method, status);
     if (item->result == 0 && call->on_value != NULL)
-        call->on_value(call->arg, transfer->item, buf_view(&transfer->body));
+        call->on_value(call->arg, transfer->item, s3_part(transfer, item, status));
 }
 
 /* ---- a call ---- */

@@ -29,6 +29,7 @@
 #include "base/err.h"
 #include "cache/kv/pool_cache.h"
 #include "cache/kv/pool_quota.h"
+#include "cache/kv/pool_writeback.h"
 #include "compute/sched/sched_priv.h"
 
 #define KEEP_NS    (300 * NS_PER_S)
@@ -249,6 +250,7 @@ static int seq_take_with(struct sched *sched, struct seq *seq, uint32_t n_spare,
         seq_give_back(sched, seq);
         return is_modest ? E_KV_FULL : E_OVERLOADED;
     }
+    kv_note_match(pool, seq->hashes, seq->n_blocks, seq->n_hashes);
     seq->n_matched = seq->n_sealed = seq->n_blocks;
     seq->n_blocks = n_total;
     for (uint32_t block = 0; block < seq->n_matched; block++)
@@ -330,6 +332,7 @@ void seq_seal(struct sched *sched, struct seq *seq)
             seq->n_hashes++;
         }
         kv_seal(sched->opts.pool, seq->blocks[block], &seq->hashes[block]);
+        kv_note_block(sched->opts.pool, seq->hashes, block);
         seq_keep(sched, seq, seq->blocks[block], block + 1);
         windows_seal(sched, seq, block);
     }

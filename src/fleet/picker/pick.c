@@ -218,6 +218,7 @@ static void put_read(const struct scan *scan, uint32_t slot, struct picker_choic
 
     choice->read_tokens = scan->best.n_read;
     choice->reads_store = false;
+    choice->read_s = 0;
     for (uint32_t i = 0; scan->best.n_read > 0 && i < scan->request->n_runs; i++) {
         const struct picker_run *run = &scan->request->runs[i];
 
@@ -225,7 +226,8 @@ static void put_read(const struct scan *scan, uint32_t slot, struct picker_choic
             continue;
         picker_fleet_row(scan->fleet, slot, &worker);
         choice->reads_store = run->is_in_store;
-        choice->alone_s += run_read_s(&worker, run, scan->best.n_read);
+        choice->read_s = run_read_s(&worker, run, scan->best.n_read);
+        choice->alone_s += choice->read_s;
     }
 }
 

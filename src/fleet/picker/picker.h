@@ -119,6 +119,7 @@ struct picker_choice {
     uint32_t uncached_tokens; /* the worker that prefills computes this many ... */
     uint32_t read_tokens;     /* ... after it has read this many from its disk ... */
     bool reads_store;         /* ... or from the shared store */
+    double read_s;            /* of alone_s: that reading; 0: none */
 };
 
 struct picker_fleet;

@@ -129,7 +129,7 @@ static int redis_slots_node(struct reader *reply, struct redis_node *out)
 
 int redis_slots_parse(struct bytes bytes,
                       void (*on_range)(void *arg, unsigned first, unsigned last,
-                                       const struct redis_node *node),
+                                       const struct redis_node *nodes, unsigned n),
                       void *arg)
 {
     struct reader reply = reader_of(bytes);
@@ -139,15 +139,20 @@ int redis_slots_parse(struct bytes bytes,
         return E_FORMAT;
     for (int64_t i = 0; i < list.number; i++) {
         struct resp_item range, first, last;
-        struct redis_node node;
+        struct redis_node nodes[REDIS_MAX_COPIES];
+        unsigned n = 0;
 
         if (redis_slots_item(&reply, RESP_LIST, &range) < 0 || range.number < 3 ||
             redis_slots_item(&reply, RESP_INTEGER, &first) < 0 ||
             redis_slots_item(&reply, RESP_INTEGER, &last) < 0 || first.number < 0 ||
-            last.number >= REDIS_N_SLOTS || first.number > last.number ||
-            redis_slots_node(&reply, &node) < 0 || redis_slots_skip(&reply, range.number - 3) < 0)
+            last.number >= REDIS_N_SLOTS || first.number > last.number)
             return E_FORMAT;
-        on_range(arg, (unsigned)first.number, (unsigned)last.number, &node);
+        for (; n < REDIS_MAX_COPIES && n < range.number - 2; n++)
+            if (redis_slots_node(&reply, &nodes[n]) < 0)
+                return E_FORMAT;
+        if (redis_slots_skip(&reply, range.number - 2 - n) < 0)
+            return E_FORMAT;
+        on_range(arg, (unsigned)first.number, (unsigned)last.number, nodes, n);
     }
     return 0;
 }

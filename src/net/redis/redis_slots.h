@@ -7,7 +7,7 @@
 
 #include "net/redis/redis_url.h"
 
-enum { REDIS_N_SLOTS = 16384, REDIS_MAX_RANGES = 4096 };
+enum { REDIS_N_SLOTS = 16384, REDIS_MAX_RANGES = 4096, REDIS_MAX_COPIES = 8 };
 
 /* The slot of a key: CRC-16 of it, or of the part between '{' and '}'. */
 unsigned redis_slot(struct bytes key);
@@ -20,10 +20,11 @@ struct redis_redirect {
 /* Reads the error "MOVED slot host:port" or "ASK slot host:port".  E_FORMAT: it is another error. */
 int redis_redirect_parse(struct bytes error, struct redis_redirect *out);
 
-/* Reads the reply to CLUSTER SLOTS. Calls on_range for each range of slots, with its server.  E_FORMAT. */
+/* Reads the reply to CLUSTER SLOTS. Calls on_range for each range of slots, with its servers: the primary, then its
+ * replicas, REDIS_MAX_COPIES in all at most; the rest is left out.  E_FORMAT. */
 int redis_slots_parse(struct bytes reply,
                       void (*on_range)(void *arg, unsigned first, unsigned last,
-                                       const struct redis_node *node),
+                                       const struct redis_node *nodes, unsigned n),
                       void *arg);
 
 #endif

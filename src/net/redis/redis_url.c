@@ -134,6 +134,20 @@ static int redis_seeds_parse(struct bytes text, struct redis_url *out)
     return 0;
 }
 
+/* Takes "?replicas=yes" or "?replicas=no" from the end of the text. */
+static int redis_query_parse(struct bytes *text, struct redis_url *out)
+{
+    size_t at = bytes_find(*text, bytes_str("?"), 0);
+    struct bytes query;
+
+    if (at == SIZE_MAX)
+        return 0;
+    query = bytes_of(text->data + at, text->len_bytes - at);
+    text->len_bytes = at;
+    out->reads_replicas = bytes_is(query, "?replicas=yes");
+    return out->is_cluster && (out->reads_replicas || bytes_is(query, "?replicas=no")) ? 0 : E_FORMAT;
+}
+
 int redis_url_parse(const char *text, struct fault *fault, struct redis_url *out)
 {
     const struct redis_scheme *scheme = redis_scheme_of(text);
@@ -152,6 +166,9 @@ int redis_url_parse(const char *text, struct fault *fault, struct redis_url *out
     if (at > 0 && redis_login_parse(bytes_of(rest.data, at - 1), &url) < 0)
         return fault_set(fault, E_FORMAT, "what stands before '@' is not user:password");
     rest = bytes_of(rest.data + at, rest.len_bytes - at);
+    if (redis_query_parse(&rest, &url) < 0)
+        return fault_set(fault, E_FORMAT,
+                         "what follows '?' is not replicas=yes or replicas=no, of a cluster");
     slash = bytes_find(rest, bytes_str("/"), 0);
     if (slash != SIZE_MAX) {
         struct bytes db_text = bytes_of(rest.data + slash + 1, rest.len_bytes - slash - 1);

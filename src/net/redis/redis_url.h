@@ -3,7 +3,7 @@
  *
  *     redis://[user:password@]host[:port][/db]
  *     rediss://...                                   over TLS
- *     redis+cluster://[user:password@]host[:port][,host[:port]...]    rediss+cluster:// over TLS
+ *     redis+cluster://[user:password@]host[:port][,host[:port]...][/?replicas=yes]    rediss+cluster:// over TLS
  *
  * User and password may have %XX escapes.  A password alone is ":password@".  Pure; any thread. */
 #ifndef NET_REDIS_REDIS_URL_H
@@ -24,6 +24,7 @@ struct redis_node {
 
 struct redis_url {
     bool is_tls, is_cluster;
+    bool reads_replicas;                                         /* replicas of a cluster may answer reads */
     char user[REDIS_SECRET_BYTES], password[REDIS_SECRET_BYTES]; /* empty: none */
     struct redis_node seeds[REDIS_MAX_SEEDS];                    /* one, unless is_cluster */
     unsigned n_seeds;

@@ -70,6 +70,8 @@ int state_url_check(const char *url, const char *login, struct fault *fault)
     if (!redis_url_is(url))
         return fault_set(fault, E_FORMAT, "not redis://, rediss://, redis+cluster:// or rediss+cluster://");
     rc = redis_url_parse(url, fault, &parsed);
+    if (rc == 0 && parsed.reads_replicas)
+        rc = fault_set(fault, E_FORMAT, "replicas=yes: what routers share is not read from replicas");
     if (rc == 0 && login != NULL && login[0] != '\0')
         rc = redis_url_login(&parsed, login, fault);
     explicit_bzero(&parsed, sizeof(parsed));
@@ -92,14 +94,16 @@ struct state_owner { /* of the names' slot */
     struct redis_node node;
 };
 
-static void state_on_range(void *arg, unsigned first, unsigned last, const struct redis_node *node)
+static void state_on_range(void *arg, unsigned first, unsigned last, const struct redis_node *nodes,
+                           unsigned n)
 {
     struct state_owner *owner = arg;
 
+    (void)n; /* the replicas are of no use: the names are written too */
     if (owner->slot < first || owner->slot > last)
         return;
     owner->is_found = true;
-    owner->node = *node;
+    owner->node = nodes[0];
 }
 
 /* Goes on to the server of the cluster that has the names. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks between the pool and the remote tier, a store that all workers of the model share.
  *
- *      used twice, not saved there yet --> saved                 a few on each turn of the thread
+ *      used twice, not saved there yet --> saved                 a few on each turn of the thread (remote_save.c)
  *
  *      a task's prompt continues beyond the pool and the disk
  *         |
@@ -19,7 +19,7 @@
  *
  * A model with recurrent state also needs the state after the last block (state_list.c has the rule). The store is
  * asked for the first block of each state; the others were written with it. */
-#include "worker/runner/remote_priv.h"
+#include "worker/runner/remote_state_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,59 +31,16 @@
 #include "cache/kv/pool_quota.h"
 #include "cache/kv/pool_writeback.h"
 #include "cache/prefix/tenant.h"
-#include "cache/remote/remote.h"
 #include "worker/runner/disk_priv.h"
-#include "worker/runner/remote_metrics_priv.h"
-#include "worker/runner/remote_seen_priv.h"
 #include "worker/runner/state_list_priv.h"
 
-#define SAVES_PER_TURN   32
-#define SAVE_PAUSE_NS    (100 * NS_PER_MS)
 #define ASK_LEAST_NS     (50 * NS_PER_MS) /* a limit for answers that a busy host keeps */
 #define ASK_MOST_NS      NS_PER_S
 #define READ_LEAST_NS    (10 * NS_PER_MS)
 #define READ_MOST_NS     (10 * NS_PER_S)
-#define LOOK_AGAIN       16 /* reads that would not pay: one in so many is tried */
-#define POOL_SHARE_READS 4  /* reads hold at most this part of the pool */
-#define POOL_SHARE_SAVES 8
+#define LOOK_AGAIN       16                  /* reads that would not pay: one in so many is tried */
+#define POOL_SHARE_READS 4                   /* reads hold at most this part of the pool */
 #define REMOTE_READ_BIT  (UINT64_C(1) << 63) /* in numbers of reads: disk.c has the others */
-
-enum remote_read_state {
-    REMOTE_ASKING,  /* the question is on its way */
-    REMOTE_READING, /* the blocks are */
-    REMOTE_LET_GO   /* no task waits any more; it ends with its last answer */
-};
-
-struct remote_block {
-    struct remote_read *read;
-    kv_block_id id;
-    struct block_hash hash;
-    bool is_sealed; /* and holds a reference */
-};
-
-struct remote_read { /* a run of blocks that tasks wait for */
-    struct list all;
-    enum remote_read_state state;
-    uint64_t number;
-    kv_tenant tenant;
-    uint64_t began_ns, until_ns;
-    uint32_t n_run;              /* blocks of the prompt that were asked for */
-    struct remote_block *blocks; /* [n] */
-    uint32_t n, n_done;
-    struct block_hash hashes[]; /* [n_run], then the first block of a tail beside each */
-};
-
-struct worker_remote {
-    struct kv_remote *remote;
-    struct list reads;
-    uint64_t next_number;
-    uint32_t n_reading, n_saving, n_waiting; /* blocks, blocks, tasks */
-    uint32_t n_overdue;                      /* answers that no task waits for any more */
-    uint64_t paused_until_ns, counted_ns;
-    uint64_t n_passed_over; /* reads that would not have paid */
-    struct remote_seen seen;
-    struct remote_metrics metrics;
-};
 
 /* ---- open and close ---- */
 
@@ -155,11 +112,11 @@ void worker_remote_close(struct worker_engine *engine)
 
 /* A prefix counts up to the first block that is not there, so that one is enough. */
 static void remote_note_answer(struct worker_remote *remote, const struct remote_read *read,
-                               const bool *found)
+                               const uint32_t *ends)
 {
     uint32_t n = 0;
 
-    while (n < read->n_run && found[n])
+    while (n < read->n_run && ends[n] != REMOTE_NOT_THERE)
         remote_seen_has(&remote->seen, &read->hashes[n++]);
     if (n < read->n_run)
         remote_seen_lacks(&remote->seen, &read->hashes[n]);
@@ -307,51 +264,97 @@ static bool remote_is_in_pool(const struct worker_engine *engine, const struct b
 
 /* The longest run of at most n blocks that has a tail. */
 static uint32_t remote_run_with_tail(const struct worker_engine *engine, const struct remote_read *read,
-                                     const bool *found, uint32_t n)
+                                     const uint32_t *ends, uint32_t n)
 {
-    const bool *found_parts = found + read->n_run;
+    const uint32_t *part_ends = ends + read->n_run;
     const struct block_hash *parts = read->hashes + read->n_run;
 
     for (uint32_t at = n; at-- > 0 && n - at <= worker_tail_span(engine);)
-        if (!found_parts[at] && !remote_is_in_pool(engine, &parts[at]))
+        if (part_ends[at] == REMOTE_NOT_THERE && !remote_is_in_pool(engine, &parts[at]))
             n = at;
+    return n;
+}
+
+/* Appends the blocks of the run's tail that the pool lacks; each is a value of its own. Returns their number. */
+static uint32_t remote_choose_tail(const struct worker_engine *engine, const struct remote_read *read,
+                                   uint32_t n_run, struct remote_block *list)
+{
+    uint32_t n_tail = worker_tail_blocks(engine, n_run), n = 0;
+    struct block_hash *tail = n_tail > 0 ? calloc(n_tail, sizeof(*tail)) : NULL;
+
+    if (tail == NULL)
+        return 0;
+    worker_tail_hashes(engine, read->hashes, n_run, tail);
+    for (uint32_t i = 0; i < n_tail; i++)
+        if (!remote_is_in_pool(engine, &tail[i]))
+            list[n++] = (struct remote_block){.hash = tail[i], .name = tail[i]};
+    free(tail);
     return n;
 }
 
 /* The blocks to read: of the longest run that the pool and the store have together, with its tail. Returns
  * their number, and that of the run. */
 static uint32_t remote_read_choose(const struct worker_engine *engine, const struct remote_read *read,
-                                   const bool *found, struct block_hash *list, uint32_t *n_run_out)
+                                   const uint32_t *ends, struct remote_block *list, uint32_t *n_run_out)
 {
-    uint32_t n_run = 0, n = 0, n_tail, n_kept = 0;
-    struct block_hash *tail;
+    uint32_t n_run = 0, n = 0;
 
-    while (n_run < read->n_run && (found[n_run] || remote_is_in_pool(engine, &read->hashes[n_run])))
+    while (n_run < read->n_run &&
+           (ends[n_run] != REMOTE_NOT_THERE || remote_is_in_pool(engine, &read->hashes[n_run])))
         n_run++;
-    n_run = remote_run_with_tail(engine, read, found, n_run);
+    n_run = remote_run_with_tail(engine, read, ends, n_run);
     *n_run_out = n_run;
     if (n_run == 0)
         return 0;
     for (uint32_t i = 0; i < n_run; i++)
         if (!remote_is_in_pool(engine, &read->hashes[i]))
-            list[n++] = read->hashes[i];
-    tail = list + n; /* the list has room for it */
-    n_tail = worker_tail_blocks(engine, n_run);
-    worker_tail_hashes(engine, read->hashes, n_run, tail);
-    for (uint32_t i = 0; i < n_tail; i++)
-        if (!remote_is_in_pool(engine, &tail[i]))
-            tail[n_kept++] = tail[i];
-    return n + n_kept;
+            list[n++] = (struct remote_block){
+                .hash = read->hashes[i], .name = read->hashes[ends[i]], .n_after = ends[i] - i};
+    return n + remote_choose_tail(engine, read, n_run, list + n); /* the list has room for it */
+}
+
+/* The leading blocks of the list that lie side by side in one value. */
+static uint32_t remote_part_blocks(const struct remote_block *list, uint32_t n)
+{
+    uint32_t n_part = 1;
+
+    while (n_part < n && list[n_part].n_after + n_part == list[0].n_after &&
+           block_hash_equal(&list[n_part].name, &list[0].name))
+        n_part++;
+    return n_part;
+}
+
+/* Sends the reads of blocks with these ids, a read for each value. */
+static void remote_read_send_parts(struct worker_engine *engine, struct remote_read *read,
+                                   const kv_block_id *ids, const struct block_hash *hashes, uint32_t n)
+{
+    for (uint32_t i = 0, n_part; i < n; i += n_part) {
+        struct remote_block *blocks = &read->blocks[i];
+        struct kv_remote_part part = {.ids = &ids[i], .hashes = &hashes[i], .name = blocks->name};
+        bool is_sent;
+
+        part.n = n_part = remote_part_blocks(blocks, n - i);
+        part.n_after = blocks[n_part - 1].n_after;
+        is_sent = read->n == i && kv_remote_read(engine->remote->remote, &part, read->until_ns, blocks) == 0;
+        for (uint32_t at = 0; at < n_part; at++) {
+            if (is_sent)
+                kv_lease(engine->pool, ids[i + at]);
+            else
+                kv_unref(engine->pool, ids[i + at]); /* the run ends before it */
+        }
+        read->n += is_sent ? n_part : 0;
+    }
 }
 
 /* Takes blocks and sends reads for the list. False: nothing was begun. */
 static bool remote_read_send(struct worker_engine *engine, struct remote_read *read,
-                             const struct block_hash *list, uint32_t n)
+                             const struct remote_block *list, uint32_t n)
 {
     struct worker_remote *remote = engine->remote;
     uint32_t most = engine->opts.n_blocks / POOL_SHARE_READS,
              room = kv_available_to(engine->pool, read->tenant);
     kv_block_id *ids = malloc((n + 1) * sizeof(*ids));
+    struct block_hash *hashes = malloc((n + 1) * sizeof(*hashes));
 
     most = most > remote->n_reading ? most - remote->n_reading : 0;
     most = most < room ? most : room;
@@ -359,21 +362,17 @@ static bool remote_read_send(struct worker_engine *engine, struct remote_read *r
         n = 0; /* without the tail, which comes last, the others are of no use */
     n = n < most ? n : most;
     read->blocks = n > 0 ? calloc(n, sizeof(*read->blocks)) : NULL;
-    if (ids == NULL || read->blocks == NULL || kv_take_for(engine->pool, read->tenant, n, ids) < 0) {
-        free(ids);
-        return false;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        struct remote_block *block = &read->blocks[i];
-
-        *block = (struct remote_block){.read = read, .id = ids[i], .hash = list[i]};
-        if (read->n == i && kv_remote_read(remote->remote, ids[i], &list[i], read->until_ns, block) == 0) {
-            kv_lease(engine->pool, ids[i]);
-            read->n++;
-        } else {
-            kv_unref(engine->pool, ids[i]); /* the run ends before it */
+    if (ids != NULL && hashes != NULL && read->blocks != NULL &&
+        kv_take_for(engine->pool, read->tenant, n, ids) == 0) {
+        for (uint32_t i = 0; i < n; i++) {
+            read->blocks[i] = list[i];
+            read->blocks[i].read = read;
+            read->blocks[i].id = ids[i];
+            hashes[i] = list[i].hash;
         }
+        remote_read_send_parts(engine, read, ids, hashes, n);
     }
+    free(hashes);
     free(ids);
     remote->n_reading += read->n;
     return read->n > 0;
@@ -394,18 +393,18 @@ static void remote_on_answer(struct worker_engine *engine, const struct kv_remot
 {
     struct worker_remote *remote = engine->remote;
     struct remote_read *read = event->user;
-    struct block_hash *list = NULL;
+    struct remote_block *list = NULL;
     uint32_t n = 0, n_run = 0;
     uint64_t saved_ns;
 
     if (event->result == 0)
-        remote_note_answer(remote, read, event->found);
+        remote_note_answer(remote, read, event->ends);
     if (read->state == REMOTE_LET_GO)
         remote->n_overdue--;
     else if (event->result == 0)
         list = calloc(read->n_run + worker_tail_blocks(engine, read->n_run), sizeof(*list));
     if (list != NULL)
-        n = remote_read_choose(engine, read, event->found, list, &n_run);
+        n = remote_read_choose(engine, read, event->ends, list, &n_run);
     saved_ns = remote_compute_ns(engine, n_run);
     if (n > 0 && remote_read_pays(engine, n, saved_ns)) {
         read->state = REMOTE_READING;
@@ -421,13 +420,15 @@ static void remote_on_answer(struct worker_engine *engine, const struct kv_remot
 
 static void remote_on_block(struct worker_engine *engine, const struct kv_remote_event *event)
 {
-    struct remote_block *block = event->user;
+    struct remote_block *block = (struct remote_block *)event->user + event->at;
     struct remote_read *read = block->read;
 
     kv_unlease(engine->pool, event->id);
     if (event->result == 0) {
         kv_seal(engine->pool, event->id, &block->hash);
         kv_set_saved(engine->pool, KV_BELOW_REMOTE, event->id);
+        if (block->n_after > 0)
+            kv_set_inside(engine->pool, event->id);
         block->is_sealed = true;
     } else {
         if (event->result == E_NOT_FOUND || event->result == E_AUTH)
@@ -441,41 +442,12 @@ static void remote_on_block(struct worker_engine *engine, const struct kv_remote
     remote_read_end(engine, read);
 }
 
-/* ---- saving ---- */
-
-static void remote_on_saved(struct worker_engine *engine, const struct kv_remote_event *event)
-{
-    engine->remote->n_saving--;
-    if (event->result == 0 || event->result == E_EXISTS)
-        remote_seen_has(&engine->remote->seen, &event->hash);
-    if (event->result < 0 && event->result != E_EXISTS) /* not at once again */
-        engine->remote->paused_until_ns = clock_now_ns() + SAVE_PAUSE_NS;
-    kv_save_end(engine->pool, KV_BELOW_REMOTE, event->id, event->result < 0 && event->result != E_EXISTS);
-}
-
-/* Returns whether to continue. */
-static bool remote_save_one(struct worker_engine *engine, uint64_t now_ns)
-{
-    struct worker_remote *remote = engine->remote;
-    struct kv_save save;
-
-    if (!kv_save_next(engine->pool, KV_BELOW_REMOTE, &save))
-        return false;
-    if (kv_remote_write(remote->remote, save.id, &save.hash) == 0) {
-        remote->n_saving++;
-        return true;
-    }
-    kv_save_end(engine->pool, KV_BELOW_REMOTE, save.id, true);
-    remote->paused_until_ns = now_ns + SAVE_PAUSE_NS;
-    return false;
-}
+/* ---- turns ---- */
 
 void worker_remote_turn(struct worker_engine *engine)
 {
     struct worker_remote *remote = engine->remote;
     struct kv_remote_event event;
-    uint32_t most = engine->opts.n_blocks / POOL_SHARE_SAVES;
-    uint64_t now_ns;
 
     if (remote == NULL)
         return;
@@ -488,53 +460,11 @@ void worker_remote_turn(struct worker_engine *engine)
             remote_on_block(engine, &event);
             break;
         case KV_REMOTE_WRITTEN:
-            remote_on_saved(engine, &event);
+            worker_remote_on_saved(engine, &event);
             break;
         }
     }
-    if (!kv_remote_takes_writes(remote->remote))
-        return;
-    now_ns = clock_now_ns();
-    most = remote_clamp(most, 1, KV_REMOTE_WRITES);
-    for (unsigned i = 0; i < SAVES_PER_TURN && now_ns >= remote->paused_until_ns && remote->n_saving < most;
-         i++)
-        if (!remote_save_one(engine, now_ns))
-            break;
-}
-
-void worker_remote_drain(struct worker_engine *engine, bool is_on)
-{
-    if (engine->remote != NULL)
-        kv_save_all(engine->pool, is_on);
-}
-
-static bool remote_is_flushed(const struct worker_engine *engine)
-{
-    struct kv_pool_counts blocks;
-
-    kv_pool_counts(engine->pool, &blocks);
-    return blocks.n_writeback_remote == 0 && engine->remote->n_saving == 0;
-}
-
-void worker_remote_flush(struct worker_engine *engine)
-{
-    struct worker_remote *remote = engine->remote;
-    uint64_t until_ns = clock_now_ns() + engine->opts.remote.flush_ns, n_before;
-    struct kv_remote_counts counts;
-
-    if (remote == NULL || engine->opts.remote.flush_ns == 0)
-        return;
-    kv_remote_counts(remote->remote, &counts);
-    n_before = counts.n_written + counts.n_existed;
-    kv_save_all(engine->pool, true);
-    while (!remote_is_flushed(engine) && clock_now_ns() < until_ns &&
-           kv_remote_takes_writes(remote->remote)) {
-        worker_remote_turn(engine);
-        clock_sleep_ns(NS_PER_MS);
-    }
-    kv_remote_counts(remote->remote, &counts);
-    log_info("kv_remote_flushed", LOG_U64("blocks", counts.n_written + counts.n_existed - n_before),
-             LOG_BOOL("all", remote_is_flushed(engine)));
+    worker_remote_save(engine);
 }
 
 /* ---- timers ---- */

@@ -43,6 +43,34 @@ static void candidates_are_in_order(void **state)
     buf_fini(&out);
 }
 
+static void reads_are_named(void **state)
+{
+    static const char *const more[] = {
+        "\"reads_store\": true, \"read_tokens\": 1216, \"uncached_tokens\": 40, \"prompt_tokens\": 1320",
+        "\"reads_store\": false, \"read_tokens\": 32, \"uncached_tokens\": 8, \"prompt_tokens\": 40",
+        "\"reads_store\": true, \"read_tokens\": 0, \"uncached_tokens\": 40, \"prompt_tokens\": 40",
+        "\"reads_store\": true, \"read_tokens\": 9, \"uncached_tokens\": 40, \"prompt_tokens\": 40",
+    };
+    static const char *const lines[] = {
+        "  tokens 65 to 1280 of the prompt are read from the shared store, in 12.5 ms\n",
+        "  tokens 1 to 32 of the prompt are read from its disk, in 12.5 ms\n", NULL, NULL};
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        struct buf json = {0}, out = {0};
+
+        buf_printf(&json, "{\"decisions\": [{\"read_ms\": 12.5, %s}]}", more[i]);
+        assert_int_equal(request_view_why(buf_view(&json), &out), 0);
+        if (lines[i] != NULL)
+            assert_non_null(strstr((const char *)out.data, lines[i]));
+        else
+            assert_null(strstr((const char *)out.data, "of the prompt are read"));
+        assert_int_equal(strstr((const char *)out.data, "to read from the store") != NULL, i != 1);
+        buf_fini(&json);
+        buf_fini(&out);
+    }
+}
+
 static void bars_have_one_scale(void **state)
 {
     struct buf out = {0};
@@ -91,6 +119,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(candidates_are_in_order),
+        cmocka_unit_test(reads_are_named),
         cmocka_unit_test(bars_have_one_scale),
         cmocka_unit_test(any_json_is_survived),
     };

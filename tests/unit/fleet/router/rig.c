@@ -265,7 +265,7 @@ int rig_open(struct rig *rig)
                                               (struct metric_bounds){(const double[]){1}, 1}),
                       NULL);
     router->m_asks = router->m_resyncs = router->m_redispatched = router->m_handed_off = router->m_local =
-        router->m_refused = router->m_lost = router->m_reads =
+        router->m_refused = router->m_lost = router->m_reads = router->m_store_reads =
             metric_single(router->metrics, METRIC_COUNTER, "test_total", "Test.");
     add_model(rig, "sim", '1');
     add_model(rig, "other", '2');
@@ -352,6 +352,11 @@ struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role
 void rig_events(struct rig *rig, struct link *link, Baton__BlockEvents *events)
 {
     link->opts.events->on_message(&rig->router, link, FRAME_BLOCK_EVENTS, &events->base);
+}
+
+void rig_store(struct rig *rig, struct link *link, Baton__StoreBlocks *blocks)
+{
+    link->opts.events->on_message(&rig->router, link, FRAME_STORE_BLOCKS, &blocks->base);
 }
 
 void rig_lose(struct rig *rig, struct link *link)

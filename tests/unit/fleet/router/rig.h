@@ -74,6 +74,7 @@ struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role
 int rig_hello(struct rig *rig, struct link *link, Baton__Hello *hello);
 void rig_beat(struct rig *rig, struct link *link, Baton__LoadReport *load);
 void rig_events(struct rig *rig, struct link *link, Baton__BlockEvents *events);
+void rig_store(struct rig *rig, struct link *link, Baton__StoreBlocks *blocks);
 void rig_lose(struct rig *rig, struct link *link);
 void rig_fail_sends(struct link *link, bool fails);
 struct rig_submit *rig_sent(struct link *link, uint32_t index); /* NULL beyond */

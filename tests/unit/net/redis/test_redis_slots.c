@@ -45,13 +45,17 @@ static void redirections_are_read(void **state)
         assert_int_equal(redis_redirect_parse(bytes_str(*text), &to), E_FORMAT);
 }
 
-static void on_range(void *arg, unsigned first, unsigned last, const struct redis_node *node)
+static void on_range(void *arg, unsigned first, unsigned last, const struct redis_node *nodes,
+                     unsigned n_nodes)
 {
     unsigned *n = arg;
 
     assert_true(first <= last && last < REDIS_N_SLOTS);
     *n += last - first + 1;
-    assert_true(node->port == 30001 || node->port == 30002);
+    assert_true(nodes[0].port == 30001 || nodes[0].port == 30002);
+    assert_true(n_nodes >= 1 && n_nodes <= REDIS_MAX_COPIES);
+    if (n_nodes > 1)
+        assert_true(nodes[1].port >= 30003 && nodes[1].host[0] != '\0');
 }
 
 static void maps_are_read(void **state)

@@ -16,15 +16,18 @@ static void addresses_are_read(void **state)
         const char *text, *user, *password, *host;
         uint16_t port;
         unsigned db, n_seeds;
-        bool is_tls, is_cluster;
+        bool is_tls, is_cluster, reads_replicas;
     } cases[] = {
-        {"redis://cache", "", "", "cache", 6379, 0, 1, false, false},
-        {"redis://10.0.0.7:7000/3", "", "", "10.0.0.7", 7000, 3, 1, false, false},
-        {"rediss://:secret@cache/", "", "secret", "cache", 6379, 0, 1, true, false},
-        {"redis://baton:p%40s%3as@[::1]:9/1", "baton", "p@s:s", "::1", 9, 1, 1, false, false},
-        {"redis://u:p@ss@h", "u", "p@ss", "h", 6379, 0, 1, false, false},
-        {"redis+cluster://a:1,b,[fe80::1]:3", "", "", "a", 1, 0, 3, false, true},
-        {"rediss+cluster://u:p@a", "u", "p", "a", 6379, 0, 1, true, true},
+        {"redis://cache", "", "", "cache", 6379, 0, 1, false, false, false},
+        {"redis://10.0.0.7:7000/3", "", "", "10.0.0.7", 7000, 3, 1, false, false, false},
+        {"rediss://:secret@cache/", "", "secret", "cache", 6379, 0, 1, true, false, false},
+        {"redis://baton:p%40s%3as@[::1]:9/1", "baton", "p@s:s", "::1", 9, 1, 1, false, false, false},
+        {"redis://u:p@ss@h", "u", "p@ss", "h", 6379, 0, 1, false, false, false},
+        {"redis+cluster://a:1,b,[fe80::1]:3", "", "", "a", 1, 0, 3, false, true, false},
+        {"rediss+cluster://u:p@a", "u", "p", "a", 6379, 0, 1, true, true, false},
+        {"redis+cluster://a:1,b/?replicas=yes", "", "", "a", 1, 0, 2, false, true, true},
+        {"redis+cluster://u:p?replicas=yes@a?replicas=no", "u", "p?replicas=yes", "a", 6379, 0, 1, false,
+         true, false},
     };
 
     (void)state;
@@ -42,6 +45,7 @@ static void addresses_are_read(void **state)
         assert_int_equal(url.n_seeds, cases[i].n_seeds);
         assert_int_equal(url.is_tls, cases[i].is_tls);
         assert_int_equal(url.is_cluster, cases[i].is_cluster);
+        assert_int_equal(url.reads_replicas, cases[i].reads_replicas);
     }
 }
 
@@ -64,6 +68,9 @@ static void others_are_refused(void **state)
                                         "redis://::1",
                                         "redis://ho st",
                                         "redis+cluster://a/1",
+                                        "redis+cluster://a?replicas=maybe",
+                                        "redis+cluster://a?db=1",
+                                        "redis://a?replicas=yes",
                                         "redis+cluster://a,,b",
                                         "redis+cluster://a,b,c,d,e,f,g,h,i"};
 

@@ -5,8 +5,8 @@
  *     redis_conn_send: commands, as many as the caller likes before ...
  *     redis_conn_reply: ... their replies, in order
  *
- * Every wait ends: when nothing moved for stall_ns, or when *is_ending is set.  After E_IO, E_CLOSED, E_TIMEOUT
- * or E_PROTO the connection is of no more use; close it.  One thread for each connection. */
+ * Every wait ends: after stall_ns without a byte, or when *is_ending is set.  After E_IO, E_CLOSED, E_TIMEOUT or
+ * E_PROTO the connection is unusable; close it.  One thread for each connection. */
 #ifndef NET_REDIS_REDIS_CONN_H
 #define NET_REDIS_REDIS_CONN_H
 
@@ -37,9 +37,10 @@ int redis_conn_open(const struct redis_conn_opts *opts, const struct redis_node 
 void redis_conn_close(struct redis_conn *conn);
 
 int redis_conn_send(struct redis_conn *conn, struct bytes data);
-/* The next reply, pushes left out: its first item, and all of its bytes.  Both are valid until the next call. */
+/* Returns the next reply, without pushes: its first item, and all of its bytes.  Both are valid until the next
+ * call. */
 int redis_conn_reply(struct redis_conn *conn, struct resp_item *item_out, struct bytes *all_out);
-/* Sends a command of words (NULL ends them) and gives its reply. */
+/* Sends a command, whose words end with NULL, and returns its reply. */
 int redis_conn_ask(struct redis_conn *conn, const char *const *words, struct resp_item *item_out,
                    struct bytes *all_out);
 

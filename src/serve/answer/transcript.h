@@ -19,8 +19,8 @@ void transcript_free(struct transcript *transcript); /* NULL is fine */
  * the answer continues. */
 void transcript_tokens(struct transcript *transcript, const token_id *ids, size_t n);
 
-/* Prefetches into the CPU cache what transcript_tokens() needs.  A second call (is_deep) prefetches what the
- * first one's data points to.  NULL is fine. */
+/* Prefetches the memory that transcript_tokens() needs.  A second call (is_deep) prefetches the memory that the
+ * first one's data points to.  Accepts NULL. */
 void transcript_fetch(const struct transcript *transcript, bool is_deep);
 
 struct transcript_end {

@@ -18,8 +18,7 @@
  * A stream carries the same stats if its request had the header `baton-proof: stream`: as usage.baton of its
  * message_delta event, or as "baton" of its last chunk.  Errors on OpenAI's paths use OpenAI's format.
  *
- * One front per loop.  The loop's thread does everything but parse and tokenise long bodies; job threads do
- * that. */
+ * One front per loop.  The loop's thread does all work, except that job threads parse and tokenise long bodies. */
 #ifndef SERVE_ENDPOINT_FRONT_H
 #define SERVE_ENDPOINT_FRONT_H
 
@@ -43,12 +42,13 @@ struct front_opts {
     struct backend backend;       /* by value; its pointers are borrowed */
     struct metrics *metrics;      /* borrowed, required */
     const char *keys_path;        /* API keys (format: serve/access/auth.h); NULL: no key is required */
-    struct common_limits *common; /* limits kept together with other routers; NULL: by itself */
-    struct state *state;          /* borrowed: what several routers keep together; NULL: nothing */
+    struct common_limits *common; /* limits shared with other routers; NULL: this process alone */
+    struct state *state;          /* borrowed: the store that routers share; NULL: none */
     void (*on_forget)(void *arg, const char *tenant,
-                      struct bytes id); /* a response was deleted; NULL: nobody needs to know */
+                      struct bytes id); /* called when a response was deleted; may be NULL */
     void *on_forget_arg;
-    const uint8_t *login_salt; /* borrowed, 16 bytes: routers count wrong keys together; NULL: by itself */
+    const uint8_t *login_salt; /* borrowed, 16 bytes: routers count wrong keys together; NULL: this process
+                                * alone */
     bool has_metrics;      /* clients may read /metrics, which names tenants; false: there is no such path */
     bool has_console;      /* browsers may load /console (console_priv.h) */
     bool has_open_metrics; /* /metrics needs no key even if keys are configured */
@@ -62,12 +62,13 @@ struct front_opts {
     const char *const *origins; /* borrowed: origins allowed by CORS; see net/http/server.h */
     size_t n_origins;
     const uint8_t
-        *sign_key; /* borrowed, 32 bytes: routers sign alike (serve/access/sign.h); NULL: a key of its own */
+        *sign_key; /* borrowed, 32 bytes: the signing key of all routers (serve/access/sign.h); NULL: a random
+                    * key */
     bool keeps_streams;         /* events have ids, so that clients can resume streams (resume.c) */
     bool shares_port;           /* several fronts listen on the same address */
     uint64_t ping_ns;           /* idle time of a stream before a ping event */
     uint64_t model_wait_ns;     /* how long a request waits for a model that the backend does not know yet */
-    uint32_t max_model_waits;   /* so many requests may; more are refused at once */
+    uint32_t max_model_waits;   /* how many requests may wait for a model; more are refused at once */
     uint32_t max_requests;      /* requests in flight, of all kinds; more get 529 */
     uint32_t inline_bytes;      /* larger bodies are parsed and tokenised on a job thread */
     const char *public_prefix;  /* file (serve/prompt/public_prefix.h); NULL: tenants share nothing */
@@ -108,7 +109,7 @@ void front_set_draining(struct front *front);
 /* Begins the drain: accepts no new connections,
  * finishes running requests, then calls done(arg) from the loop. */
 void front_drain(struct front *front, ev_call done, void *arg);
-/* Another router deleted a kept response. */
+/* Call it when another router has deleted a kept response. */
 void front_forget_response(struct front *front, const char *tenant, struct bytes id);
 struct failed_logins *front_failed_logins(const struct front *front);
 uint32_t front_n_running(const struct front *front);

@@ -27,7 +27,7 @@
 #define HEAD_BYTES         12
 #define MAX_KEPT_BYTES     ((size_t)4 << 20) /* limit on a response, and on its input */
 #define MAX_RECALLED_BYTES ((size_t)4 << 20)
-#define MAX_RECALLED       4096 /* limit on the responses that one request refers to */
+#define MAX_RECALLED       4096 /* largest number of responses that one request refers to */
 #define DEFAULT_ITEMS      20
 #define MAX_ITEMS          100
 
@@ -213,7 +213,7 @@ bool responses_allow(enum http_method method, struct bytes path)
     case VERB_CANCEL:
         return method == HTTP_POST;
     case VERB_NONE:
-        return true; /* the path names nothing */
+        return true; /* the path names no response */
     }
     return true;
 }
@@ -376,7 +376,7 @@ static void responses_cancel_response(struct front *front, struct http_exchange 
     buf_fini(&body);
 }
 
-/* Answers with what this router keeps. */
+/* Answers from this router's own kept responses. */
 static void responses_answer(struct front *front, struct http_exchange *exchange)
 {
     struct bytes id;

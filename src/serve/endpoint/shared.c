@@ -7,8 +7,8 @@
  *     a remembered answer           its answer ended           a request's messages have it, likewise
  *     the claim of a conversation   a request continues it     always: one request of all routers gets it
  *
- * What is found goes into this router's own stores, and then the request goes on as if it had been there.  What is
- * not found in time is not there: the request goes on without. */
+ * A value that is found goes into this router's own stores, and the request continues as if the value had been
+ * there before.  If none is found in time, the request continues without it. */
 #include "serve/endpoint/shared_priv.h"
 
 #include <stdlib.h>
@@ -21,8 +21,8 @@
 #include "serve/endpoint/responses_priv.h"
 
 #define ANSWER_LIFE_S 3600u
-#define MAX_LOOKED_AT 256u /* messages of a request, the last ones */
-#define MAX_VISITS    256u /* of /v1/responses/ID that wait for the store */
+#define MAX_LOOKED_AT 256u /* how many of a request's last messages are looked up */
+#define MAX_VISITS    256u /* exchanges of /v1/responses/ID that may wait for the store */
 
 struct shared_visit { /* of /v1/responses/ID */
     struct list node; /* front.visits */
@@ -46,7 +46,7 @@ static void shared_put(struct front *front, const struct state_name *name, uint6
     if (text.len_bytes > STATE_MAX_VALUE)
         return;
     buf_append(&copy, text.data, text.len_bytes);
-    (void)state_put(front->opts.state, name, life_s, &copy); /* refused: this router alone has it */
+    (void)state_put(front->opts.state, name, life_s, &copy); /* if it is refused, only this router has it */
 }
 
 /* ---- keeping ---- */
@@ -261,14 +261,15 @@ void shared_take_answers(struct request *request)
 void shared_end(struct request *request, bool is_continued)
 {
     struct shared_part *part = &request->shared;
-    struct state *store = request->front->opts.state; /* also while it is away */
+    struct state *store = request->front->opts.state; /* set even while the store is away */
     struct state_name name;
 
     state_ask_cancel(part->ask);
     if (is_continued && part->thread_id[0] != '\0' && !part->is_claimed_elsewhere &&
         state_name(store, "thread", bytes_str(request->owner), bytes_str(part->thread_id), &name) == 0)
         (void)state_forget(store, &name);
-    /* No second try after one that may have succeeded: the claim may be another router's by then. */
+    /* Do not remove the claim twice: after a first removal that may have succeeded, another router may have the
+     * claim. */
     if (!is_continued && part->has_claim &&
         state_name(store, "claim", bytes_str(request->owner), bytes_str(part->thread_id), &name) == 0 &&
         state_remove(store, &name) == E_CLOSED)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the endpoint keeps in the store that several routers share, and looks for there (shared.c).
+/* Values that the endpoint keeps in and reads from the store that several routers share (shared.c).
  *
- * Loop thread, unless a function says otherwise.  Without a store, or while it is away, all calls do nothing and the
- * fetches return false; removals wait until it is back. */
+ * Loop thread, unless a function says otherwise.  Without a store, or while it is away, calls do nothing and
+ * fetches return false.  Removals wait until the store is back. */
 #ifndef SERVE_ENDPOINT_SHARED_PRIV_H
 #define SERVE_ENDPOINT_SHARED_PRIV_H
 
@@ -17,11 +17,11 @@ struct http_exchange;
 struct auth_key;
 
 struct shared_part {       /* of a request */
-    struct state_ask *ask; /* it waits for the store */
+    struct state_ask *ask; /* the question in flight; NULL: none */
     void (*go_on)(struct request *request);
     bool has_claim;            /* its claim is in the store */
-    bool is_claimed_elsewhere; /* one does, or did */
-    char thread_id[IDS_BYTES]; /* of the claim */
+    bool is_claimed_elsewhere; /* another request continues the conversation, or did */
+    char thread_id[IDS_BYTES]; /* the conversation of the claim */
     uint32_t n;                /* names asked */
     struct bytes *ids;         /* [n]: of responses; borrowed from the request's body */
     struct answer_key *keys;   /* [n]: of answers */
@@ -35,7 +35,7 @@ bool shared_fetch_conversation(struct request *request, void (*go_on)(struct req
 bool shared_fetch_answers(struct request *request, void (*go_on)(struct request *request));
 /* Puts fetched answers into the answer cache.  On the tokenise job's thread. */
 void shared_take_answers(struct request *request);
-/* The request ends.  is_continued: its conversation cannot be continued again. */
+/* Call it when the request ends. is_continued: its conversation cannot be continued again. */
 void shared_end(struct request *request, bool is_continued);
 
 /* Keep a copy for the other routers. */
@@ -50,7 +50,8 @@ void shared_keep_answer(struct request *request, const struct answer_key *key,
 bool shared_fetch_response(struct front *front, struct http_exchange *exchange, const struct auth_key *who,
                            struct bytes id,
                            void (*go_on)(struct front *front, struct http_exchange *exchange));
-/* Its owner deleted it; also while the store is away.  E_FULL: too many wait for the store; E_NOMEM, E_INTERNAL. */
+/* Removes a response that its owner deleted, now or once the store is back.  E_FULL: too many removals wait;
+ * E_NOMEM, E_INTERNAL. */
 int shared_forget_response(struct front *front, const char *tenant, struct bytes id);
 void shared_abort(struct front *front, const struct http_exchange *exchange); /* the client went away */
 void shared_close(struct front *front);                                       /* the front ends */

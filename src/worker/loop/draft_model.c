@@ -35,7 +35,7 @@ static int draft_compare_tokens(const struct tokenizer *own, const struct tokeni
     return 0;
 }
 
-/* Layers with a window share the blocks of the others: the draft model has blocks of one kind. */
+/* In a draft model, layers with a window use the same blocks as the other layers. */
 static struct engine_load_opts draft_load_opts(const struct worker_conf *conf, struct gguf *gguf)
 {
     struct engine_load_opts opts = worker_load_opts(conf, gguf);
@@ -111,7 +111,7 @@ static int draft_start(const struct worker_conf *conf, struct engine_model *mode
     return rc < 0 ? fault_set(fault, rc, "cannot get the engine's scratch memory") : 0;
 }
 
-/* Packs the weights of a file, or of the MTP head of a loaded model in it, and starts the engine. */
+/* Packs the weights of a file, or of the MTP head in the file of a loaded model, and starts the engine. */
 static int draft_load(struct worker *worker, struct gguf *gguf, const struct engine_model *mtp_of,
                       struct worker_engine_opts *opts, struct fault *fault)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks between the pool and the remote tier, a store that all workers of the model share.
+/* Moves blocks between the pool and the remote tier, a store that all workers of the model share.
  *
  *      used twice, not saved there yet --> saved                 a few on each turn of the thread
  *
@@ -12,13 +12,13 @@
  *         v      v
  *      scheduler, which finds them in the pool
  *
- * A waiting task is not in the scheduler, so steps go on without it. It waits for the answer to a question for a
- * quarter of the time that the answer could save, and for blocks for the time of computing them. While an answer is
- * overdue no other task waits, so a store that stands still delays the few tasks of one moment, once. Tasks with
- * the same prefix wait for the same read. Reads hold at most a quarter of the pool.
+ * A waiting task is not in the scheduler, so steps continue without it. Time limits: in ASKING a quarter of the
+ * time that the answer could save, in READING the time of computing the blocks. While an answer is overdue, no
+ * further task waits. So a store that stops answering delays only the few tasks that wait at that moment, and only
+ * once. Tasks with the same prefix wait for the same read. Reads hold at most a quarter of the pool.
  *
- * A model with recurrent state also needs the state after the last block (state_list.c has the rule). The store is
- * asked for the first block of each state; the others were written with it. */
+ * A model with recurrent state also needs the state after the last block (state_list.c has the rule). The question
+ * names only the first block of each state, because all blocks of a state are written together. */
 #include "worker/runner/remote_priv.h"
 
 #include <stdlib.h>
@@ -39,18 +39,18 @@
 
 #define SAVES_PER_TURN   32
 #define SAVE_PAUSE_NS    (100 * NS_PER_MS)
-#define ASK_LEAST_NS     (50 * NS_PER_MS) /* a limit for answers that a busy host keeps */
+#define ASK_LEAST_NS     (50 * NS_PER_MS) /* even a busy host answers within this limit */
 #define ASK_MOST_NS      NS_PER_S
 #define READ_LEAST_NS    (10 * NS_PER_MS)
 #define READ_MOST_NS     (10 * NS_PER_S)
-#define LOOK_AGAIN       16 /* reads that would not pay: one in so many is tried */
+#define LOOK_AGAIN       16 /* of this many reads that would not pay, one is tried */
 #define POOL_SHARE_READS 4  /* reads hold at most this part of the pool */
 #define POOL_SHARE_SAVES 8
-#define REMOTE_READ_BIT  (UINT64_C(1) << 63) /* in numbers of reads: disk.c has the others */
+#define REMOTE_READ_BIT  (UINT64_C(1) << 63) /* marks numbers of reads of this file; those of disk.c lack it */
 
 enum remote_read_state {
     REMOTE_ASKING,  /* the question is on its way */
-    REMOTE_READING, /* the blocks are */
+    REMOTE_READING, /* the blocks are on their way */
     REMOTE_LET_GO   /* no task waits any more; it ends with its last answer */
 };
 
@@ -58,7 +58,7 @@ struct remote_block {
     struct remote_read *read;
     kv_block_id id;
     struct block_hash hash;
-    bool is_sealed; /* and holds a reference */
+    bool is_sealed; /* sealed, and this read holds a reference */
 };
 
 struct remote_read { /* a run of blocks that tasks wait for */
@@ -151,9 +151,9 @@ void worker_remote_close(struct worker_engine *engine)
     engine->remote = NULL;
 }
 
-/* ---- what routers are told ---- */
+/* ---- reports for routers ---- */
 
-/* A prefix counts up to the first block that is not there, so that one is enough. */
+/* Notes the found blocks up to the first missing one, and that one: a prefix ends there. */
 static void remote_note_answer(struct worker_remote *remote, const struct remote_read *read,
                                const bool *found)
 {
@@ -197,7 +197,7 @@ static uint64_t remote_clamp(uint64_t ns, uint64_t least_ns, uint64_t most_ns)
     return ns < least_ns ? least_ns : ns > most_ns ? most_ns : ns;
 }
 
-/* Tasks that wait for this read go on with the blocks that are there. */
+/* Lets the tasks that wait for this read continue with the blocks that have arrived. */
 static void remote_read_let_go(struct worker_engine *engine, struct remote_read *read)
 {
     uint64_t now_ns = clock_now_ns();
@@ -209,7 +209,7 @@ static void remote_read_let_go(struct worker_engine *engine, struct remote_read 
     worker_tasks_read(engine, read->number);
 }
 
-/* Removes the read first: a task that goes on looks again, and must not find it. */
+/* Removes the read first, because a task that continues searches again and must not find it. */
 static void remote_read_end(struct worker_engine *engine, struct remote_read *read)
 {
     list_remove(&read->all);
@@ -221,7 +221,7 @@ static void remote_read_end(struct worker_engine *engine, struct remote_read *re
     remote_read_free(read);
 }
 
-/* The read under way that a prompt which continues with this block can wait for. */
+/* Finds a running read that includes this block, for which a prompt can wait. */
 static struct remote_read *remote_read_find(const struct worker_remote *remote, const struct block_hash *hash)
 {
     list_for_each (node, &remote->reads) {
@@ -318,8 +318,8 @@ static uint32_t remote_run_with_tail(const struct worker_engine *engine, const s
     return n;
 }
 
-/* The blocks to read: of the longest run that the pool and the store have together, with its tail. Returns
- * their number, and that of the run. */
+/* Chooses the blocks to read: those of the longest run that pool and store have together, and its tail. Returns
+ * their number, and sets the length of the run. */
 static uint32_t remote_read_choose(const struct worker_engine *engine, const struct remote_read *read,
                                    const bool *found, struct block_hash *list, uint32_t *n_run_out)
 {
@@ -356,7 +356,7 @@ static bool remote_read_send(struct worker_engine *engine, struct remote_read *r
     most = most > remote->n_reading ? most - remote->n_reading : 0;
     most = most < room ? most : room;
     if (n > most && worker_has_tails(engine))
-        n = 0; /* without the tail, which comes last, the others are of no use */
+        n = 0; /* the tail comes last, and without it the other blocks are of no use */
     n = n < most ? n : most;
     read->blocks = n > 0 ? calloc(n, sizeof(*read->blocks)) : NULL;
     if (ids == NULL || read->blocks == NULL || kv_take_for(engine->pool, read->tenant, n, ids) < 0) {
@@ -448,7 +448,7 @@ static void remote_on_saved(struct worker_engine *engine, const struct kv_remote
     engine->remote->n_saving--;
     if (event->result == 0 || event->result == E_EXISTS)
         remote_seen_has(&engine->remote->seen, &event->hash);
-    if (event->result < 0 && event->result != E_EXISTS) /* not at once again */
+    if (event->result < 0 && event->result != E_EXISTS) /* do not try again at once */
         engine->remote->paused_until_ns = clock_now_ns() + SAVE_PAUSE_NS;
     kv_save_end(engine->pool, KV_BELOW_REMOTE, event->id, event->result < 0 && event->result != E_EXISTS);
 }

@@ -7,10 +7,10 @@
  *     sender:    END, then WHICH for each ticket that was open --> HAVE: on over TCP with what is missing
  *     receiver:  END; lets every ticket go; answers WHICH from the tickets' bitmaps
  *
- * The order makes it safe. The receiver's queue pairs are gone before it answers WHICH and before it lets a
- * ticket go. So no late packet can land in blocks that were given back, or over bytes that came by TCP. The
- * sender's queue pairs are gone before it asks, so the receiver's count is final. A chunk that arrived just
- * before the end still counts: the completions are polled once more.
+ * The order makes it safe. The receiver destroys its queue pairs before it answers WHICH and before it lets a
+ * ticket go. So no late packet can land in blocks that were given back, or over bytes that came by TCP. The sender
+ * destroys its queue pairs before it sends WHICH, so the receiver's count is final. A chunk that arrived just
+ * before the end still counts, because the completions are polled once more.
  *
  * Only the first bad completion is reported; the others are flushed because of it. One bad queue pair ends
  * all of them: the others would soon fail too, and one path through the code is enough. The next push sets up

@@ -33,7 +33,7 @@
 
 #define LIFETIME_DEFAULT_NS (300 * NS_PER_S)
 #define N_STATES            (KV_ZOMBIE + 1)
-#define USES_WORTH_SAVING   2u /* the remote tier gets blocks that were used so often */
+#define USES_WORTH_SAVING   2u /* a block goes to the remote tier after this many uses */
 
 struct block {
     uint32_t n_refs;
@@ -41,8 +41,8 @@ struct block {
     uint8_t state;    /* enum kv_state */
     bool has_hash;    /* hashes[id] is valid for this block */
     bool is_findable; /* the index refers to it */
-    bool is_quiet;    /* callbacks do not tell of it */
-    uint8_t saved;    /* bits by enum kv_below: the tier has it, or was offered it */
+    bool is_quiet;    /* callbacks skip it */
+    uint8_t saved;    /* bits by enum kv_below: the tier has the block, or was offered it */
     uint8_t n_uses;   /* up to USES_WORTH_SAVING: filled once, then found */
     uint8_t quota;    /* its tenant's place in quota.c */
 };
@@ -217,7 +217,8 @@ static kv_block_id pool_claim_hash(struct kv_pool *pool, kv_block_id id)
     return owner;
 }
 
-/* A duplicate of this block was used, and pinned or spare as its place says. */
+/* A duplicate of this block was used.  The block then counts as just used, takes over the duplicate's pin, and
+ * stays spare only if the duplicate is spare too. */
 static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner,
                                const struct eviction_entry *duplicate)
 {
@@ -233,7 +234,7 @@ static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner,
         eviction_put(queue, owner, pool->opts.now_ns());
     pool_note_use(&pool->blocks[owner]);
     if (is_cached && was_spare)
-        pool_queue_saves(pool, owner); /* no tier has had it */
+        pool_queue_saves(pool, owner); /* no tier has it yet */
 }
 
 /* A sealed block lost its last owner: it becomes CACHED or FREE. */

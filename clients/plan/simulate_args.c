@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of simulate and sweep beside those of plan: they are taken out of argv before plan's are read. */
+/* Own options of simulate and sweep.  They are removed from argv before the options of plan are read. */
 #include "clients/plan/simulate_args.h"
 
 #include <stdlib.h>

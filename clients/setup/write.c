@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files, key and units.  All files of a plan are written, or none; a file that is there is never touched. */
+/* Files, key and units.  All files of a plan are written, or none; existing files are never changed. */
 #include "clients/setup/steps.h"
 
 #include <errno.h>

@@ -27,7 +27,7 @@ struct block_slice;
 struct picker_found { /* a prefix match: how many leading blocks of a chain each worker has */
     uint32_t in_memory[PICKER_MAX_WORKERS];
     uint32_t most_in_memory;                    /* of one worker */
-    uint32_t n_runs;                            /* workers that have more, in memory or on disk ... */
+    uint32_t n_runs;                            /* workers that have more blocks, in memory or on disk ... */
     struct picker_run runs[PICKER_MAX_WORKERS]; /* ... in no order, each worker once */
 };
 
@@ -73,7 +73,8 @@ void picker_index_forget(struct picker_index *index, uint32_t slot);
 uint32_t picker_index_sweep(struct picker_index *index, uint32_t n_entries);
 
 size_t picker_index_count(const struct picker_index *index);   /* blocks known */
-size_t picker_index_on_disk(const struct picker_index *index); /* of these, in no worker's memory */
+size_t picker_index_on_disk(const struct picker_index *index); /* of these, blocks that are in no worker's
+                                                                * memory */
 size_t picker_index_bytes(uint32_t max_entries);               /* bound of an index's memory */
 
 #endif

@@ -69,7 +69,7 @@ static void router_on_tick(void *arg)
         router_model_fetch(router, &router->models[i]);
 }
 
-/* Does a slice of deferred work; the loop serves sockets between two slices. */
+/* Does a slice of deferred work.  The loop serves sockets between two slices. */
 static void on_turn(void *arg)
 {
     struct router *router = arg;
@@ -374,7 +374,7 @@ static void router_tear_down(struct daemon *daemon)
     listener_close(router->links);
     while (!list_is_empty(&router->jobs))
         router_job_free(container_of(router->jobs.next, struct job, all));
-    router_state_close(router); /* jobs may wait for it */
+    router_state_close(router); /* first, because jobs may wait for it */
     gen_outbox_close(&router->outbox);
     router_models_free(router);
     router_queue_close(router);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this router shares with others through a store (net/state), and what it hears there.
+/* This router's messages to other routers through a store (net/state), and theirs to it.
  *
  *     spending.c ──SPENDING──┐                                    ┌──> spending.c, as one more view
  *     wrong API keys ────────┼──> one message, each tick ──> store ──> failed logins of the endpoint
@@ -53,14 +53,14 @@ struct router_state {
     struct buf forgets; /* sections that wait until the store is back */
     bool has_message;   /* of this tick */
     struct served served;
-    struct state_counts told; /* as the metrics have them */
+    struct state_counts told; /* counts at the last update of the metrics */
     struct metric *m_up, *m_trips, *m_damaged, *m_putting, *m_out, *m_in;
     struct metric *m_found, *m_missed, *m_late, *m_put, *m_put_failed, *m_dropped;
 };
 
-/* ---- what is heard ---- */
+/* ---- received messages ---- */
 
-/* A router that speaks under the name of an earlier one replaces it. */
+/* A router with the name of an earlier one replaces it. */
 static void state_router_over(struct router *router, struct state_router *other)
 {
     router_spending_silent(router, other->epoch, true);
@@ -213,9 +213,9 @@ static void router_state_watch(struct router *router)
     }
 }
 
-/* ---- what is told ---- */
+/* ---- sent messages ---- */
 
-/* Begins a message, or goes on with the one of this tick while it has room. */
+/* Begins a message, or continues the one of this tick while it has room. */
 static void state_message_open(struct router *router)
 {
     struct router_state *shared = router->shared;

@@ -12,7 +12,7 @@
  * until the others have caught up, for a limited number of tenants.  No I/O, no clock, no randomness.  One
  * thread.
  *
- * More than 15 functions, because the queue has two callers: the router picks the next tenant, the scheduler
+ * More than 15 functions: the queue has two callers. The router picks the next tenant, the scheduler
  * iterates in the order of turns. */
 #ifndef BASE_FAIR_H
 #define BASE_FAIR_H

@@ -21,13 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GONE_NS (2 * NS_PER_S)
-#define LOST_NS (600 * NS_PER_S)
-#define CUT_NS                                                                                               \
-    (10 * NS_PER_S)                /* a router that goes away within this time after its last view counts as
-                                     * lost */
-#define START_NS    (5 * NS_PER_S) /* grace period without a relaying worker */
-#define MAX_HEARS   512u           /* messages of one view in a second */
+#define GONE_NS     (2 * NS_PER_S)
+#define LOST_NS     (600 * NS_PER_S)
+#define CUT_NS      (10 * NS_PER_S) /* from the loss of a view: a router gone meanwhile is lost */
+#define START_NS    (5 * NS_PER_S)  /* grace period without a relaying worker */
+#define MAX_HEARS   512u            /* messages of one view in a second */
 #define MAX_HEARD   (4 * COMMON_MAX_ACCOUNTS)
 #define FREE_SLICE  256 /* structs of routers that left, freed in one tick: 20 us */
 #define LEAST_VOTES 3

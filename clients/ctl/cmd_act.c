@@ -65,7 +65,7 @@ static int is_quiet(struct admin_door *door, uint64_t *n_running_out, int *statu
         return -1;
     }
     if (!work.is_draining) {
-        *status_out = complain(CTL_NAME, "drain: somebody ended the draining meanwhile");
+        *status_out = complain(CTL_NAME, "drain: the draining was ended meanwhile");
         return -1;
     }
     *n_running_out = work.n_running;

@@ -28,7 +28,7 @@ static const char HELP[] = "Usage: baton-model imatrix [OPTIONS] --text FILE MOD
                            "  --text FILE      the text (-: stdin)\n"
                            "  --special        control tokens spelled out in it count as such\n"
                            "  --context N      tokens of a window (default 512)\n"
-                           "  --windows N      stop after so many\n"
+                           "  --windows N      stop after N windows\n"
                            "  --threads N      compute threads (default: all CPUs)\n"
                            "  --kernels NAME   auto, scalar, avx2 or avx512\n"
                            "  --force          overwrite OUT.gguf\n"

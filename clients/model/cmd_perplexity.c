@@ -40,7 +40,7 @@ static const char HELP[] = "Usage: baton-model perplexity [OPTIONS] MODEL.gguf\n
                            "      --special        control tokens spelled out in it count as such\n"
                            "      --context N      tokens of a window (default 512)\n"
                            "      --stride N       tokens between windows (default: half a window)\n"
-                           "      --windows N      stop after so many\n"
+                           "      --windows N      stop after N windows\n"
                            "      --kl BASE.gguf   compare with this file of the same model too\n"
                            "      --kv TYPE        storage of keys and values: f16 (default) or f32\n"
                            "  -t, --threads N      compute threads (default: all CPUs)\n"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the first of these arguments (NULL ends them) is the option; its value is in the same or in the next one. */
+/* True if the first of these arguments (NULL ends them) is the option; its value is in the same or in the next one. */
 static bool args_is(char **argv, const char *name, const char **value_out, int *n_used_out)
 {
     size_t len = strlen(name);

@@ -78,7 +78,7 @@ static int save_state(struct get *get)
     return file == NULL ? E_IO : rc; /* the bytes stay useful, so nothing depends on it */
 }
 
-/* Whether PATH.part and its state continue this very file. */
+/* True if PATH.part and its state continue this very file. */
 static bool load_state(struct get *get, const char *id)
 {
     struct buf text = {0};

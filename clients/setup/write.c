@@ -107,7 +107,7 @@ static int write_exists(const char *path, struct fault *fault)
                      path);
 }
 
-/* Whether a configuration file has comments and sections only. */
+/* True if a configuration file has comments and sections only. */
 static bool write_is_bare(const char *path)
 {
     const char *why;

@@ -75,13 +75,13 @@ struct fair_item *fair_next(struct fair *fair, const struct fair_item *item);
 struct fair_item *fair_skip(struct fair *fair, const struct fair_item *item);
 void fair_rewind(struct fair *fair);
 
-/* Whether a comes before b in that order. */
+/* True if a comes before b in that order. */
 bool fair_is_before(const struct fair_item *a, const struct fair_item *b);
 
 /* Returns the newest item of the tenant with the most waiting requests for its weight.  On a tie the tenant
  * that started waiting last counts.  NULL: the queue is empty. */
 struct fair_item *fair_heaviest(const struct fair *fair);
-/* Whether this tenant, with one more request of this weight, has less waiting than the tenant of
+/* True if this tenant, with one more request of this weight, has less waiting than the tenant of
  * fair_heaviest(). */
 bool fair_is_lighter(const struct fair *fair, uint64_t tenant, uint32_t weight);
 

@@ -30,7 +30,7 @@ int mem_sealed_fd(const struct mem_sealed *arena);       /* borrowed; -1 before 
 size_t mem_sealed_bytes(const struct mem_sealed *arena); /* of all pieces so far */
 void mem_sealed_free(struct mem_sealed *arena);          /* accepts NULL */
 
-/* Whether the system gives such memory huge pages (/sys/kernel/mm/transparent_hugepage/shmem_enabled). */
+/* True if the system gives such memory huge pages (/sys/kernel/mm/transparent_hugepage/shmem_enabled). */
 bool mem_sealed_gets_huge_pages(void);
 
 #endif

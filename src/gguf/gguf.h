@@ -92,7 +92,7 @@ struct gguf_part {
     uint32_t number;     /* 1..count */
     uint32_t count;
 };
-/* Whether name (with or without a folder) is a part's name. */
+/* True if name (with or without a folder) is a part's name. */
 bool gguf_part_name(struct bytes name, struct gguf_part *out);
 /* Appends the name of part `number` of the same model. */
 void gguf_part_path(const struct gguf_part *part, uint32_t number, struct buf *out);

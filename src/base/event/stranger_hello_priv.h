@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether the first bytes of a TLS connection hold a whole ClientHello.  Pure. */
+/* Finds the end of the ClientHello in the first bytes of a TLS connection.  Pure. */
 #ifndef BASE_EVENT_STRANGER_HELLO_PRIV_H
 #define BASE_EVENT_STRANGER_HELLO_PRIV_H
 

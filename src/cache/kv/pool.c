@@ -272,7 +272,7 @@ static void pool_update_state(struct kv_pool *pool, kv_block_id id)
         break;
     case KV_FREE:
     case KV_CACHED:
-        ASSERT(!"held by somebody until now");
+        ASSERT(!"held until now");
     }
 }
 

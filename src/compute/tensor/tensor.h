@@ -125,7 +125,7 @@ struct tensor_limits {
     double narrow_tops;  /* dots with narrow weights (tensor_is_narrow); int8_tops where there are none */
     const char *int8_by; /* unit that has this peak: "vectors" */
 };
-/* Whether this table's dots with quantised weights of this type take fewer instructions than with whole
+/* True if this table's dots with quantised weights of this type take fewer instructions than with whole
  * bytes. */
 bool tensor_is_narrow(const struct kern_table *table, enum dtype type);
 /* Measures the instructions that this table's kernels use. */

@@ -370,7 +370,7 @@ static double trials_compare(struct trials *trials, const struct trial_case *lis
     return again > mean ? again : mean;
 }
 
-/* Whether the field has any effect with this table. */
+/* True if the field has any effect with this table. */
 static bool trials_matters(const struct kern_table *table, enum kern_field field)
 {
     switch (field) {

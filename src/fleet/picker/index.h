@@ -58,7 +58,7 @@ void picker_index_match(struct picker_index *index, const struct picker_query *q
 /* Applies block events of the worker in slot slice->source, one run of equal tiers at a time.  Returns whether any of
  * these blocks is not in its memory. */
 bool picker_index_apply(struct picker_index *index, const struct block_slice *slice, uint64_t now_ns);
-/* Whether any worker has this block, in any tier. */
+/* True if any worker has this block, in any tier. */
 bool picker_index_knows(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns);
 /* The slot of the only worker that has this block in memory. PICKER_NONE: no worker has it, or several do. */
 uint32_t picker_index_last_replica(struct picker_index *index, const struct block_hash *hash,

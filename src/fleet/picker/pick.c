@@ -273,7 +273,7 @@ static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum
     }
 }
 
-/* Whether this pool's briefs hold the values of this search. */
+/* True if this pool's briefs hold the values of this search. */
 static inline bool has_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what)
 {
     return scan->excluded == NULL && pool->least_total > scan->n_tokens &&

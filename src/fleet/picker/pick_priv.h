@@ -61,7 +61,7 @@ static inline uint32_t pick_rank(const struct scan *scan, uint32_t slot)
     return (slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
 }
 
-/* Whether a side of this cost is the best so far. Nearly all are not; for most of them the cost alone
+/* True if a side of this cost is the best so far. Nearly all are not; for most of them the cost alone
  * decides. */
 static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_running, int64_t cost_ns,
                             const struct side *best)

@@ -156,7 +156,7 @@ void router_choose_prepare(struct job *job, struct picker_place *place, struct p
  * E_UNSUPPORTED. 0: one worker has all of them, or the model has no usable worker. */
 uint64_t router_job_lacks(const struct job *job);
 
-/* Whether its model has another usable worker than `slot` that has not failed the job. */
+/* True if its model has another usable worker than `slot` that has not failed the job. */
 bool router_job_has_other(const struct job *job, uint32_t slot);
 
 /* blocks.c: the blocks that workers have cached */

@@ -20,7 +20,7 @@ struct redis_conn;
 struct redis_conn_opts { /* borrowed for the life of the connection */
     const struct redis_url *url;
     void *tls;                    /* SSL_CTX, from redis_tls_new(); NULL without TLS */
-    uint64_t stall_ns;            /* a wait without a byte for so long ends with E_TIMEOUT */
+    uint64_t stall_ns;            /* a wait without a byte for this long ends with E_TIMEOUT */
     size_t max_reply_bytes;       /* a longer reply is E_PROTO */
     const atomic_bool *is_ending; /* set: waits end with E_CANCELLED.  NULL: never */
     bool reads_replicas;          /* sends READONLY: a replica of a cluster answers reads */

@@ -121,7 +121,7 @@ void state_threads_stop(struct state *state);
 /* NULL: out of memory. */
 struct state_job *state_job_new(enum state_job_kind kind);
 struct state_job *state_job_named(enum state_job_kind kind, const struct state_name *name, uint64_t life_s);
-void state_job_free(struct state_job *job);                        /* NULL is fine */
+void state_job_free(struct state_job *job);                        /* accepts NULL */
 void state_url_show(const char *url, char *out, size_t out_bytes); /* without the password */
 
 /* ---- state_jobs.c: on the threads ---- */

@@ -337,7 +337,7 @@ void common_limits_spend(struct common_limits *common, const struct common_id *i
 
 /* ---- messages ---- */
 
-/* Whether the account has something to report, or waits for an acknowledgement. */
+/* True if the account has something to report, or waits for an acknowledgement. */
 static bool common_account_has_news(struct common_limits *common, struct common_account *account,
                                     uint64_t now_ns)
 {

@@ -23,8 +23,7 @@
  *
  * Pure: no socket, no clock.  Loop thread only.
  *
- * More than 15 functions, because there are two callers: the limits of requests use one half, the links to workers
- * the other. */
+ * More than 15 functions: the limits of requests use one half, the links to workers the other. */
 #ifndef SERVE_ACCESS_COMMON_LIMITS_H
 #define SERVE_ACCESS_COMMON_LIMITS_H
 

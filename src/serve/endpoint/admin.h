@@ -72,7 +72,7 @@ struct admin_opts {
 };
 
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
-void admin_free(struct admin *admin); /* NULL is fine */
+void admin_free(struct admin *admin); /* accepts NULL */
 
 /* Requests need one of these tokens from now on; copied.  When a token is dropped, all event streams end. */
 void admin_set_tokens(struct admin *admin, const struct admin_tokens *tokens);

@@ -85,7 +85,7 @@ struct front_opts {
 void front_opts_init(struct front_opts *opts);
 
 int front_new(const struct front_opts *opts, struct fault *fault, struct front **out);
-/* Cancels running requests.  NULL is fine.  It waits for their jobs in the pool, so free the pool after
+/* Cancels running requests.  Accepts NULL.  It waits for their jobs in the pool, so free the pool after
  * the front. The loop must not run any more. */
 void front_free(struct front *front);
 

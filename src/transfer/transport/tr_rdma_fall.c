@@ -255,7 +255,7 @@ int rdma_fall_on_have(struct rdma_side *side, const struct kv_frame_have *have, 
     if (rdma_push == NULL)
         return 0; /* stopped in the meantime */
     if (rdma_push->state != RDMA_WHICH || have->n_bits != rdma_push->n_layers * rdma_push->n_blocks)
-        return fault_set(fault, E_PROTO, "HAVE of %u bits that nobody asked for", have->n_bits);
+        return fault_set(fault, E_PROTO, "HAVE of %u bits without a WHICH", have->n_bits);
     list_init(&jobs);
     for (uint32_t layer = 0; layer < rdma_push->n_layers; layer++)
         if (rdma_fall_add_jobs(rdma_push, bits, layer, &jobs) != 0) {

@@ -379,7 +379,7 @@ static bool remote_read_send(struct worker_engine *engine, struct remote_read *r
     return read->n > 0;
 }
 
-/* Whether reading is expected to be quicker than computing. */
+/* True if reading is expected to be quicker than computing. */
 static bool remote_read_pays(struct worker_engine *engine, uint32_t n, uint64_t saved_ns)
 {
     struct worker_remote *remote = engine->remote;

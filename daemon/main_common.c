@@ -29,8 +29,9 @@ static const struct option options_long[] = {{"config", required_argument, NULL,
                                              {"version", no_argument, NULL, 'V'},
                                              {NULL, 0, NULL, 0}};
 
-/* A free of 64 KiB or more first merges all small free chunks of its heap (fastbins).  After a job thread has freed
- * a JSON tree or a key file, that is 60 ms on the loop.  Without fastbins each chunk is merged when it is freed. */
+/* Turns fastbins off.  With them, freeing 64 KiB or more first merges all small free chunks of the heap, which
+ * takes 60 ms on the loop after a job thread has freed a JSON tree or a key file.  Without them each chunk is
+ * merged when it is freed. */
 static void merge_at_once(void)
 {
     mallopt(M_MXFAST, 0);
@@ -105,7 +106,7 @@ static void print_findings(const struct buf *findings)
         fwrite(findings->data, 1, findings->len_bytes, stderr);
 }
 
-/* Reads the configuration without checking it, and prints what is wrong with it; NULL: it cannot be read. */
+/* Reads the configuration without checking it, and prints its errors.  NULL: it cannot be read. */
 static void *load_unchecked(const struct main_options *options)
 {
     struct buf errors = {0};
@@ -120,8 +121,7 @@ static void *load_unchecked(const struct main_options *options)
     return rc < 0 ? NULL : conf;
 }
 
-/* Prints every value with its origin, even if a value is wrong: people ask for this when something is
- * wrong. */
+/* Prints every value with its origin, even if a value is wrong, because that is when people need it. */
 static int main_common_dump(const struct main_options *options)
 {
     void *conf = load_unchecked(options);

@@ -40,9 +40,9 @@ void *main_load_again(const struct main_options *options);
  * changed. */
 void main_keep_fixed(const struct main_options *options, void *running, void *fresh);
 
-/* Appends what a reload would change, as JSON, and changes nothing:
- * {"hash": "...", "changes": [{"key": "slo.ttft", "from": "500ms", "to": "1s", "reload": true, "where": "..."}]}
- * E_FORMAT: the new configuration is refused; the fault has the first reason, and the log all of them. */
+/* Appends the changes that a reload would make, as JSON, and changes nothing: {"hash": "...", "changes": [{"key":
+ * "slo.ttft", "from": "500ms", "to": "1s", "reload": true, "where": "..."}]} E_FORMAT: the new configuration is
+ * refused; the fault has the first reason, and the log all of them. */
 int main_diff(const struct main_options *options, const void *running, struct buf *out, struct fault *fault);
 
 /* Prints "baton-x: text" with the place of the key that the text begins with.  Returns 1, the exit status of

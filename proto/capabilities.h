@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The capabilities of a worker, as its HELLO states them: bits of Hello.capabilities.  A newer router does not
- * send a worker messages or fields that it does not know.  A reader ignores unknown bits.  Numbers are never
+/* The capabilities of a worker, as its HELLO states them: bits of Hello.capabilities.  A router sends a worker only
+ * messages and fields that the worker's capabilities cover.  A reader ignores unknown bits.  Numbers are never
  * reused. */
 #ifndef PROTO_CAPABILITIES_H
 #define PROTO_CAPABILITIES_H

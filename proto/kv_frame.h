@@ -18,7 +18,7 @@
  *              then n_pieces block ids of four bytes
  *    REJECT    0 ticket  8 code  12 reserved
  *
- * proto/README.md says which side sends which frame when.  All functions are pure. */
+ * proto/README.md says which side sends each frame, and when.  All functions are pure. */
 #ifndef PROTO_KV_FRAME_H
 #define PROTO_KV_FRAME_H
 

@@ -212,7 +212,7 @@ static void kv_main_print_help(void)
            "      --mib N           moved in each transfer (256)\n"
            "  -c, --connections N   of tcp and tls, at most 8 (2)\n"
            "      --address IP      of this host (127.0.0.1); rdma is measured where it is an RDMA port's\n"
-           "      --rounds N        medians of so many (5)\n"
+           "      --rounds N        medians of N rounds (5)\n"
            "      --copy METHOD     of shm: memcpy, stream16, stream16x4, stream32, stream64, movsb (the "
            "fastest here)\n"
            "      --json            {\"tcp\": {\"gbs\", \"reference_gbs\", \"fraction\", ...}, ...}\n"

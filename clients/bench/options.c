@@ -68,8 +68,8 @@ static void bench_options_print_help(void)
         "      --trace FILE            arrivals and lengths of a trace: Azure CSV or Mooncake JSON lines\n"
         "      --speed X               play the trace X times as fast (1)\n"
         "until:\n"
-        "  -n, --requests N            so many (100, or all of a trace)\n"
-        "  -d, --duration TIME         sent for so long, as 30s or 5min; those under way are waited for\n");
+        "  -n, --requests N            number of requests (100, or all of a trace)\n"
+        "  -d, --duration TIME         how long to send, as 30s or 5min; requests in flight are awaited\n");
     printf("requests:\n"
            "  -p, --prompt-tokens N[:M]   about N, or N to M (512); with a trace at most M of what it says\n"
            "  -a, --answer-tokens N[:M]   at most that many (128); with a trace at most M of what it says\n"

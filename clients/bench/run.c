@@ -5,7 +5,7 @@
  *   Poisson, trace   a timer fires  ──> every due request is sent, however many run
  *
  * In the open kinds a slow server must not slow the arrivals down; else the figures would be better than the
- * clients' experience.  The report also shows how late this program sent (lag), so nobody mistakes an
+ * clients' experience.  The report also shows how late this program sent (lag), so that readers do not mistake an
  * overloaded client for a slow server.
  *
  * A piece of text is one token in nearly all cases, so the gap between two pieces is an inter-token latency.

@@ -30,6 +30,6 @@ int trace_parse(const char *name, struct bytes text, struct fault *fault, struct
 int trace_load(const char *path, struct fault *fault, struct trace *out); /* also E_IO */
 /* "2023-11-16 18:17:03.9799600"; also with 'T', without a fraction, or with "Z" or "+00:00" at the end. */
 bool trace_time_parse(struct bytes text, uint64_t *ns_out);
-void trace_fini(struct trace *trace); /* a zeroed one is fine */
+void trace_fini(struct trace *trace); /* accepts a zeroed struct */
 
 #endif

@@ -5,9 +5,9 @@
  * through chat_converse_read_char() below: Ctrl-C must drop the current line and nothing else, but libedit's own reader
  * tries again after the first interrupt.  While an answer streams, Ctrl-C belongs to turn.c.
  *
- * The terminal is configured before the prompt is shown; libedit would do it after.  A user who sees the
- * prompt may type at once.  A Ctrl-D typed before the configuration reaches this program as a NUL, also one
- * that is typed while an answer streams.  chat_converse_read_char() turns it back.
+ * The terminal is configured before the prompt is shown, because a user who sees the prompt may type at once;
+ * libedit would configure it later.  A Ctrl-D typed earlier, such as while an answer streams, arrives as a NUL.
+ * chat_converse_read_char() turns it back.
  *
  * A line that ends in a backslash continues in the next one.  Lines that begin with '/' are commands. */
 #include "clients/chat/chat.h"

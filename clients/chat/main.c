@@ -36,7 +36,7 @@ static void chat_main_print_help(void)
            "                         cluster, where an answer goes on if the first is lost\n"
            "  -m, --model NAME       the model (the first that the server lists)\n"
            "  -s, --system TEXT      the system prompt\n"
-           "  -n, --max-tokens N     at most so many tokens per answer (1024)\n"
+           "  -n, --max-tokens N     at most N tokens per answer (1024)\n"
            "  -T, --temperature X    0 always takes the likeliest token (the model's default)\n"
            "      --top-p X          only the likeliest tokens that add up to X\n"
            "      --seed N           same seed, same question, same answer\n"
@@ -45,7 +45,7 @@ static void chat_main_print_help(void)
            "      --tools[=FOLDER]   let the model list, search, read and edit files in FOLDER, and\n"
            "                         nowhere else; without FOLDER in a new one with a small project\n"
            "      --test COMMAND     what its run_tests tool runs in FOLDER\n"
-           "      --max-rounds N     at most so many rounds of tools per question (40)\n"
+           "      --max-rounds N     at most N rounds of tools per question (40)\n"
            "  -t, --timings          after each answer, how it was served and how fast\n"
            "  -h, --help             this text\n"
            "  -V, --version          the version\n");

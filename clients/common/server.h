@@ -21,7 +21,7 @@ struct server {
 struct server_opts {
     const char *program;
     const char *url;
-    const char *const *more_urls; /* [n_more]: other routers of the cluster, where a stream may go on */
+    const char *const *more_urls; /* [n_more]: other routers of the cluster, which can continue a stream */
     size_t n_more;
     const char *api_key;     /* NULL or "": none */
     uint32_t max_idle_conns; /* 0: the client's default */

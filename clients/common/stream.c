@@ -4,12 +4,13 @@
  *   status 200   ──> body ──> events ──> pieces ──┐
  *   other status ──> body, kept (bounded) ────────┴──> on_over
  *
- * An answer is whole when its message_stop came, even if the connection breaks after it.  It is not whole when
- * the body ended properly without one.  The server pings at least every ten seconds, so silence means a dead
- * server or network.
+ * An answer is complete once its message_stop has arrived, even if the connection breaks afterwards.  A body that
+ * ends properly without a message_stop is incomplete.  The server pings at least every ten seconds, so silence
+ * means a dead server or network.
  *
- * With max_resumes a lost connection ends nothing: the same request with the header last-event-id gets the rest,
- * from another server of the list or from the same address once a router is back behind it. */
+ * With max_resumes a lost connection does not end the answer.  The client repeats the request with the header
+ * last-event-id and gets the rest: from another server of the list, or from the same address once a router answers
+ * there again. */
 #include "clients/common/stream.h"
 
 #include <inttypes.h>
@@ -21,7 +22,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define RESUME_PAUSE_NS (250 * NS_PER_MS) /* times the resumptions in a row without a new event */
+#define RESUME_PAUSE_NS (250 * NS_PER_MS) /* multiplied by the resumptions in a row without a new event */
 
 enum { MAX_REFUSAL_BYTES = 64 * 1024 };
 
@@ -142,7 +143,7 @@ static int stream_call(struct stream *stream, struct http_client *client, const 
     return http_client_start(client, &call, &stream->call);
 }
 
-/* A router that has just started answers 404 or 503 for a moment, as does one whose workers are on their way. */
+/* A router that has just started, or whose workers are not connected yet, answers 404 or 503 for a moment. */
 static bool stream_may_resume(struct stream *stream, int result)
 {
     const char *last_id = sse_parser_last_id(stream->answer.sse);

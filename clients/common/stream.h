@@ -17,8 +17,8 @@ struct stream_opts {
     struct bytes body;                /* copied; asks for a stream */
     uint64_t timeout_ns;              /* for the whole request; 0: none */
     uint64_t silence_ns;              /* the longest silence before the server counts as dead; 0: no bound */
-    /* Where the stream goes on when its connection is lost: at these in turn, then at client again, by the id of
-     * the last event. fields and body are borrowed until on_over then. */
+    /* If the connection is lost, the stream resumes by the id of its last event: at these clients in turn, then at
+     * `client` again.  With others, fields and body are borrowed until on_over. */
     struct http_client *const *others; /* [n_others], on the same loop */
     size_t n_others;
     unsigned max_resumes; /* in a row without a new event; 0: a lost connection is a failure */

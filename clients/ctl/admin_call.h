@@ -20,7 +20,7 @@ struct admin_door_opts {
 
 /* Reads the key; sends nothing to the daemon yet. */
 int admin_door_open(const struct admin_door_opts *opts, struct fault *fault, struct admin_door **out);
-void admin_door_close(struct admin_door *door);           /* NULL is fine */
+void admin_door_close(struct admin_door *door);           /* accepts NULL */
 struct ev_loop *admin_door_loop(struct admin_door *door); /* runs during a call only */
 
 /* Sends one request: GET, or POST when is_post.  Returns 0 with the body of a 200; otherwise an error whose

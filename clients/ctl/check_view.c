@@ -4,9 +4,9 @@
  *                    clock    MTU   router 1    2    3
  *    1 prefill0    +0.2 ms   1500   ok     self ok   kv
  *
- * A cell is ok, or names what could not be reached: link, kv, or both.  "self" is the worker itself, "-" was not tried.
- * Each finding below the table says what is wrong and how to mend it.  The answers come from a daemon of the cluster; the
- * parser nevertheless takes any JSON. */
+ * A cell is "ok" or names the ports that could not be reached: link, kv, or both. "self" is the worker itself; "-"
+ * was not tried.  Each finding below the table says what is wrong and how to fix it.  The answers come from a
+ * daemon of the cluster, but the parser accepts any JSON. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -50,7 +50,7 @@ struct check_view {
     char conflicts[JOIN_MAX_MODELS][400];
 };
 
-/* Copies a text without bytes that a terminal would obey. */
+/* Copies a text without control bytes, which a terminal would execute. */
 static void view_text(const json_t *value, char *out, size_t cap)
 {
     const char *text = json_string_value(value);
@@ -167,7 +167,7 @@ void check_view_models(struct check_view *view, const struct join_message *membe
 
 /* ---- table ---- */
 
-/* Whether the target belongs to column i: 0 the router, then the workers. */
+/* True if the target belongs to column i: 0 is the router, then come the workers. */
 static bool view_is_of(const struct check_view *view, const struct view_target *target, unsigned column)
 {
     if (column == 0)
@@ -185,7 +185,7 @@ static const char *view_cell(const struct check_view *view, const struct view_ro
         if (!view_is_of(view, &view->targets[i], column))
             continue;
         if (row->found[i].outcome == LINK_PROBE_UNKNOWN) {
-            /* loopback of another host: nothing to try, and a finding of its own */
+            /* a loopback address of another host: it cannot be tried, and gets its own finding */
             link_fails =
                 link_fails || (row->is_answered && !view->targets[i].is_kv && view->targets[i].is_loopback);
             kv_fails =
@@ -285,7 +285,8 @@ static unsigned view_put_row_findings(const struct check_view *view, const struc
     return n;
 }
 
-/* Targets on loopback that workers of other hosts were not asked to dial. */
+/* Appends a finding for each target on loopback, which workers of other hosts were not asked to dial.  Returns
+ * their number. */
 static unsigned view_put_loopback(const struct check_view *view, struct buf *out)
 {
     unsigned n = 0;

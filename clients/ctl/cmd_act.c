@@ -65,7 +65,7 @@ static int is_quiet(struct admin_door *door, uint64_t *n_running_out, int *statu
         return -1;
     }
     if (!work.is_draining) {
-        *status_out = complain(CTL_NAME, "drain: somebody ended the draining meanwhile");
+        *status_out = complain(CTL_NAME, "drain: the draining was ended meanwhile");
         return -1;
     }
     *n_running_out = work.n_running;
@@ -131,7 +131,7 @@ int cmd_drain(const struct ctl *ctl, int argc, char **argv)
 
 /* ---- role ---- */
 
-/* Whether the daemon shows this role for the worker; an error when it cannot be asked. */
+/* Returns 1 if the daemon shows this role for the worker, 0 if not, or an error if the daemon does not answer. */
 static int has_role(struct admin_door *door, const char *node, const char *role, struct fault *fault)
 {
     struct buf body = {0};

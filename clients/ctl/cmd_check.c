@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batonctl check: has a router's workers connect to each other, and shows who reaches whom. */
+/* batonctl check: lets a router's workers connect to each other, and shows which connections work. */
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batonctl join: gets the cluster's key with a token of `batonctl token`, then checks what a cluster needs of this host.
  *
- * The key is stored first, the checks follow: a firewall that is closed today is no reason to make another token.  The
- * status is 0 when all is well and 3 when the host has the key and a check found something. */
+ * The key is stored before the checks, so that a firewall that is still closed does not cost another token.  The
+ * exit status is 0 when all checks pass, and 3 when the host has the key and a check failed. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -129,7 +129,7 @@ static void check_models(struct join *join)
         join_good("model", "no model is configured here yet; after baton-setup, batonctl check compares it");
 }
 
-/* Whether a place is on loopback of another host, which is a finding. */
+/* True if a place has a loopback address of another host, which is a finding. */
 static bool check_is_hidden(struct join *join, const struct join_place *place)
 {
     struct addr addr, door;
@@ -137,7 +137,7 @@ static bool check_is_hidden(struct join *join, const struct join_place *place)
     if (addr_parse(place->address, NULL, &addr) != 0 || !addr_is_loopback(&addr))
         return false;
     if (addr_parse(join->address, NULL, &door) == 0 && addr_is_loopback(&door))
-        return false; /* both are one host */
+        return false; /* both ends are on one host */
     join_found(join, place->name,
                "listens on %s, which other hosts cannot reach. Fix: %s of that daemon "
                "(baton-setup --address)",
@@ -145,8 +145,8 @@ static bool check_is_hidden(struct join *join, const struct join_place *place)
     return true;
 }
 
-/* Dials every daemon of the cluster. Links prove the new key, unless they use certificates; of KV ports only the
- * connection is tried, because with kv.tcp_encrypt = no they speak no TLS. */
+/* Dials every daemon of the cluster. On links it also proves the new key, unless they use certificates. On KV ports
+ * it only connects, because with kv.tcp_encrypt = no they have no TLS. */
 static void check_way_out(struct join *join, SSL_CTX *ctx)
 {
     if (join->welcome.has_certificates)
@@ -171,7 +171,7 @@ static void check_way_out(struct join *join, SSL_CTX *ctx)
         join_good("cluster", "%s named no daemons", join->welcome.host);
 }
 
-/* Has the other host dial the ports of this one. */
+/* Lets the other host dial the ports of this host. */
 static void check_way_back(struct join *join)
 {
     static struct join_message answer;
@@ -259,7 +259,7 @@ static int join_ask(struct join *join, struct fault *fault)
         rc == E_TIMEOUT ? ". Small packets pass and large ones do not: look at the MTU of the path" : "");
 }
 
-/* The earlier key keeps its name until the new one takes it at once, with its owner and mode. */
+/* Replaces the key file in one step; owner and mode stay. */
 static int join_replace(const struct join *join, struct fault *fault)
 {
     char old[1024];
@@ -347,7 +347,7 @@ static int join_read_address(const char *text, char out[300])
     return addr_parse(out, &fault, &addr) == 0 ? EXIT_DONE : complain_usage(CTL_NAME, "join: %s", fault.text);
 }
 
-/* Reads the token from an option, or with "-" from the input, where other users of the host do not see it. */
+/* Reads the token from an option, or with "-" from stdin, which hides it from other users of the host. */
 static int join_read_token(const char *text, uint8_t secret_out[32])
 {
     struct fault fault = {0};

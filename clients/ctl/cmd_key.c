@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rotation of the cluster key: steps on the file, and which links know which key.
+/* Rotation of the cluster key: the steps on the key file, and the keys that each link knows.
  *
- * A file changes on one host; the operator copies it to the others and reloads all daemons before the next step.
- * key status asks one daemon, compares it with the key file, and names the links that are behind or down; it exits with
- * 1 while there are any. */
+ * A step changes the file on one host.  The operator copies it to the others and reloads all daemons before the
+ * next step. `key status` asks one daemon, compares its keys with the key file, and lists the links that are behind
+ * or down.  It exits with 1 while there are any. */
 #include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ static int key_show(const char *path)
     return finish_output(CTL_NAME);
 }
 
-/* Compares the daemon with the keys of the file. Returns how much is not up to date, or a negative code. */
+/* Compares the daemon's keys with those of the file. Returns the number of outdated items, or a negative code. */
 static int key_status_ask(const struct ctl *ctl, const struct cluster_keys *keys, bool is_json)
 {
     struct admin_door *door = ctl_open(ctl);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reload, and reload --diff: the daemon reads its files, compares them with what it runs, and changes nothing.
+/* reload, and reload --diff: with --diff the daemon reads its files, compares them with its running configuration,
+ * and changes nothing.
  *
- * --diff ends with 0 when nothing would change, else with 3, so that scripts can tell. */
+ * --diff exits with 0 if nothing would change, else with 3, for scripts. */
 #include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report: what a person who helps needs to see of some daemons, as one text: versions, the host, status and metrics.
+/* report: one text about some daemons for a support request: versions, the host, status and metrics.
  *
- * It holds no prompts and no keys, because the daemons show none, and numbers instead of tenants' names.  A daemon that
- * does not answer is a part of the report, not its end. */
+ * It has no prompts and no keys, because the daemons show none, and numbers in place of tenants' names.  A daemon
+ * that does not answer gets an entry too, and the report continues. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -42,7 +42,7 @@ static void report_put_part(struct admin_door *door, const char *path, struct re
     buf_fini(&text);
 }
 
-/* False: not even the key could be read. */
+/* False: the key could not be read. */
 static bool report_put_daemon(const struct ctl *ctl, struct report_tenants *tenants)
 {
     struct admin_door *door = ctl_open(ctl);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commands about one request: why it went where it did, and where its time went.  The router answers both, from its
- * ring of placements and from what the workers reported with their last message. */
+/* Commands about one request: the reasons of its placement (why), and the time of its parts (trace).  The router
+ * answers both, from its ring of placements and from the workers' last reports. */
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>

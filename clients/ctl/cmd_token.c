@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batonctl token: lets one new host have the cluster's key.
+/* batonctl token: gives the cluster's key to one new host.
  *
- * The command runs beside the router, not in it: no daemon opens a port for joining, and the door exists only while an
- * operator waits.  The token is a random secret of 256 bits and the key of the TLS connection on both sides.  So the host in
- * the middle without the token gets neither a handshake nor a byte.  The token is spent with the first handshake. */
+ * The command runs beside the router: no daemon opens a port for joining, and the port is open only while an
+ * operator waits.  The token is a random secret of 256 bits, from which both sides derive the key of the TLS
+ * connection.  So an attacker in the middle without the token cannot complete a handshake or read a byte.  The
+ * first handshake uses the token up. */
 #include <getopt.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -48,7 +49,8 @@ static int token_options(int argc, char **argv, struct token_args *args)
     return EXIT_DONE;
 }
 
-/* What the router knows of the cluster. A router that does not run is no failure: the key is what matters. */
+/* Adds the router's view of the cluster. It is no failure if the router does not run, because the new host needs
+ * only the key. */
 static void token_read_members(const struct ctl *ctl, struct join_message *welcome)
 {
     struct admin_door *door;
@@ -65,7 +67,7 @@ static void token_read_members(const struct ctl *ctl, struct join_message *welco
     admin_door_close(door);
 }
 
-/* The address to listen on: the host of the router's link port, unless one is given. */
+/* Chooses the address to listen on: the given one, or the host of the router's link port. */
 static int token_address(const struct token_args *args, const struct join_message *welcome,
                          struct fault *fault, char out[128])
 {
@@ -88,7 +90,7 @@ static int token_address(const struct token_args *args, const struct join_messag
     return 0;
 }
 
-/* Dials what the new host asks for, until it has no more questions. */
+/* Dials the addresses that the new host asks for, until it is done. */
 static void token_answer_probes(struct wire *wire)
 {
     static struct join_message message;
@@ -110,7 +112,7 @@ static void token_answer_probes(struct wire *wire)
     }
 }
 
-/* Whether the new host will take this welcome: found out before a token is spent. */
+/* Checks that the new host will accept this welcome, before a token is used up. */
 static int token_check_welcome(const struct join_message *welcome, struct fault *fault)
 {
     static struct join_message read;

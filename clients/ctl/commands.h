@@ -31,7 +31,7 @@ int cmd_keys(const struct ctl *ctl, int argc, char **argv); /* lists a key file 
 int cmd_metrics_token(const struct ctl *ctl, int argc, char **argv);
 int cmd_admin_token(const struct ctl *ctl, int argc, char **argv);
 int cmd_token(const struct ctl *ctl, int argc, char **argv); /* waits for a host that joins */
-int cmd_check(const struct ctl *ctl, int argc, char **argv); /* who reaches whom */
+int cmd_check(const struct ctl *ctl, int argc, char **argv); /* connections between workers */
 int cmd_join(const struct ctl *ctl, int argc, char **argv);
 int cmd_key(const struct ctl *ctl, int argc, char **argv); /* rotation of the cluster key */
 int cmd_new_cluster_key(const struct ctl *ctl, int argc, char **argv);

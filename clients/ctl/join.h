@@ -14,11 +14,11 @@
 #define JOIN_REACH_NS  (3 * UINT64_C(1000000000))  /* for one dialled address */
 #define JOIN_MAX_PROBE 16                          /* addresses that one host may ask to be dialled */
 
-/* ---- join_wait.c: a port where one host with the token gets in ---- */
+/* ---- join_wait.c: a port that accepts one host with the token ---- */
 
 struct join_waits {
     unsigned n_refused; /* connections without the token */
-    char peer[64];      /* address of the host that got in */
+    char peer[64];      /* address of the accepted host */
 };
 
 /* Listens on a numeric "host:port". Returns a descriptor, or E_FORMAT, E_IO. */
@@ -43,10 +43,10 @@ struct reach {
     char text[160]; /* "ok", or the reason in plain words */
 };
 
-/* Connects; with a context also proves the key, which only daemons of the cluster can answer. */
+/* Connects.  With a context it also does a handshake with the key, which only daemons of the cluster complete. */
 void reach_dial(const char *address, SSL_CTX *ctx, struct reach *out);
 
-/* ---- join_conf.c: what this host's configuration files name ---- */
+/* ---- join_conf.c: addresses and models in this host's configuration files ---- */
 
 struct join_conf {
     struct join_message probe;      /* its places: addresses where daemons of this host listen for others */
@@ -57,7 +57,7 @@ struct join_conf {
 
 /* Reads link.listen, kv.tcp_listen and model.path of *.conf in the folder; loopback and port 0 are left out. */
 void join_conf_read(const char *folder, struct join_conf *out);
-/* Listens on the places, so that the other side can dial them although no daemon runs yet. */
+/* Listens on the places, so that the other side can dial them before any daemon runs. */
 void join_conf_listen(struct join_conf *conf);
 void join_conf_close(struct join_conf *conf);
 /* Reads the settings of one file's text. Pure. */
@@ -72,9 +72,9 @@ int check_view_new(struct bytes head, struct check_view **out);
 void check_view_free(struct check_view *view); /* accepts NULL */
 unsigned check_view_rows(const struct check_view *view);
 bool check_view_is_running(const struct check_view *view);
-/* Reads what one worker found (GET /admin/check/ROW). E_FORMAT. */
+/* Reads the findings of one worker (GET /admin/check/ROW). E_FORMAT. */
 int check_view_add(struct check_view *view, struct bytes row);
-/* Two models of one name that differ: from a router's status. */
+/* Adds a finding for different models with the same name, from a router's status. */
 void check_view_models(struct check_view *view, const struct join_message *members);
 /* Appends the table and the findings, and returns the number of findings. */
 unsigned check_view_render(const struct check_view *view, struct buf *out);

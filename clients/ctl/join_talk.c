@@ -14,7 +14,8 @@
 int join_send(struct wire *wire, const struct join_message *message, struct fault *fault)
 {
     struct buf text = {0};
-    int rc = buf_reserve(&text, JOIN_MAX_TEXT + message->pad_bytes); /* it never moves: one wipe is enough */
+    int rc = buf_reserve(&text, JOIN_MAX_TEXT + message->pad_bytes); /* the buffer never moves, so one wipe is
+                                                                      * enough */
 
     if (rc == 0)
         rc = join_message_print(message, &text);
@@ -35,7 +36,8 @@ int join_receive(struct wire *wire, enum join_kind kind, struct fault *fault, st
     uint64_t until_ns = clock_now_ns() + JOIN_STEP_NS;
     struct buf text = {0};
     size_t end;
-    int rc = buf_reserve(&text, JOIN_MAX_TEXT + JOIN_MAX_PAD + 8192); /* as above: also what is read beyond */
+    int rc = buf_reserve(&text, JOIN_MAX_TEXT + JOIN_MAX_PAD + 8192); /* as above, with room for bytes read
+                                                                       * beyond the message */
 
     if (rc != 0)
         return fault_set(fault, rc, "%s", err_text(rc));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a joining host and `batonctl token` say to each other, as text, and the token itself.  Pure.
+/* The messages between a joining host and `batonctl token`, as text, and the token itself.  Pure.
  *
  *     baton-join 1 KIND
  *     host NAME                       the sender's host
@@ -11,7 +11,7 @@
  *     pad BYTES                       so many bytes follow the message, to find out whether large packets pass
  *     end
  *
- * Both sides skip lines with words that they do not know.  The text travels over TLS 1.3 with a key from the token. */
+ * Both sides skip lines that begin with an unknown word.  The text travels over TLS 1.3 with a key from the token. */
 #ifndef CLIENTS_CTL_JOIN_TEXT_H
 #define CLIENTS_CTL_JOIN_TEXT_H
 
@@ -29,7 +29,7 @@ enum {
 
 /* Writes the token's text: the secret and four bytes of its SHA-256, which find a mistyped token before it travels. */
 int join_token_print(const uint8_t secret[32], char out[JOIN_TOKEN_BYTES]);
-/* E_FORMAT says what is wrong with the text, never the text itself. */
+/* E_FORMAT; the fault describes the error without quoting the text. */
 int join_token_parse(const char *text, struct fault *fault, uint8_t secret_out[32]);
 /* The key of the TLS connection. A token's key differs from every key that is derived from the cluster's. */
 int join_token_key(const uint8_t secret[32], uint8_t key_out[32]);
@@ -67,7 +67,7 @@ size_t join_message_end(struct bytes text);
 int join_message_parse(struct bytes text, struct fault *fault, struct join_message *out);
 /* Appends the message. E_NOMEM. */
 int join_message_print(const struct join_message *message, struct buf *out);
-/* Whether the text may be the name of a host or a place: letters, digits, '.', '_', '-'. */
+/* True if the text is a valid name of a host or place: letters, digits, '.', '_', '-'. */
 bool join_is_name(struct bytes text);
 /* Adds a place; false: there is no room, or a part is too long. */
 bool join_message_place(struct join_message *message, const char *name, const char *address);

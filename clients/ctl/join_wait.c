@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door of a token.  It opens for one connection.
+/* The port of a token.  It accepts one connection.
  *
- * All handshakes run at the same time, so that a silent connection keeps none out.  The bounds are: 32 connections, of
- * which the oldest makes room, five seconds each, and 64 new ones a second.  Who knows the token is inside after one round
- * trip; a guess is right once in 2^256. */
+ * All handshakes run at the same time, so that a silent connection does not delay others.  Bounds: 32 connections
+ * (a new one replaces the oldest), five seconds for each, and 64 new ones a second.  A host with the token is
+ * accepted after one round trip; a guess is right once in 2^256. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,7 +80,7 @@ static void wait_accept(int listen_fd, SSL_CTX *ctx, struct wait_room *room, str
         room->n++;
 }
 
-/* Whether another connection may begin in this second. */
+/* True if another connection may begin in this second. */
 static bool wait_may_accept(struct wait_room *room)
 {
     uint64_t now_ns = clock_now_ns();
@@ -92,7 +92,7 @@ static bool wait_may_accept(struct wait_room *room)
     return room->n_in_second < WAIT_PER_S;
 }
 
-/* Goes on with the handshakes. Returns the index of a guest that is inside, or -1. */
+/* Continues the handshakes. Returns the index of a guest whose handshake is complete, or -1. */
 static int wait_step(struct wait_room *room, const struct pollfd *polled, struct join_waits *waits)
 {
     for (unsigned i = room->n; i-- > 0;) {

@@ -4,7 +4,7 @@
  *     the daemon has a next key     the peer does not know it yet
  *     else                          the peer's current key is another one
  *
- * A link that is down tells nothing, so it is unknown.  Links with certificates name no keys at all. */
+ * The keys of a link that is down are unknown.  Links with certificates have no keys. */
 #include "clients/ctl/key_view.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ static bool key_is_behind(const struct key_view *view, const char *current, cons
     return !key_is(current, view->current);
 }
 
-/* Whether the daemon's id is the one of this key of the file; key NULL: the file has none. */
+/* True if the daemon's id belongs to this key of the file. key NULL: the file has no such key. */
 static bool key_is_of_file(const char *id, const uint8_t *key)
 {
     char wanted[12];

@@ -6,9 +6,9 @@
 #include "base/bytes.h"
 #include "net/link/cluster_key.h"
 
-/* Appends a table, or the same as one JSON object. Returns how much is not up to date: the daemon, if its keys are not
- * those of the file; links whose peer does not know the next key yet, or uses another current key; links that are down.
- * With certificates links are left out. E_FORMAT: not the status of a daemon with keys; E_NOMEM. */
+/* Appends a table, or the same as one JSON object. Returns the number of outdated items. These are: the daemon, if
+ * its keys differ from the file's; links whose peer lacks the next key or uses another current key; links that are
+ * down. Links with certificates do not count. E_FORMAT: not the status of a daemon with keys; E_NOMEM. */
 int key_view_render(struct bytes json, const struct cluster_keys *file, bool is_json, struct buf *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cluster's daemons and models, from a router's status.  Only what join_message_parse() takes is passed on: a joining
- * host must not refuse the welcome for the sake of a name. */
+/* The cluster's daemons and models, from a router's status.  Names that join_message_parse() would refuse are
+ * changed or left out, so that no name makes a joining host refuse the welcome. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static void members_add_place(const char *prefix, const char *name, const json_t
         return;
     if (addr_parse(json_string_value(address), NULL, &parsed) != 0 || parsed.port == 0 ||
         addr_is_any(&parsed) || !join_is_name(bytes_str(whole)))
-        return; /* nothing that another host could dial */
+        return; /* no address that another host could dial */
     (void)join_message_place(out, whole, json_string_value(address));
 }
 

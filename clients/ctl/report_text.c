@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers instead of digests: a digest of a name can be guessed. */
+/* Tenants become numbers, not digests, because names can be guessed and hashed. */
 #include "clients/ctl/report_text.h"
 
 #include <stdlib.h>

@@ -39,7 +39,8 @@ void request_put_name(const char *name, unsigned width, struct buf *out)
         buf_append_byte(out, ' ');
 }
 
-/* One part: who, what, when, and its bar.  from 0 with to 0: it did not come to that. */
+/* Writes one part: daemon, name, time, and its bar.  Writes nothing if both times are 0: the request did not reach
+ * this part. */
 static void request_put_bar(const char *who, const char *what, const uint64_t span_us[2], uint64_t whole_us,
                             struct buf *out)
 {

@@ -5,9 +5,9 @@
 
 #include "base/bytes.h"
 
-/* Why each attempt went where it did: the candidates with their estimates.  E_FORMAT, E_NOMEM. */
+/* The reasons of each attempt's placement: the candidates with their estimates.  E_FORMAT, E_NOMEM. */
 int request_view_why(struct bytes json, struct buf *out);
-/* Where the time went: a bar for each part, on one scale.  E_FORMAT, E_NOMEM. */
+/* The time of each part, as bars on one scale.  E_FORMAT, E_NOMEM. */
 int request_view_trace(struct bytes json, struct buf *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads members of the daemon's JSON; one that is missing or of another kind is 0 or empty. */
+/* Reads members of the daemon's JSON. A member that is missing or of another type counts as 0 or empty. */
 #ifndef CLIENTS_CTL_REQUEST_VIEW_PRIV_H
 #define CLIENTS_CTL_REQUEST_VIEW_PRIV_H
 

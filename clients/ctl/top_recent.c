@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A prefix is named by the keyed hash of the prompt's first block, so it has no text to show.  Placements of the
- * router's ring (64 at most) are counted anew for each look. */
+/* A prefix appears as the keyed hash of the prompt's first block, because the router has no text of it.  Each
+ * refresh counts the placements of the router's ring (64 at most) anew. */
 #include "clients/ctl/top_recent.h"
 
 #include <inttypes.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The counters of a status become rates by the time between two looks; a router that restarted begins again. */
+/* Counters of two refreshes and the time between them give rates.  After a restart of the router the rates begin
+ * again. */
 #include "clients/ctl/top_view.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Non-blocking sockets and poll(): a peer that stands still costs the time until the deadline and no more. */
+/* Non-blocking sockets and poll(), so that a silent peer delays a call at most to its deadline. */
 #include "clients/ctl/wire.h"
 
 #include <errno.h>

@@ -17,7 +17,7 @@ struct wire {
 /* Connects to "host:port". E_FORMAT, E_NOT_FOUND (name), E_IO (refused, unreachable), E_TIMEOUT; the fault says it in plain
  * words. */
 int wire_dial(const char *address, uint64_t until_ns, struct fault *fault, struct wire *out);
-/* Makes TLS of a connected socket, which it owns then also on failure. */
+/* Starts TLS on a connected socket.  Takes the socket, also on failure. */
 int wire_wrap(int fd, SSL_CTX *ctx, bool is_server, struct wire *out);
 /* One step of the handshake. 0: done; E_AGAIN with *events_out for poll(); E_AUTH: the peer has another key. */
 int wire_step(struct wire *wire, short *events_out);
@@ -27,6 +27,6 @@ int wire_write(struct wire *wire, struct bytes data, uint64_t until_ns, struct f
 /* Appends bytes until out holds at least len_bytes, or for len_bytes 0 at least one more. */
 int wire_read(struct wire *wire, size_t len_bytes, uint64_t until_ns, struct fault *fault, struct buf *out);
 unsigned wire_mtu(const struct wire *wire); /* of the path, as the kernel knows it; 0: unknown */
-void wire_close(struct wire *wire);         /* accepts one that is closed */
+void wire_close(struct wire *wire);         /* accepts a closed one */
 
 #endif

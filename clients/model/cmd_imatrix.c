@@ -4,7 +4,7 @@
  *     window of tokens -> engine -> inputs of every matrix -> sums of squares, by column (and by expert)
  *
  * The file has the form of llama-imatrix: NAME.in_sum2 and NAME.counts for each matrix NAME. quantize --imatrix
- * weighs errors by it: an error in a weight matters as much as the inputs that it meets. */
+ * weighs the error of each weight by the mean square of the inputs that it multiplies. */
 #include "clients/model/model_cli.h"
 #include "clients/model/rig.h"
 #include "compute/model/watch.h"
@@ -28,13 +28,13 @@ static const char HELP[] = "Usage: baton-model imatrix [OPTIONS] --text FILE MOD
                            "  --text FILE      the text (-: stdin)\n"
                            "  --special        control tokens spelled out in it count as such\n"
                            "  --context N      tokens of a window (default 512)\n"
-                           "  --windows N      stop after so many\n"
+                           "  --windows N      stop after N windows\n"
                            "  --threads N      compute threads (default: all CPUs)\n"
                            "  --kernels NAME   auto, scalar, avx2 or avx512\n"
                            "  --force          overwrite OUT.gguf\n"
                            "  --help           this text\n";
 
-enum { MAX_TEXT_BYTES = 64 << 20, BATCH = 64 /* the most that a watched model takes */ };
+enum { MAX_TEXT_BYTES = 64 << 20, BATCH = 64 /* the limit of a watched model */ };
 
 struct imatrix_args {
     struct rig_opts rig;

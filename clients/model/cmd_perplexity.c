@@ -40,7 +40,7 @@ static const char HELP[] = "Usage: baton-model perplexity [OPTIONS] MODEL.gguf\n
                            "      --special        control tokens spelled out in it count as such\n"
                            "      --context N      tokens of a window (default 512)\n"
                            "      --stride N       tokens between windows (default: half a window)\n"
-                           "      --windows N      stop after so many\n"
+                           "      --windows N      stop after N windows\n"
                            "      --kl BASE.gguf   compare with this file of the same model too\n"
                            "      --kv TYPE        storage of keys and values: f16 (default) or f32\n"
                            "  -t, --threads N      compute threads (default: all CPUs)\n"
@@ -172,8 +172,8 @@ static void fill_window(struct measuring *m, uint32_t *from_out, uint32_t *n_out
     *n_out = n_bos + n;
 }
 
-/* Feeds n tokens from position at, each as an item of its own; items 0..n-1 have their logits.  A token's
- * recurrent state must be there before the next: then n is 1. */
+/* Feeds n tokens from position `at`, each as its own item; items 0..n-1 then have their logits.  With recurrent
+ * state n must be 1, because each token needs the state of the one before. */
 static int cmd_perplexity_foretell(struct rig *rig, const token_id *tokens, uint32_t at, uint32_t n)
 {
     struct engine_item items[ROWS];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baton-model pull: fetches a model from a hub or a web server, and prints the path of its file.
  *
- * The hub's list says which files a repository has, how long they are and their SHA-256. One model is chosen by its
- * quantisation; all of its parts are fetched, one file after another (clients/pull). */
+ * The hub's list has the files of a repository with their sizes and SHA-256. The command chooses one model by its
+ * quantisation and fetches all of its parts, one file after another (clients/pull). */
 #include "clients/model/model_cli.h"
 
 #include "base/err.h"
@@ -54,7 +54,7 @@ struct pulling {
     const struct pull_args *args;
     struct buf folder; /* of all models, then of this one */
     struct pull_list list;
-    struct buf options; /* the models there are, when the name is not enough */
+    struct buf options; /* the available models, if the name is ambiguous */
 };
 
 /* ---- the hub ---- */

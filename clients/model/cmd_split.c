@@ -105,8 +105,8 @@ static int cmd_split_write_file(const struct copy *copy, const struct split_args
     return rc;
 }
 
-/* The end of part `number` (from 1): the first tensor whose middle lies behind this share of all bytes. Every
- * part gets a tensor at least. */
+/* The end of part `number` (from 1): the first tensor whose middle byte lies behind this share of all bytes. Every
+ * part gets at least one tensor. */
 static uint64_t cmd_split_end_of(const struct gguf *gguf, const struct split_args *args, uint64_t number,
                                  uint64_t first)
 {

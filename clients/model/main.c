@@ -47,7 +47,7 @@ static void model_main_print_help(FILE *file)
 static int model_main_unknown(const char *name)
 {
     const struct command *nearest = NULL;
-    unsigned best = 4; /* further off, a suggestion would be a riddle */
+    unsigned best = 4; /* a more distant suggestion would not help */
 
     for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++) {
         unsigned distance = str_distance(name, COMMANDS[i].name);

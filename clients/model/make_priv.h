@@ -46,7 +46,7 @@ struct qblk_pool {
     uint8_t *qblks; /* owned; free() */
     uint32_t n, weights, bytes;
 };
-/* Whether a model can be made of the type. */
+/* True if a model can be made of the type. */
 bool make_can(enum dtype type);
 struct qblk_draw { /* the weights to draw */
     enum dtype type;

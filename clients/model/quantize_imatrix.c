@@ -5,8 +5,8 @@
  *     NAME.in_sum2   [experts][cols]   sums of the squares of the inputs
  *     NAME.counts    [experts]         number of inputs
  *
- * An input that was never seen, or almost never, still counts a little: a text shows only a part of what a
- * model is for. */
+ * An input that was never or hardly ever used still counts a little, because the text covers only a part of the
+ * model's uses. */
 #include "clients/model/quantize_priv.h"
 
 #include "base/bytes.h"

@@ -40,7 +40,7 @@ bool mix_is_matrix(const struct gguf_tensor *tensor);
 struct imatrix; /* an importance matrix: mean squares of the inputs of matrices */
 
 int imatrix_open(const char *path, struct fault *fault, struct imatrix **out);
-void imatrix_close(struct imatrix *imatrix); /* NULL is fine */
+void imatrix_close(struct imatrix *imatrix); /* accepts NULL */
 /* 1: the matrix has an importance of the tensor, 0: it has none. E_FORMAT: it has one of another shape. */
 int imatrix_check(const struct imatrix *imatrix, const struct gguf_tensor *tensor, struct fault *fault);
 /* Sets *out to the factors of a checked tensor, [dims[2]][dims[0]] with mean 1 in each row, to be freed; NULL

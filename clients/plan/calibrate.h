@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What baton-plan calibrate is told, and its load on an endpoint. */
+/* The options of baton-plan calibrate, and its load on an endpoint. */
 #ifndef PLAN_CALIBRATE_H
 #define PLAN_CALIBRATE_H
 

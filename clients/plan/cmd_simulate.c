@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-plan simulate: the planned fleet under its load in virtual time, and the fewest workers that the simulation
- * needs for the objectives, beside the plan's.
+/* baton-plan simulate: runs the planned fleet under its load in virtual time.  It compares the plan's number of
+ * workers with the fewest that keep the objectives in the simulation.
  *
  * The search sizes each pool alone, with twice the planned workers in the other one, and then both together. */
 #include "clients/plan/simulate_args.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define AGREEMENT    0.1 /* by which worker counts may differ */
+#define AGREEMENT    0.1 /* relative difference at which two worker counts agree */
 #define SPARE_ROUNDS 4
 #define BUSY         0.8 /* load beyond which the closed form's queue is not trusted */
 
@@ -27,7 +27,7 @@ struct simulate_run_of { /* one call of the command */
     struct simulate_result planned;
     bool has_least;
     double least_prefill, least_decode;
-    double spared_prefill, spared_decode; /* the same at the plan's loads: what the plan is compared with */
+    double spared_prefill, spared_decode; /* the same at the plan's loads, for comparison with the plan */
     struct simulate_result least;
     struct progress progress;
     uint64_t n_runs;
@@ -70,7 +70,7 @@ static int simulate_at(struct simulate_run_of *run, double prefill, double decod
     return rc;
 }
 
-/* Whether that many workers are enough; rc below 0 after an error message. */
+/* Returns whether that many workers suffice; negative after an error message. */
 static int simulate_suffices(struct simulate_run_of *run, double prefill, double decode)
 {
     struct simulate_result result;
@@ -140,7 +140,7 @@ static int simulate_least(struct simulate_run_of *run)
         rc = simulate_least_of(run, false, &run->least_decode);
     if (rc < 0 || run->least_prefill == 0 || run->least_decode == 0)
         return rc;
-    for (int i = 0; i < 40; i++) { /* together they disturb each other a little */
+    for (int i = 0; i < 40; i++) { /* both pools together need a little more */
         rc = simulate_at(run, run->least_prefill, run->least_decode, &run->least);
         if (rc < 0)
             return rc;
@@ -163,7 +163,7 @@ static bool is_near(double planned, double simulated)
     return fabs(simulated - planned) <= fmax(AGREEMENT * planned, 1);
 }
 
-/* Whom to believe where the counts differ, and why. */
+/* Says which count to believe if they differ, and why. */
 static void simulate_verdict(const struct simulate_run_of *run, char *out, size_t cap)
 {
     const struct plan_candidate *plan = run->plan;

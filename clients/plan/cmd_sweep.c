@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* baton-plan sweep: the simulated fleet with one thing varied: the ratio of the pools, the rate, KV memory, the network,
- * the policy, a slow worker, lost workers, or the plan itself.  Points run on all processors, eight at most. */
+/* baton-plan sweep: simulates the fleet while one thing varies: the ratio of the pools, the rate, KV memory, the
+ * network, the policy, a slow worker, lost workers, or the plan itself.  Points run on all processors, at most
+ * eight. */
 #include "clients/plan/simulate_args.h"
 
 #include "base/check.h"

@@ -18,7 +18,7 @@ int cmd_models(int argc, char **argv);
 int cmd_validate(int argc, char **argv);
 int cmd_calibrate(int argc, char **argv);
 
-/* Appends all of a file ("-": stdin).  Complains and returns false. */
+/* Appends a whole file ("-": stdin).  False after an error message. */
 bool plan_cli_read(const char *path, struct buf *out);
 /* The constants of a file, or those compiled in for NULL. */
 bool plan_cli_constants(const char *path, struct plan_constants *out);

@@ -55,9 +55,9 @@ void plan_report_csv(const struct plan_job *job);
 void plan_report_json(const struct plan_job *job);
 /* Each term of the chosen plan with its numbers. */
 void plan_explain(const struct plan_job *job);
-/* Whether splitting the phases pays, in a sentence. */
+/* One sentence that says whether splitting the phases pays. */
 void plan_verdict(const struct plan_job *job, char *out, size_t cap);
-/* One file for a browser.  False after a complaint. */
+/* One file for a browser.  False after an error message. */
 bool plan_html(const struct plan_job *job, const char *path);
 /* Writes router.conf, prefill.conf, decode.conf of the best plan with two pools.  False after an error
  * message. */

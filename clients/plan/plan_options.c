@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of plan, simulate and sweep (model, devices, work, objectives) and those of calibrate, in one table: what
- * means the same in both has one row.  Letters differ, because calibrate's are older. */
+/* One table of the options of plan, simulate and sweep (model, devices, work, objectives) and of calibrate.  An
+ * option with the same meaning in both has one row.  The letters differ, because calibrate's are older. */
 #include "clients/plan/calibrate.h"
 #include "clients/plan/plan_job.h"
 
@@ -29,7 +29,7 @@ enum option_kind {
     OPTION_HELP
 };
 
-struct option_place { /* NOT: the command does not know it */
+struct option_place { /* NOT: the command lacks the option */
     enum { NOT, IN_JOB, IN_OPTS, IN_CALIBRATE } in;
     size_t at;
 };

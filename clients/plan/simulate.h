@@ -16,7 +16,7 @@
 
 #define SIMULATE_WORKERS 900
 
-struct simulate_change {             /* what differs from the plan; simulate_change_none() */
+struct simulate_change {             /* differences from the plan; simulate_change_none() */
     double prefill, decode;          /* workers of the whole fleet */
     double rate, kv_memory, network; /* factors */
     double slow;                     /* factor of the step times of one worker in each pool; 0: 1 */
@@ -47,7 +47,8 @@ struct simulate_case {                      /* borrowed */
  * E_UNSUPPORTED (pipelines of stages), E_INVAL, E_NOMEM, with the reason. */
 int simulate_run(const struct plan_job *job, const struct simulate_case *of, struct fault *fault,
                  struct simulate_result *out);
-/* Whether both objectives are kept at the percentile, and no more are refused than may miss them. */
+/* True if both objectives are kept at the percentile, and the refused requests are no more than may miss the
+ * objectives. */
 bool simulate_is_met(const struct plan_work *work, const struct simulate_result *result);
 
 /* Arrivals at a constant mean rate (Poisson), log-normal lengths with the work's mean and 90 % point, and the

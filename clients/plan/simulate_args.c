@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of simulate and sweep beside those of plan: they are taken out of argv before plan's are read. */
+/* Own options of simulate and sweep.  They are removed from argv before the options of plan are read. */
 #include "clients/plan/simulate_args.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether the first of these arguments (NULL ends them) is the option; its value is in the same or in the next one. */
+/* True if the first of these arguments (NULL ends them) is the option; its value is in the same or in the next one. */
 static bool args_is(char **argv, const char *name, const char **value_out, int *n_used_out)
 {
     size_t len = strlen(name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What simulate and sweep share: options, the trace, and the plan that is simulated. */
+/* Shared by simulate and sweep: options, the trace, and the choice of the plan to simulate. */
 #ifndef PLAN_SIMULATE_ARGS_H
 #define PLAN_SIMULATE_ARGS_H
 

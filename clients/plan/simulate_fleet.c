@@ -109,7 +109,7 @@ static void fleet_opts(const struct plan_job *job, const struct plan_candidate *
         .index_entries = 1 << 20,
         .prefix_fetch = PICKER_FETCH_AUTO,
         .decodes_only = true,
-        .refuses_early = false, /* the plan counts what is late itself */
+        .refuses_early = false, /* the plan itself counts late requests */
         .seed = change->seed,
         .n_columns = 1,
     };
@@ -237,9 +237,11 @@ int simulate_run(const struct plan_job *job, const struct simulate_case *of, str
     fleet_opts(job, candidate, change, &opts);
     opts.n_prefill = (uint32_t)fmax(1, round(change->prefill * prefill->lanes * slice));
     opts.n_decode = (uint32_t)fmax(1, round(change->decode * decode->lanes * slice));
-    /* Who would wait for twice the objective is refused: longer queues change no result and take long. */
+    /* Refuse requests that would wait for twice the objective: longer queues change no result and take long to
+     * simulate. */
     opts.queue_max = (uint32_t)fmin(1e6, fmax(64, 2 * rate * job->work.ttft_s));
-    /* More refusals than may be: the objectives are missed whatever comes, and a queue takes long to simulate. */
+    /* Stop at more refusals than allowed: the objectives are missed in any case, and a long queue takes long to
+     * simulate. */
     opts.most_refused =
         (uint64_t)fmax(1, (1 - job->work.ttft_percentile) * simulate_counted(&job->work, trace, rate));
     opts.most_refused_kind = trace == NULL ? SIMULATE_COUNTED : 0;

@@ -29,11 +29,11 @@ struct pull_name {
     char path[PULL_PATH_BYTES]; /* unless is_hub: where the file is kept, HOST/FOLDERS/FILE */
 };
 
-/* Whether the text names something to fetch, rather than a file: it begins with hf:, http: or https:. */
+/* True if the text names something to fetch and not a local file: it begins with hf:, http: or https:. */
 bool pull_is_name(const char *text);
 /* E_FORMAT, with the reason. */
 int pull_name_read(const char *text, struct pull_name *out, struct fault *fault);
-/* Whether a path of outside input stays inside its folder: plain components, none hidden, no control bytes. */
+/* True if a path from outside stays inside its folder: plain components, no hidden ones, no control bytes. */
 bool pull_path_is_safe(struct bytes path);
 
 /* ---- the hub's list ---- */
@@ -99,7 +99,7 @@ int pull_http_page(const struct pull_opts *opts, const char *url, struct buf *bo
 /* Follows redirects to the bytes of a file and learns their number. */
 int pull_http_find(const struct pull_opts *opts, const char *url, struct pull_source *out,
                    struct fault *fault);
-/* Words for a status that is an error; url is what was asked. retry_out: the same request may succeed later. */
+/* Sets the fault's text for an error status of a request to url. retry_out: the same request may succeed later. */
 int pull_http_status(const struct pull_opts *opts, const char *url, long status, bool *retry_out,
                      struct fault *fault);
 bool pull_is_same_origin(const char *a, const char *b);
@@ -114,7 +114,7 @@ int pull_get(const struct pull_opts *opts, const char *url, const char *path,
 /* The folder for models: to_dir, else /var/lib/baton/models if it exists and can be written, else
  * $XDG_CACHE_HOME/baton/models or ~/.cache/baton/models. */
 int pull_store_folder(const char *to_dir, struct buf *out, struct fault *fault);
-/* Whether path is complete and has this digest. With an empty digest: whether it exists. */
+/* True if path is complete and has this digest. With an empty digest: true if it exists. */
 bool pull_store_has(const char *path, const struct pull_file *expected);
 /* Checks PATH.part against the digest, gives it its name and writes PATH.sha256. */
 int pull_store_finish(const struct pull_opts *opts, const char *path, const char *sha256,

@@ -5,10 +5,10 @@
  *      ^          |
  *      +-- wait --+   a connection broke, the address expired, the server is busy
  *
- * Each connection fills one segment of PATH.part from where it ended. PATH.part.state says once a second which bytes
- * are there; it is written after the bytes, so a process that is killed loses no more than a second. A server that
- * ignores ranges is read in one piece from the start. The download gives up after MAX_FAILURES failures without
- * PROGRESS_BYTES between them. */
+ * Each connection fills one segment of PATH.part, from the last byte on. Once a second PATH.part.state records
+ * which bytes are complete. It is written after the bytes, so a killed process loses at most a second. A server
+ * that ignores ranges is read in one piece from the start. The download gives up after MAX_FAILURES failures
+ * without PROGRESS_BYTES between them. */
 #include "clients/pull/pull_http_priv.h"
 
 #include "base/clock.h"
@@ -78,7 +78,7 @@ static int save_state(struct get *get)
     return file == NULL ? E_IO : rc; /* the bytes stay useful, so nothing depends on it */
 }
 
-/* Whether PATH.part and its state continue this very file. */
+/* True if PATH.part and its state continue this very file. */
 static bool load_state(struct get *get, const char *id)
 {
     struct buf text = {0};
@@ -138,7 +138,7 @@ static size_t pull_get_on_head(char *data, size_t size, size_t n, void *arg)
     return n;
 }
 
-/* Before the first byte: is this the range that was asked for? Returns false for an error page. */
+/* Checks before the first byte that the answer has the requested range.  False for an error page. */
 static bool pull_get_check_answer(struct piece *piece)
 {
     struct get *get = piece->get;
@@ -249,7 +249,7 @@ static void count_failure(struct get *get, uint64_t asked_wait_ns)
     get->wait_until_ns = clock_now_ns() + (wait_ns < MAX_WAIT_NS ? wait_ns : MAX_WAIT_NS);
 }
 
-/* A connection ended with less than it was to fetch. */
+/* Handles a connection that ended before its last byte. */
 static void take_failure(struct get *get, struct piece *piece, CURLcode code)
 {
     curl_off_t wait_s = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests to the hub: a page of text, and the search for a file's bytes.
  *
- * Redirects are followed here and not by libcurl, so that one place decides which request has the token: only those
- * to the endpoint's own scheme, host and port. A redirect from https to http is refused. */
+ * This file follows redirects itself, without libcurl, so that one place decides which requests carry the token:
+ * only those to the endpoint's own scheme, host and port. A redirect from https to http is refused. */
 #include "clients/pull/pull_http_priv.h"
 
 #include "base/err.h"
@@ -284,7 +284,7 @@ int pull_range_read(const char *text, struct pull_range *out)
     return out->first <= out->last && out->last < out->total ? 0 : E_FORMAT;
 }
 
-/* What the hub says about the file, in the answers of the host that was asked first. */
+/* Takes the hub's facts about the file from the answers of the first host. */
 static void take_linked(const struct pull_heads *heads, struct pull_source *source)
 {
     const char *etag = heads->linked_etag;

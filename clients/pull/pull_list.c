@@ -127,7 +127,7 @@ static bool is_edge(char byte)
     return byte == '\0' || strchr("-._/", byte) != NULL;
 }
 
-/* Whether pick is the file's path or base name, or a whole word of its path: Q4_K is no word of m-Q4_K_M. */
+/* True if pick is the file's path or base name, or a whole word of its path: Q4_K is not a word of m-Q4_K_M. */
 static bool pull_list_is_picked(const char *path, const char *pick)
 {
     size_t stem = stem_bytes(path), n = strlen(pick);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which bytes of an unfinished download are there. Pure.
+/* The complete bytes of an unfinished download. Pure.
  *
  * The file is cut into segments; each is filled from its start. As text:
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions on the terminal.  Each shows what an empty answer means. */
+/* Questions on the terminal.  Each shows the default, which an empty answer chooses. */
 #include "clients/setup/steps.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-/* Reads one answer without its blanks; an empty one becomes the usual one. */
+/* Reads one answer without its blanks.  An empty answer becomes the default. */
 static int ask_line(const char *question, const char *usual, char *out, size_t cap)
 {
     char line[600];

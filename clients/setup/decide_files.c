@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings of each daemon's file.  A setting that equals the daemon's default is written only where its reason
- * tells the operator more than the sample does. */
+/* The settings of each daemon's file.  A setting that equals the daemon's default is written only if its reason
+ * adds to the explanation in the sample. */
 #include "clients/setup/decide_priv.h"
 
 #include <inttypes.h>

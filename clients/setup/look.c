@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a host has, read from /proc and /sys.
+/* Reads the hardware of a host from /proc and /sys.
  *
- * NUMA nodes count with the CPUs that this process may use.  Where a control group gives fewer CPUs than the mask
- * has, pinning would fight with the quota, so the nodes are left out. */
+ * A NUMA node has only the CPUs that this process may use.  If a control group's quota is less than the CPUs of the
+ * mask, pinning would conflict with the quota, so the nodes are left out. */
 #include "clients/setup/setup.h"
 
 #include <ctype.h>

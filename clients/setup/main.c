@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baton-setup: writes the configuration of the daemons of one host, with the reason of each setting.
  *
- * It changes nothing before all is decided and shown.  A file that exists is never overwritten. */
+ * It changes nothing before it has shown all decisions.  It never overwrites an existing file. */
 #include <getopt.h>
 #include <limits.h>
 #include <openssl/crypto.h>
@@ -144,7 +144,7 @@ static const struct option setup_options[] = {{"role", required_argument, NULL, 
                                               {"version", no_argument, NULL, 'V'},
                                               {NULL, 0, NULL, 0}};
 
-/* Returns -1, or the exit status when the program ends here. */
+/* Returns -1 to continue, or the exit status of the program. */
 static int setup_main_options(int argc, char **argv, struct setup_args *args)
 {
     int c;
@@ -255,7 +255,8 @@ static bool setup_main_makes_key(const struct setup_args *args)
     return args->wish.role == SETUP_ALL || args->wish.role == SETUP_ROUTER;
 }
 
-/* The key of a worker's host comes from the router's; the package makes one of its own when it is installed. */
+/* A worker's host needs the key of the router's host; the key that the package makes at installation is another
+ * one. */
 static int setup_main_show_key(const struct setup_args *args)
 {
     struct fault fault = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ports are free: no process listens there, and no configuration file beside the new ones names them. */
+/* Finds free ports: no process listens there, and no configuration file beside the new ones names them. */
 #include "clients/setup/steps.h"
 
 #include <ctype.h>
@@ -101,7 +101,7 @@ static bool ports_can_bind(const char *host, unsigned port)
     snprintf(text, sizeof(text), strchr(host, ':') != NULL && host[0] != '[' ? "[%s]:%u" : "%s:%u", host,
              port);
     if (addr_parse(text, NULL, &addr) != 0 || !addr.is_numeric)
-        return true; /* a name: the daemon's check says what is wrong with it */
+        return true; /* a host name: the daemon's own check reports its errors */
     fd = socket(addr.sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return true;

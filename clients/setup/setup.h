@@ -5,7 +5,7 @@
  *     host: CPUs, memory -> plan: files of settings ->  text of a file     ->  files, never overwritten
  *                           with a reason each
  *
- * Deciding and rendering are pure, so that tests can show them hosts that nobody has at hand. */
+ * Deciding and rendering are pure, so that tests can run them with any host's hardware. */
 #ifndef CLIENTS_SETUP_SETUP_H
 #define CLIENTS_SETUP_SETUP_H
 
@@ -37,7 +37,7 @@ struct setup_host {
     char cpu_model[96];
     char kernels[64]; /* instruction sets that the kernels use, for people */
     unsigned n_cpus;  /* usable, at most the control group's quota */
-    bool has_quota;   /* fewer than the affinity mask has */
+    bool has_quota;   /* n_cpus is less than the affinity mask has */
     struct setup_node nodes[SETUP_MAX_NODES];
     unsigned n_nodes; /* 0: unknown */
     uint64_t memory_bytes, available_bytes;
@@ -96,12 +96,12 @@ struct setup_file {
 struct setup_plan {
     struct setup_file files[SETUP_MAX_FILES];
     unsigned n_files;
-    char split[400]; /* why so many workers of each role; "" for a router alone */
+    char split[400]; /* the reason for the number of workers of each role; "" for a router alone */
     unsigned next_port;
 };
 
-/* Pure but for is_free. E_INVAL: the wishes contradict each other; E_FULL: no memory is left for KV beside the
- * weights; the fault says what to change. */
+/* Pure except for is_free. E_INVAL: the wishes contradict each other; E_FULL: no memory is left for KV beside the
+ * weights. The fault says what to change. */
 int setup_decide(const struct setup_host *host, const struct setup_wish *wish, struct fault *fault,
                  struct setup_plan *out);
 /* Appends the text of one file: each setting below its reason. */

@@ -14,7 +14,7 @@ struct setup_ports {
 
 /* Reads the ports that the configuration files (.conf, .conf.d) of the folder name: their daemons may not run now. */
 void setup_ports_init(struct setup_ports *ports, const char *folder, const char *address);
-/* Whether a daemon can listen on the port, and no configuration file names it. */
+/* True if a daemon can listen on the port and no configuration file names it. */
 bool setup_ports_is_free(void *arg, unsigned port);
 /* Finds the address of this host from which packets to target ("host:port") leave. E_FORMAT, E_NOT_FOUND, E_IO. */
 int setup_own_address(const char *target, struct fault *fault, char out[64]);
@@ -25,7 +25,7 @@ struct setup_answers { /* storage of the wishes that were typed */
     char role[16], model[512], router[256], address[64];
 };
 
-/* Asks on the terminal for what the wishes lack. E_CLOSED: the input ended. */
+/* Asks on the terminal for the missing wishes. E_CLOSED: the input ended. */
 int setup_ask(struct setup_wish *wish, struct setup_answers *answers);
 /* Asks a question that wants y or n; an empty answer is no. */
 bool setup_confirm(const char *question);
@@ -36,15 +36,15 @@ bool setup_confirm(const char *question);
 int setup_model_read(const char *path, struct fault *fault, struct setup_model *out);
 /* The reason why the units' user cannot read the model file; false: it can. */
 bool setup_model_is_hidden(const struct setup_model *model, char *why, size_t cap);
-/* Makes sure that no file of the plan exists. A router.conf that sets nothing (the package has one) stays, and the plan's
- * file becomes a drop-in of it. E_EXISTS. */
+/* Makes sure that no file of the plan exists. If router.conf exists and sets nothing (as the package's does), the
+ * plan's file becomes a drop-in of it. E_EXISTS. */
 int setup_check_absent(const char *folder, struct setup_plan *plan, struct fault *fault);
 /* Writes all files of the plan, or none. An existing file is E_EXISTS and stays as it is. E_IO. */
 int setup_write(const char *folder, const struct setup_plan *plan, struct fault *fault);
-/* Makes the key file unless there is one; *made_out tells. Errors of cluster_key_load() for one that is there. */
+/* Makes the key file unless it exists, and sets *made_out. For an existing file: errors of cluster_key_load(). */
 int setup_key(const char *path, struct fault *fault, bool *made_out);
-/* Has each daemon check its file; its messages go to stderr. key_path: given by --set; NULL: none. E_INVAL: a file did not
- * pass; E_NOT_FOUND: the program is not installed. */
+/* Runs each daemon's check of its file; messages go to stderr. key_path: passed by --set; NULL: none. E_INVAL: a
+ * file did not pass; E_NOT_FOUND: the program is not installed. */
 int setup_check(const char *folder, const struct setup_plan *plan, const char *key_path, struct fault *fault);
 /* Enables and starts the units of the plan, the router first. E_PEER: systemctl failed. */
 int setup_start(const struct setup_plan *plan, struct fault *fault);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files, key and units.  All files of a plan are written, or none; a file that is there is never touched. */
+/* Files, key and units.  All files of a plan are written, or none; existing files are never changed. */
 #include "clients/setup/steps.h"
 
 #include <errno.h>
@@ -107,7 +107,7 @@ static int write_exists(const char *path, struct fault *fault)
                      path);
 }
 
-/* Whether a configuration file has comments and sections only. */
+/* True if a configuration file has comments and sections only. */
 static bool write_is_bare(const char *path)
 {
     const char *why;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A status has the worker's predictions for four steps (steps_ms): of few and of many decoding sequences, and of
- * few and of many prompt tokens.  Two of a kind show what a step costs in any case and what grows.  The rates of
- * a status alone do not: prompt tokens per second hold the fixed cost too, which a simulated step has already.
+/* A status has the worker's predictions for four steps (steps_ms): with few and with many decoding sequences, and
+ * with few and with many prompt tokens.  Two of a kind give the fixed cost of a step and the cost that grows.  The
+ * rates in a status do not suffice: prompt tokens per second include the fixed cost, which a simulated step adds
+ * itself.
  *
- * An older worker's status has the mean time of a step that only decodes, and prompt tokens per second.  Then the
- * picker's prior (5 percent for each sequence) stands in.  Once a worker has seen long prompts, either has the
- * cost of each token that a prompt token attends to. */
+ * An older worker's status has only the mean time of a decoding step, and prompt tokens per second.  Then the
+ * picker's prior (5 percent for each sequence) is used.  Once a worker has seen long prompts, both kinds of status
+ * have the cost of each token that a prompt token attends to. */
 #include "clients/sim/measured.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@
 #define MAX_BYTES  (1u << 20)
 #define ROW_GROWTH 0.05
 
-/* The line through two sizes: what a step takes at size 0, and more for each one.  False: no such line. */
+/* The line through two sizes: the time of a step at size 0, and the time for each further one.  False: there is no
+ * such line. */
 static bool line_through(const double size[2], const double seconds[2], double *fixed_out, double *each_out)
 {
     double each = (seconds[1] - seconds[0]) / (size[1] - size[0]), fixed = seconds[0] - each * size[0];
@@ -49,7 +51,7 @@ static bool curve_through(const double seconds[2], double fixed_s, double *token
     return true;
 }
 
-/* A simulated step has one fixed cost, which decoding shows best. */
+/* A simulated step has one fixed cost; take it from the decoding steps, which show it best. */
 static bool take_steps(const json_t *steps, struct sim_times *times)
 {
     static const double rows[2] = {1, 8};

@@ -8,7 +8,7 @@
 
 struct replay_opts {
     double speed;        /* 2: twice as fast */
-    uint32_t n_replicas; /* each with prefixes of its own, and begun at another place of the trace */
+    uint32_t n_replicas; /* each with its own prefixes and another starting point in the trace */
     uint64_t n_requests; /* at most; 0: no bound */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A router's log (JSON lines) to a trace in Mooncake's format: when each request came, how long its prompt and
- * its answer were, and which beginnings of prompts are equal.
+/* Converts a router's log (JSON lines) to a trace in Mooncake's format: arrival times, lengths of prompts and
+ * answers, and equal beginnings of prompts.
  *
  * Nothing else of the log is in the trace: no tenant, key, address or id.  The ids of prefixes are hashed again
  * with the caller's key, so two exports with different keys cannot be joined with each other or with the log. */
@@ -15,7 +15,7 @@ struct export;
 struct export_counts {
     uint64_t n_lines, n_requests;
     uint64_t n_unanswered; /* refused, cancelled before the first token, or calls that generate nothing */
-    uint64_t n_other;      /* lines that are of another event, or no JSON object */
+    uint64_t n_other;      /* lines of other events, or that are not JSON objects */
 };
 
 /* E_NOMEM. */

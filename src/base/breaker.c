@@ -23,7 +23,7 @@ bool breaker_succeed(struct breaker *breaker)
     bool is_news = breaker->state == BREAKER_TRYING;
 
     if (breaker->state == BREAKER_DOWN)
-        return false; /* the answer to a question from before */
+        return false; /* a late answer to an earlier request */
     breaker->n_late = 0;
     breaker->is_testing = false;
     breaker->state = BREAKER_UP;

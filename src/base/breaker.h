@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A circuit breaker: when to leave a store alone that fails, and when to ask whether it is back.
+/* A circuit breaker for a store: it stops the use of a store that fails, and tests later whether the store is back.
  *
  *     TRYING --a test succeeds--> UP --a failure, or LATE_IN_ROW late answers in a row--> DOWN
  *        ^ |                                                                               | |
  *        | +--the test fails: twice the rest--> DOWN                    the rest is over --+ |
  *        +----------------------------------------------------------------------------------+
  *
- * Only in UP does anybody use the store.  A test uses no request: no client waits for it.  Pure; the caller passes
- * the time. */
+ * Requests use the store in UP only.  A test is no request, so no client waits for it.  Pure; the caller passes the
+ * time. */
 #ifndef BASE_BREAKER_H
 #define BASE_BREAKER_H
 
@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 enum breaker_state {
-    BREAKER_TRYING, /* a test is wanted, or under way */
+    BREAKER_TRYING, /* a test is due or under way */
     BREAKER_UP,     /* the store is used */
     BREAKER_DOWN    /* nothing is sent until the rest is over */
 };
@@ -29,9 +29,9 @@ struct breaker { /* zeroed: TRYING */
 
 /* True: the caller starts a test now.  It ends with breaker_succeed() or breaker_fail(). */
 bool breaker_wants_test(struct breaker *breaker, uint64_t now_ns);
-/* In UP, the store works, but nobody waited for this answer: late ones still count in a row. */
+/* In UP: the store answered a request that no client waited for.  The count of late answers stays. */
 void breaker_answered(struct breaker *breaker);
-/* All return whether the store has just come (UP) or gone (out of UP), for the log. */
+/* All return whether the state just entered or left UP, for the log. */
 bool breaker_succeed(struct breaker *breaker);
 bool breaker_fail(struct breaker *breaker, uint64_t now_ns);
 bool breaker_late(struct breaker *breaker,

@@ -85,7 +85,7 @@ static unsigned least_quota(const char *root, const char *group)
     }
 }
 
-/* Whether a list of controllers ("cpu,cpuacct") contains the one for CPU time. */
+/* True if a list of controllers ("cpu,cpuacct") contains the one for CPU time. */
 static bool has_cpu(const char *controllers)
 {
     for (const char *at = controllers; at != NULL; at = strchr(at, ',')) {

@@ -8,9 +8,9 @@
  *                    | v
  *                  in `debts` by virtual time --the queue's time passes it, or too many debts--> forgotten
  *
- * The queue's virtual time is the least virtual time of the waiting flows at the moment of a service.  When
- * no flow waits, there is no competition, and the time follows the flow that is served.  It never goes back.
- * A flow that does not wait and is not ahead of that time needs no record: a new flow would look the same.
+ * The queue's virtual time is the least virtual time of the waiting flows at the moment of a service.  When no flow
+ * waits, the queue's time follows the flow that is served.  It never goes back.  A flow that neither waits nor is
+ * ahead of that time needs no record, because a new flow would be equal to it.
  *
  * Why no tenant starves: only tenants with virtual time below s pass a tenant that waits at s.  Each of them
  * is at or above the queue's time, less the credit.  It exceeds s after at most (s - time + credit) * its
@@ -281,7 +281,7 @@ void fair_item_init(struct fair_item *item)
     list_init(&item->node);
 }
 
-/* A flow with nothing waiting falls behind by its credit at most. */
+/* A flow without waiting items falls behind by its credit at most. */
 static void fair_catch_up(const struct fair *fair, struct fair_flow *flow)
 {
     uint64_t least = fair->time > fair->credit ? fair->time - fair->credit : 0;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A fair queue: decides which tenant is served next when several compete.
  *
- * The algorithm is start-time fair queuing.  Each tenant has a virtual time, which grows by the tokens served divided
- * by the weight of the request.  The waiting tenant with the least virtual time is next; its own requests keep their
- * order.  A tenant that arrives or returns starts at the queue's virtual time, so it has neither debt nor credit.  A
- * queue may grant credit: then a known tenant that at times had no waiting request may be up to that many tokens
- * behind.  So two waiting tenants get tokens in proportion to their weights, within one request of each.
+ * The algorithm is start-time fair queuing.  Each tenant has a virtual time, which grows by the tokens served
+ * divided by the weight of the request.  The waiting tenant with the least virtual time is next; its own requests
+ * keep their order.  A tenant that arrives or returns starts at the queue's virtual time, so it has neither debt
+ * nor credit.  A queue may grant credit: then a known tenant that at times had no waiting request may be up to that
+ * many tokens behind.  Two waiting tenants get tokens in proportion to their weights, within one request of each.
  *
  * A decision takes time logarithmic in the number of waiting tenants.  A tenant that does not wait takes no
  * memory, unless it is in debt: it was served ahead of the others and left.  The queue remembers such debts
  * until the others have caught up, for a limited number of tenants.  No I/O, no clock, no randomness.  One
  * thread.
  *
- * More than 15 functions: one queue with two callers: the router picks the next tenant, the scheduler walks the order. */
+ * More than 15 functions: the queue has two callers. The router picks the next tenant, the scheduler
+ * iterates in the order of turns. */
 #ifndef BASE_FAIR_H
 #define BASE_FAIR_H
 
@@ -38,7 +39,7 @@ int fair_new(uint32_t max_debtors, struct fair **out);
 /* The caller has dropped every flow before.  Accepts NULL. */
 void fair_free(struct fair *fair);
 
-/* How many tokens of weight 1 a flow that is held may be behind the queue's virtual time: 0 at first. */
+/* Sets how many tokens of weight 1 a held flow may be behind the queue's virtual time.  The default is 0. */
 void fair_set_credit(struct fair *fair, uint32_t n_tokens);
 
 /* Returns a tenant's flow, valid until fair_drop().  NULL: no memory. */
@@ -74,13 +75,13 @@ struct fair_item *fair_next(struct fair *fair, const struct fair_item *item);
 struct fair_item *fair_skip(struct fair *fair, const struct fair_item *item);
 void fair_rewind(struct fair *fair);
 
-/* Whether a comes before b in that order. */
+/* True if a comes before b in that order. */
 bool fair_is_before(const struct fair_item *a, const struct fair_item *b);
 
 /* Returns the newest item of the tenant with the most waiting requests for its weight.  On a tie the tenant
  * that started waiting last counts.  NULL: the queue is empty. */
 struct fair_item *fair_heaviest(const struct fair *fair);
-/* Whether this tenant, with one more request of this weight, has less waiting than the tenant of
+/* True if this tenant, with one more request of this weight, has less waiting than the tenant of
  * fair_heaviest(). */
 bool fair_is_lighter(const struct fair *fair, uint64_t tenant, uint32_t weight);
 
@@ -90,7 +91,7 @@ void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, u
 /* How far the tenant is ahead of the queue's virtual time, in tokens of weight 1.  For tests and status
  * pages. */
 uint64_t fair_debt(const struct fair *fair, const struct fair_flow *flow);
-/* How far it is behind, at most as far as it may be. */
+/* How far the tenant is behind the queue's virtual time, at most the credit of fair_set_credit(). */
 uint64_t fair_credit(const struct fair *fair, const struct fair_flow *flow);
 uint32_t fair_n_known(const struct fair *fair); /* tenants that the queue has in memory */
 

@@ -14,17 +14,17 @@
  * path: a static string, or one that is valid until the next strerror(). */
 FILE *file_open(const char *path, const char **why_out);
 
-/* Opens a regular file that holds a secret and that not every user may use; secret names it in the fault
- * ("private key").  Returns a descriptor to close, or E_NOT_FOUND, E_IO, E_INVAL (not a regular file) or E_AUTH
- * (its mode), with the fault. */
+/* Opens a regular file that holds a secret. `secret` names the file in the fault ("private key").  Returns a
+ * descriptor that the caller closes, or sets the fault and returns E_NOT_FOUND, E_IO, E_INVAL (not a regular file)
+ * or E_AUTH (its mode gives other users access). */
 int file_open_secret(const char *path, const char *secret, struct fault *fault);
 
 /* Reads the login of a store, "user:password" or "password", from the first line of a secret file.
  * file_open_secret()'s codes; E_FORMAT: the line is empty or too long. */
 int file_read_login(const char *path, char *out, size_t out_bytes, struct fault *fault);
 
-/* Reads the first line of a small file of the system, such as those in /proc and /sys, without its end; what does not
- * fit is left out. False: it cannot be read, and out is "". */
+/* Reads the first line of a small system file (/proc, /sys) without its newline, cut to fit out. False: the file
+ * cannot be read, and out is "". */
 bool file_read_line(const char *path, char *out, size_t out_bytes);
 
 /* Appends the rest of file, at most max_bytes.  Returns 0, or E_LIMIT (longer), E_NOMEM, E_IO (errno says why). */

@@ -90,7 +90,7 @@ static uint64_t time_stretch(struct measuring *measuring, const struct mem_copy_
     return sum_ns;
 }
 
-/* Fresh memory takes long on a busy machine, so it is touched piece by piece. False: the time is over. */
+/* Touches the buffers piece by piece, because fresh memory takes long on a busy machine. False: the time is over. */
 static bool touch_buffers(const struct mem_region *region, uint64_t end_ns)
 {
     for (size_t at = 0; at + PIECE_BYTES <= region->len_bytes; at += PIECE_BYTES) {

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* memcpy() for long runs, by the method that mem_copy_choose() set; before that, by the C library.  Most
- * methods bypass the caches: they do not read the target first and do not evict useful lines.  Any alignment
- * and length; the ranges must not overlap.  When the call returns, the bytes are visible to every thread
- * that is told of them afterwards.  Short runs use memcpy().  Any thread. */
+/* memcpy() for long runs, by the method that mem_copy_choose() set; before that, by the C library.  Most methods
+ * bypass the caches: they do not read the target first and do not evict useful lines.  Any alignment and length;
+ * the ranges must not overlap.  When the call returns, the bytes are visible to every thread that synchronises with
+ * this one afterwards.  Short runs use memcpy().  Any thread. */
 void mem_copy_past_caches(void *restrict to, const void *restrict from, size_t len_bytes);
 
 /* ---- the copy methods; all give the same bytes ---- */

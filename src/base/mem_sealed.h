@@ -4,9 +4,9 @@
  *
  *      FILLING --mem_sealed_seal()--> SEALED --descriptor--> another process: mem_sealed_attach(): SEALED
  *
- * The maker takes pieces in one order. An attached process takes the same pieces in the same order and finds them filled.
- * After the seal no process can write, grow or shrink the memory, not even its maker (memfd_create(2), file seals). The
- * memory lives as long as any process has it open. One thread at a time, except for mem_sealed_fd(). */
+ * An attached process takes the same pieces in the same order as the maker, and finds them filled. After the seal
+ * no process can write, grow or shrink the memory, not even the maker (memfd_create(2), file seals). The memory
+ * exists while any process has it open. One thread at a time, except for mem_sealed_fd(). */
 #ifndef BASE_MEM_SEALED_H
 #define BASE_MEM_SEALED_H
 
@@ -17,7 +17,8 @@ struct mem_sealed;
 
 /* Reserves address space for max_bytes; pages are used as they are written. E_NOMEM. */
 int mem_sealed_new(size_t max_bytes, const char *name, struct mem_sealed **out);
-/* Maps what another process sealed. Takes fd, also on failure. E_MISMATCH: it is not sealed, or no sealed arena; E_NOMEM. */
+/* Maps an arena that another process sealed. Takes fd, also on failure. E_MISMATCH: fd is not a sealed arena;
+ * E_NOMEM. */
 int mem_sealed_attach(int fd, struct mem_sealed **out);
 /* The next piece of len_bytes, page aligned. E_FULL: past the end. */
 int mem_sealed_take(struct mem_sealed *arena, size_t len_bytes, void **out);
@@ -29,7 +30,7 @@ int mem_sealed_fd(const struct mem_sealed *arena);       /* borrowed; -1 before 
 size_t mem_sealed_bytes(const struct mem_sealed *arena); /* of all pieces so far */
 void mem_sealed_free(struct mem_sealed *arena);          /* accepts NULL */
 
-/* Whether the system gives such memory huge pages (/sys/kernel/mm/transparent_hugepage/shmem_enabled). */
+/* True if the system gives such memory huge pages (/sys/kernel/mm/transparent_hugepage/shmem_enabled). */
 bool mem_sealed_gets_huge_pages(void);
 
 #endif

@@ -17,7 +17,7 @@ void progress_begin(struct progress *progress, const char *what, uint64_t total)
         .what = what, .total = total, .began_ns = clock_now_ns(), .is_terminal = isatty(STDERR_FILENO)};
 }
 
-/* Writes the time that is left if the work goes on at its mean speed. */
+/* Writes the remaining time, from the mean speed so far. */
 static void progress_put_rest(const struct progress *progress, uint64_t done, uint64_t now_ns)
 {
     double part = (double)done / (double)progress->total;

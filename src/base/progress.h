@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Progress of long work: one changing line on stderr.  A terminal gets it after two seconds; a file or pipe gets nothing. */
+/* Progress of long work: one changing line on stderr.  It appears on a terminal after two seconds, and never in a
+ * file or pipe. */
 #ifndef BASE_PROGRESS_H
 #define BASE_PROGRESS_H
 

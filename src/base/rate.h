@@ -45,7 +45,7 @@ struct rate_step {
     double expected_s;    /* 0: unknown */
 };
 
-/* Whether to ignore the step's speed.  At most three steps in a row are ignored: a longer slowdown is not a
+/* True if the step's speed must be ignored.  At most three steps in a row are ignored: a longer slowdown is not a
  * pause. */
 bool rate_pause_spoils(struct rate_pause *pause, const struct rate_step *step);
 /* Records a pause before the next step. */

@@ -47,7 +47,7 @@ static unsigned long owner_find_inode(const char *table, const struct sockaddr *
 {
     const struct sockaddr_un *un = (const struct sockaddr_un *)(const void *)sa;
     const struct sockaddr_in *in =
-        (const struct sockaddr_in *)(const void *)sa; /* the port is at one place */
+        (const struct sockaddr_in *)(const void *)sa; /* the port is at the same offset in both */
     FILE *file = fopen(table, "re");
     unsigned long inode = 0;
     char line[512];

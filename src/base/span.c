@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A span ends when it is put into the queue, so nothing here refers to a span that is still open. */
+/* A span enters the queue when it ends, so nothing here refers to an open span. */
 #include "base/span.h"
 
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 
 struct span_queue {
     struct mailbox *box;
-    atomic_uint n_waiting; /* in the box; a full one is seen before memory is taken for a copy */
+    atomic_uint n_waiting; /* in the box; checked before memory is allocated for a copy */
     atomic_uint_fast64_t n_dropped;
 };
 

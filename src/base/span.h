@@ -3,8 +3,8 @@
  *
  *     loop, engine thread -- span_queue_put() --> queue -- span_queue_take() --> exporter's thread
  *
- * A span is one plain value of fixed size, so the queue's bound in spans is a bound in bytes too.  A full queue
- * drops the span and counts it: tracing never holds work up. */
+ * A span is one plain value of fixed size, so the queue's bound in spans also bounds its bytes.  A full queue drops
+ * the span and counts it, so tracing never delays requests. */
 #ifndef BASE_SPAN_H
 #define BASE_SPAN_H
 
@@ -20,7 +20,7 @@ enum span_value {
     SPAN_COUNT,
     SPAN_REAL,
     SPAN_FLAG
-}; /* TEXT_LIST: a list of one text */
+}; /* TEXT_LIST: a list with one text */
 
 struct span_attribute {
     const char *key; /* static */
@@ -45,10 +45,10 @@ struct span {
     struct span_attribute attributes[SPAN_MAX_ATTRIBUTES];
 };
 
-/* Begins a span of the context's trace with an id of its own. */
+/* Begins a span in the context's trace, with a new span id. */
 void span_begin(struct span *span, const struct trace_context *context, const char *name, uint64_t begin_ns);
-/* Add an attribute; key: static.  Texts are cut to whole characters that fit.  An empty text adds nothing, and so
- * does an attribute beyond the most. */
+/* Add an attribute; key is a static string.  A text is cut at a character boundary.  An empty text adds nothing; a
+ * span that is full ignores the attribute. */
 void span_add_text(struct span *span, const char *key, const char *text);
 void span_add_list(struct span *span, const char *key, const char *text);
 void span_add_count(struct span *span, const char *key, uint64_t count);
@@ -60,7 +60,7 @@ struct span_queue;
 
 int span_queue_new(struct span_queue **out); /* E_NOMEM */
 void span_queue_free(struct span_queue *queue);
-/* Copies the span.  NULL queue: there is no exporter.  Any thread. */
+/* Copies the span into the queue.  Does nothing if queue is NULL (no exporter).  Any thread. */
 void span_queue_put(struct span_queue *queue, const struct span *span);
 uint64_t span_queue_n_dropped(const struct span_queue *queue); /* since the start; any thread */
 /* The exporter's thread only.  The next span, which the caller frees with free(); NULL: none. */

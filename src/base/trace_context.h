@@ -24,10 +24,10 @@ struct trace_context { /* all zero: the work belongs to no trace */
 bool trace_context_read(struct bytes traceparent, struct trace_context *out);
 void trace_context_write(const struct trace_context *context, char out[TRACE_PARENT_TEXT]);
 
-/* Whether a ratio (0 to 1) of all traces includes this one.  Every daemon decides alike. */
+/* True if this trace belongs to the sampled ratio (0 to 1) of all traces.  Every daemon gets the same result. */
 bool trace_context_is_chosen(const uint8_t trace_id[TRACE_ID_BYTES], double ratio);
 
-/* Begins a trace of its own, sampled with that ratio. */
+/* Begins a new trace, sampled with this ratio. */
 void trace_context_begin(double ratio, struct trace_context *out);
 void trace_span_id_make(uint8_t out[SPAN_ID_BYTES]); /* never all zero */
 

@@ -145,7 +145,7 @@ static int utf8_put_escaped(struct buf *buf, uint32_t code_point)
     }
 }
 
-/* Whether the byte goes into a JSON string unescaped. */
+/* True if the byte goes into a JSON string unescaped. */
 static bool utf8_is_plain(uint8_t byte)
 {
     return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';

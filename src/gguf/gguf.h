@@ -44,8 +44,8 @@ struct gguf_tensor {
 
 struct gguf; /* opaque */
 
-/* Opens a model file, or a split model by any of its parts; the others are found beside it (gguf/split.c).
- * E_NOT_FOUND, E_IO.  For bad content: E_FORMAT, E_TRUNCATED, E_RANGE, E_LIMIT, E_UNSUPPORTED. */
+/* Opens a model file.  For a split model, path is any of its parts, and the others lie beside it (gguf/split.c).
+ * E_NOT_FOUND, E_IO. For bad content: E_FORMAT, E_TRUNCATED, E_RANGE, E_LIMIT, E_UNSUPPORTED. */
 int gguf_open(const char *path, struct fault *fault, struct gguf **out);
 /* The same over memory that stays valid and unchanged for the object's life.  For fuzzing and for images
  * sent by a peer. */
@@ -92,7 +92,7 @@ struct gguf_part {
     uint32_t number;     /* 1..count */
     uint32_t count;
 };
-/* Whether name (with or without a folder) is a part's name. */
+/* True if name (with or without a folder) is a part's name. */
 bool gguf_part_name(struct bytes name, struct gguf_part *out);
 /* Appends the name of part `number` of the same model. */
 void gguf_part_path(const struct gguf_part *part, uint32_t number, struct buf *out);
@@ -100,17 +100,17 @@ void gguf_part_path(const struct gguf_part *part, uint32_t number, struct buf *o
 /* The name of a model in this file: without folder, ending and part number; cut to fit. */
 void gguf_model_name(const char *path, char *out, size_t room_bytes);
 
-/* How an embedder makes one vector of a text's rows: values of the key ARCH.pooling_type. */
+/* How an embedding model turns the rows of a text into one vector: values of the key ARCH.pooling_type. */
 enum gguf_pooling {
-    GGUF_POOLING_NONE, /* no embedder */
+    GGUF_POOLING_NONE, /* not an embedding model */
     GGUF_POOLING_MEAN,
     GGUF_POOLING_CLS,
     GGUF_POOLING_LAST, /* the row of the last token */
     GGUF_POOLING_RANK  /* a reranker: a score, not a vector */
 };
 
-/* Appends a complete GGUF image of the part of a model that a router needs.  It has no tensors, and those
- * keys that begin with "general." or "tokenizer." or end in ".context_length" or ".pooling_type".  E_NOMEM. */
+/* Appends a complete GGUF image with the keys that a router needs, and without tensors.  These keys begin with
+ * "general." or "tokenizer.", or end in ".context_length" or ".pooling_type".  E_NOMEM. */
 int gguf_vocabulary_image(const struct gguf *gguf, struct buf *image_out);
 
 /* 128-bit content digest (XXH3) of all metadata, the tensor directory, and the first and last 4 KiB of each

@@ -60,10 +60,10 @@ struct gguf_split {     /* a file's keys about the model that it is a part of */
     uint64_t n_tensors; /* of all parts */
 };
 int gguf_split_read(const struct gguf *gguf, struct gguf_split *out, struct fault *fault);
-/* Makes parts[0] the whole model. On success it owns the array and the other parts; the fault names a part
- * by its number. On failure the parts stay the caller's, and parts[0] can only be closed. */
+/* Makes parts[0] the whole model. On success it owns the array and the other parts. On failure the caller keeps the
+ * parts, may only close parts[0], and the fault names a part by its number. */
 int gguf_join(struct gguf **parts, uint32_t n, struct fault *fault);
-/* Opens one file, whatever it is a part of. */
+/* Opens one file, without the other parts of a split model. */
 int gguf_open_file(const char *path, struct fault *fault, struct gguf **out);
 
 /* The least size of a key or tensor in the directory.  It bounds a count before the count is trusted. */

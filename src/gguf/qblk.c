@@ -66,7 +66,7 @@ struct field {
     uint8_t mask; /* of a byte, after the shift */
 };
 
-/* Combines a field of each of 32 bytes with one of 32 other bytes, which goes above it. */
+/* Combines two fields of 32 bytes each: the second field goes above the first. */
 static inline __attribute__((always_inline)) void
 two_fields(const uint8_t *lows, struct field low, const uint8_t *tops, struct field top, uint8_t *out)
 {

@@ -196,7 +196,7 @@ static double round_to(const struct fit *fit, uint32_t from, uint32_t n, struct 
     return lanes_sum(error);
 }
 
-/* No type that can be written has sub-blocks with 16-bit scales of their own. */
+/* Types with a 16-bit scale for each sub-block are never written. */
 static struct line line_of(const struct qblk_parts *parts, uint32_t sub)
 {
     return (struct line){parts->scale * (float)parts->sub_scales[sub], qblk_sub_min(parts, sub)};

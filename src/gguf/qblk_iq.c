@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the types of one to three bits, and NVFP4.
  *
- * IQ types store the number of a lattice point for every eight (IQ1, IQ2) or four (IQ3) weights, and signs beside it.
- * Here each weight becomes an index to a table of its levels, the sign included:
+ * IQ types store the number of a lattice point for every eight (IQ1, IQ2) or four (IQ3) weights, and the signs.
+ * Here each weight becomes an index into a table of levels, which includes the signs:
  *
  *     IQ1    8 g + 1 and 8 g - 1 for g = -1, 0, 1: the shift of an eighth, which a bit chooses, is in the table
  *     IQ2    8, 25, 43 and their negatives
@@ -56,7 +56,7 @@ static void put_four(uint16_t point, unsigned signs, uint8_t out[4])
         out[i] = (uint8_t)((point >> 3 * i & 7) | (signs >> i & 1) << 3);
 }
 
-/* Signs of eight weights from seven bits: the eighth makes their number even. */
+/* Signs of eight weights from seven bits: the eighth makes the number of negative signs even. */
 static uint8_t even_signs(unsigned seven)
 {
     return (uint8_t)(seven | (unsigned)__builtin_parity(seven) << 7);
@@ -168,7 +168,7 @@ void qblk_read_iq3_xxs(const void *qblk, struct qblk_fields *out)
     }
 }
 
-/* Its sub-scales are four times as large as the file's, since the scale counts in quarters. */
+/* The scale counts in quarters, so the sub-scales here are four times those of the file. */
 void qblk_read_iq3_s(const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_iq3_s *q = qblk;
@@ -186,7 +186,7 @@ void qblk_read_iq3_s(const void *qblk, struct qblk_fields *out)
 
 /* ---- TQ ---- */
 
-/* The formula's min is the scale: d * digit - d. */
+/* Here the min of the formula (qblk.h) is the scale: d * digit - d. */
 static void begin_ternary(const uint8_t scale[2], struct qblk_fields *out)
 {
     out->scale = get_u16(scale);
@@ -228,7 +228,7 @@ void qblk_read_tq2_0(const void *qblk, struct qblk_fields *out)
 
 /* ---- NVFP4 ---- */
 
-/* Half of an unsigned E4M3 as an F16, exactly. Its NaN counts as 0, and the top bit is ignored. */
+/* Half of an unsigned E4M3 as an F16, exactly. NaN becomes 0, and the top bit is ignored. */
 static uint16_t half_of_e4m3(uint8_t bits)
 {
     unsigned exponent = bits >> 3 & 15, mantissa = bits & 7;

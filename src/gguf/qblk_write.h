@@ -5,7 +5,7 @@
 
 #include "gguf/qblk.h"
 
-/* Whether the two functions below support the type: Q4_0 to Q8_0 and Q2_K to Q6_K; not the IQ types, not
+/* True if the two functions below support the type: Q4_0 to Q8_0 and Q2_K to Q6_K; not the IQ types, not
  * MXFP4. */
 bool qblk_can_write(enum dtype type);
 

@@ -5,13 +5,13 @@
  *     model-00002-of-00003.gguf   split.no = 1              tensors c d e
  *     model-00003-of-00003.gguf   split.no = 2              tensors f
  *
- * Every part is a complete GGUF file with a directory of its own.  split.count is in all of them; so is
- * split.tensors.count, the tensors of the whole model.  Any part may be named.  The others are found by name
- * in the same folder, and the first becomes the object that callers see: its keys, and the tensors of all.
+ * Every part is a complete GGUF file with a directory of its own. split.count is in all of them; so is
+ * split.tensors.count, the tensors of the whole model.  The caller may name any part; the others have their names
+ * in the same folder.  The caller gets the first part, with its keys and the tensors of all parts.
  *
- * The parts must belong together: equal counts, each number once and equal to the file's name, no tensor
- * twice, as many tensors as declared.  No key may differ from the first part's.  A message about another part
- * than the named file names that part. */
+ * The parts must belong together: equal counts, each number once and equal to the one in the file's name, no tensor
+ * twice, and the declared number of tensors.  No key may differ from the first part's.  A fault in a part that the
+ * caller did not name gives that part's number. */
 #include "gguf/gguf_priv.h"
 
 #include "base/err.h"

@@ -22,9 +22,9 @@ int gguf_put_bool(struct gguf_writer *writer, const char *key, bool value);
 int gguf_put_str_array(struct gguf_writer *writer, const char *key, const struct bytes *values, uint64_t n);
 int gguf_put_i32_array(struct gguf_writer *writer, const char *key, const int32_t *values, uint64_t n);
 int gguf_put_f32_array(struct gguf_writer *writer, const char *key, const float *values, uint64_t n);
-/* Copies every key that begins with prefix from another file.  Skips keys that the writer has already, so
- * put keys that must differ first.  Skips general.alignment too, because the writer aligns to 32, and
- * split.*, because the writer writes whole models. */
+/* Copies every key that begins with prefix from another file.  It skips keys that the writer already has, so put
+ * keys that must differ first.  It also skips general.alignment (the writer aligns to 32) and split.* (the writer
+ * writes whole models). */
 int gguf_put_keys_of(struct gguf_writer *writer, const struct gguf *from, const char *prefix);
 /* Declares a tensor. dims[0] is the row width, in whole quantised blocks.  E_INVAL, E_RANGE, E_EXISTS. */
 int gguf_declare_tensor(struct gguf_writer *writer, const char *name, enum dtype type, uint32_t n_dims,

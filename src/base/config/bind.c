@@ -4,8 +4,8 @@
  * Each type has one parser (config_bind) and one writer (config_text).  The writer's output parses to the
  * same value. --dump-config, the reload's comparison and the fuzz target rely on that.
  *
- * An error says which value was expected.  The commonest slip, a comment behind a value, gets a message of
- * its own. */
+ * An error says which value was expected.  A comment behind a value, the most frequent mistake, gets its own
+ * message. */
 #include "base/config/config_priv.h"
 
 #include <arpa/inet.h>

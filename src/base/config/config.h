@@ -109,8 +109,8 @@ void config_write_sample(const struct config_table *table, FILE *out);
 void config_write_dump(const struct config_table *table, const void *config, FILE *out);
 void config_write_manual(const struct config_table *table, FILE *out); /* mdoc list of keys */
 
-/* For a start that fails after the check.  Appends text to out.  If text begins with "section.key: ", first
- * appends the place of that key; for a list, the place of the item that the text quotes. */
+/* For a start that fails after the check.  Appends text to out.  If text begins with "section.key: ", it first
+ * appends the place of that key, or of the list item that the text quotes. */
 void config_put_placed(const struct config_table *table, const void *config, const char *text,
                        struct buf *out);
 
@@ -118,8 +118,8 @@ void config_put_placed(const struct config_table *table, const void *config, con
  * ones. */
 void config_diff(const struct config_table *table, const void *from, const void *to,
                  void (*changed)(void *arg, const struct config_key *key), void *arg);
-/* A digest of all values as they are in effect, wherever they come from: the same for equal configurations of a
- * table.  48 bits, so that a double holds it. */
+/* Digest of all values in effect.  Equal configurations of a table have equal digests, whatever the origins of the
+ * values.  It has 48 bits, so that a double holds it. */
 uint64_t config_digest(const struct config_table *table, const void *config);
 /* Appends a key's value as text; the items of a list separated by ", ". */
 void config_put_value(const struct config_key *key, const void *config, struct buf *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of TLS, and the handshake message inside them, which may be cut anywhere:
+/* TLS records.  A handshake message lies in their fragments, which may cut it anywhere:
  *
  *    22 3 v | length, 2 bytes | fragment ...        a record
  *    1 | length, 3 bytes | body ...                 the message, over the fragments */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order of eviction when a new stranger arrives:
+/* Which stranger is evicted when a new one arrives:
  *
  *   its address is at its bound   one of that address              (a flood from one host costs that host)
  *   the table is full             one of the unknown addresses

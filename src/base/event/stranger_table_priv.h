@@ -56,7 +56,7 @@ struct stranger_key stranger_key_of(const struct sockaddr *from);
 /* UNIX sockets have no addresses: all processes of one user share a key. */
 struct stranger_key stranger_key_of_user(uid_t uid);
 
-/* Whether one more stranger from this address may come. *leaving_out: the entry that has to leave for it;
+/* True if one more stranger from this address may come. *leaving_out: the entry that has to leave for it;
  * NULL: none. */
 enum stranger_verdict stranger_table_ask(const struct stranger_table *table, const struct stranger_key *from,
                                          struct stranger_entry **leaving_out);

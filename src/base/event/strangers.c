@@ -9,8 +9,9 @@
  * READY and BEGUN are one class in the table: both have sent bytes.  On a busy loop a peer's first bytes may
  * lie in the kernel while a burst is accepted.  So an eviction looks for bytes before it takes a silent one.
  *
- * Enough is one byte, or a whole ClientHello, because a TLS object costs a hundred times as much as a
- * stranger.  The bytes stay in the kernel, which reports the socket again when all have come (SO_RCVLOWAT).
+ * "Enough" is one byte, or a whole ClientHello on a port with TLS: a TLS object costs a hundred times as much as a
+ * stranger.  Until then the bytes stay in the kernel, which reports the socket again when all are there
+ * (SO_RCVLOWAT).
  *
  * A silent stranger that its peer closes leaves no log line, because no owner exists yet.  Every eviction is
  * counted, but logged at most once in LOG_PAUSE_NS.  So a flood of sockets does not become a flood of log
@@ -39,7 +40,7 @@ const char *const stranger_end_names[STRANGER_N_ENDS] = {"address", "full", "sil
 
 enum stranger_state {
     STRANGER_SILENT, /* ours: no byte has been seen */
-    STRANGER_READY,  /* ours: bytes are here; the watch is about to report them, or that enough have come */
+    STRANGER_READY,  /* ours: some bytes are here; the watch will report them, or that enough are here */
     STRANGER_BEGUN   /* handed over: its owner uses the socket */
 };
 
@@ -256,7 +257,7 @@ static struct stranger_key read_key(int fd, const struct sockaddr *from)
     return stranger_key_of(from);
 }
 
-/* Whether a stranger that was to leave as silent has sent bytes meanwhile; if so it changes its class. */
+/* True if a silent stranger that was about to be evicted has sent bytes meanwhile.  It then changes its class. */
 static bool stranger_is_ready(struct stranger *stranger)
 {
     char byte;

@@ -13,7 +13,7 @@
 #include "base/event/loop.h"
 
 #define STRANGERS_BEGIN_NS                                                                                   \
-    (2 * UINT64_C(1000000000)) /* how long a socket may stay silent where TLS is spoken */
+    (2 * UINT64_C(1000000000)) /* how long a socket may stay silent on a port with TLS */
 
 struct strangers;
 struct stranger;
@@ -33,8 +33,8 @@ struct strangers_opts {
     uint32_t max;         /* strangers at the same time */
     uint32_t max_per_address;
     uint64_t begin_ns; /* how long a socket may stay silent; 0: on_begun is called at once */
-    /* TLS is spoken over TCP: the first bytes must be a whole ClientHello, within begin_ns too.  Others are
-     * handed over as they are, for TLS to refuse. */
+    /* For TLS over TCP: waits for a whole ClientHello, also at most begin_ns.  Other first bytes are handed over as
+     * they are, and TLS refuses them. */
     bool awaits_hello;
     /* The stranger's first bytes have arrived.  Takes fd.  The callee holds the stranger until it calls
      * stranger_prove() or stranger_leave(), and must call stranger_bind() before it returns. */

@@ -5,9 +5,9 @@
  *     wall   ^       ^       ^                              ^       ^       each piece, 25 ns a look
  *     CPU    ^                                              ^       ^       each turn, and after a long one
  *
- * The monotonic clock shows which pieces are long enough to read the thread's CPU clock, which is a system
- * call.  The CPU time since the last reading covers the piece and the short pieces before it in the same
- * turn.  So it is never less than the piece took.  The report never gives more than the wall time. */
+ * The cheap monotonic clock finds the pieces that are long enough.  Only these read the thread's CPU clock, which
+ * costs a system call.  The CPU time since the last reading covers the piece and the short pieces before it in the
+ * same turn.  So it is never less than the piece took.  The report never gives more than the wall time. */
 #include "base/event/work_priv.h"
 
 #include "base/clock.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exemplars: for each bucket of a histogram, the trace of a recent observation.
  *
- * A writer makes the number odd, stores four words, and makes it even again; one that finds it odd gives way.  A reader
- * that sees an odd number, or two different ones, shows no exemplar.  The array is made with the first exemplar of its
- * series, because most histograms never have one. */
+ * A writer makes the number odd, stores four words, and makes the number even again.  A writer that finds it odd
+ * drops its exemplar.  A reader that sees an odd number, or a change during its read, shows no exemplar.  The array
+ * is allocated with the first exemplar of its series, because most histograms never have one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

@@ -60,21 +60,20 @@ uint64_t metric_count(const struct metric *metric);       /* histograms: number 
  * beyond it. */
 double metric_quantile(const struct metric *metric, double q);
 
-/* As metric_observe(); the text with exemplars names the trace beside the bucket. */
+/* As metric_observe(), and keeps the trace as the exemplar of the bucket. */
 void metric_observe_traced(struct metric *metric, double value, const uint8_t trace_id[TRACE_ID_BYTES]);
 
 /* Appends all families that have series, sorted by name. */
 int metrics_render(const struct metrics *metrics, struct buf *out);
 
 enum metrics_format { METRICS_PROMETHEUS, METRICS_OPENMETRICS }; /* OpenMetrics 1.0 has exemplars */
-/* The format that an Accept field asks for, and a format's content type. */
+/* The format that an Accept header field requests; the content type of a format. */
 enum metrics_format metrics_format_wanted(struct bytes accept);
 const char *metrics_content_type(enum metrics_format format);
 int metrics_render_as(const struct metrics *metrics, enum metrics_format format, struct buf *out);
 
 enum metrics_names { METRICS_NAMES_BATON, METRICS_NAMES_VLLM, METRICS_NAMES_BOTH };
-/* Which names are shown: Baton's own, those of vLLM (vllm:*), or both, the default.  Names of the process are always
- * shown. */
+/* Chooses the names in the text: Baton's own, vLLM's (vllm:*), or both (the default). process_* is always in it. */
 void metrics_set_names(struct metrics *metrics, enum metrics_names names);
 /* Sets the process_* gauges (CPU seconds, memory, descriptors, start time) to the kernel's current
  * values. */

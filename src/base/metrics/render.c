@@ -102,8 +102,8 @@ static int compare_series(const void *a, const void *b)
     return order;
 }
 
-/* Writes HELP and TYPE. In OpenMetrics the name of a counter's family lacks _total.  A counter whose own name lacks
- * _total fits no type there. */
+/* Writes HELP and TYPE. In OpenMetrics the name of a counter's family lacks _total.  OpenMetrics has no type for a
+ * counter whose own name lacks _total. */
 static void metrics_render_put_type(struct buf *out, const struct metric_family *family,
                                     enum metrics_format format)
 {

@@ -10,10 +10,10 @@
  * adjacent ids are one run of bytes in each layer.  Inside a block a head's tokens are adjacent, so attention
  * of one head streams through contiguous memory.
  *
- * The fingerprint covers everything that decides what a byte at an offset means, including the numerics id of
- * the engine that writes it.  So two workers with equal fingerprints may exchange blocks byte for byte.  It
- * does not cover the number of blocks: pools of peers may differ in size.  A part that a layout does not have
- * adds nothing, so the fingerprints of older workers stay. */
+ * The fingerprint covers everything that decides what a byte at an offset means, including the numerics id of the
+ * engine that writes it.  So two workers with equal fingerprints may exchange blocks byte for byte.  It does not
+ * cover the number of blocks: pools of peers may differ in size.  Parts that a layout lacks are left out, so it
+ * keeps the fingerprint that older workers compute. */
 #include "cache/kv/layout.h"
 
 #include <xxhash.h>
@@ -80,7 +80,7 @@ size_t kv_layout_offset(const struct kv_layout *layout, uint32_t n_blocks, uint3
 uint64_t kv_layout_fingerprint(const struct kv_layout *layout, uint64_t numerics_id)
 {
     uint8_t image[8 + 6 * 4 + 8 + 8 + 4 * 4] = "baton/kv";
-    size_t len_bytes = 8 + 6 * 4 + 8; /* without what few models have */
+    size_t len_bytes = 8 + 6 * 4 + 8; /* without the parts that few models have */
 
     if (layout->state_bytes > 0)
         len_bytes += 8;

@@ -195,7 +195,8 @@ static kv_block_id pool_claim_hash(struct kv_pool *pool, kv_block_id id)
     return owner;
 }
 
-/* A duplicate of this block was used, and pinned or spare as its place says. */
+/* A duplicate of this block was used.  The block then counts as just used, takes over the duplicate's pin, and
+ * stays spare only if the duplicate is spare too. */
 static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner,
                                const struct eviction_entry *duplicate)
 {
@@ -211,7 +212,7 @@ static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner,
         eviction_put(queue, owner, pool->opts.now_ns());
     pool_note_use(&pool->blocks[owner]);
     if (is_cached && was_spare)
-        pool_queue_saves(pool, owner); /* no tier has had it */
+        pool_queue_saves(pool, owner); /* no tier has it yet */
 }
 
 /* A sealed block lost its last owner: it becomes CACHED or FREE. */
@@ -249,7 +250,7 @@ static void pool_update_state(struct kv_pool *pool, kv_block_id id)
         break;
     case KV_FREE:
     case KV_CACHED:
-        ASSERT(!"held by somebody until now");
+        ASSERT(!"held until now");
     }
 }
 

@@ -63,7 +63,8 @@ struct eviction_queue {            /* one tenant's */
 /* E_NOMEM: call eviction_fini all the same. */
 int eviction_init(struct eviction_queue *queue, struct eviction_entry *places, uint32_t n_ids);
 void eviction_fini(struct eviction_queue *queue);
-void eviction_put(struct eviction_queue *queue, kv_block_id id, uint64_t now_ns); /* it was just used */
+void eviction_put(struct eviction_queue *queue, kv_block_id id, uint64_t now_ns); /* queues a block that was
+                                                                                   * just used */
 void eviction_remove(struct eviction_queue *queue, kv_block_id id);
 /* Pins a block that is not in the queue, until until_ns.  An earlier pin that ends later stands. */
 void eviction_pin(struct eviction_queue *queue, kv_block_id id, uint64_t until_ns);
@@ -92,7 +93,7 @@ struct quota { /* of one tenant */
 };
 
 struct quotas {
-    struct quota all[KV_MAX_TENANTS]; /* [0]: anonymous, and tenants that found no place */
+    struct quota all[KV_MAX_TENANTS]; /* [0]: anonymous, and tenants beyond the table's size */
     unsigned n_seen;                  /* places ever used */
     uint32_t n_ids;
     struct eviction_entry *places; /* [id] */

@@ -7,8 +7,8 @@
 
 #include "cache/kv/pool.h"
 
-/* The tenant whose quota a block uses: any number that stands for a tenant.  Tenants beyond the first
- * KV_MAX_TENANTS that have blocks at a time count as one. */
+/* A number for the tenant whose quota a block uses.  When more than KV_MAX_TENANTS tenants have blocks, the further
+ * ones count as one tenant. */
 typedef uint64_t kv_tenant;
 #define KV_TENANT_NONE 0 /* anonymous; counts as a tenant, too */
 enum { KV_MAX_TENANTS = 64 };

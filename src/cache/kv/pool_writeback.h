@@ -16,7 +16,7 @@ enum kv_below { KV_BELOW_DISK, KV_BELOW_REMOTE, KV_N_BELOW };
 struct kv_save { /* a block to be saved */
     kv_block_id id;
     struct block_hash hash;
-    kv_tenant tenant; /* whose quota it uses; KV_TENANT_NONE also for a tenant without a place in the table */
+    kv_tenant tenant;    /* whose quota it uses; also KV_TENANT_NONE for a tenant beyond the table's size */
     uint64_t pin_end_ns; /* the pin's end, as of kv_pin(); 0: not pinned */
 };
 

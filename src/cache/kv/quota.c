@@ -13,8 +13,8 @@
  * the tenant with most blocks.  Both blocks and quotas add up to the pool.  So as long as callers respect
  * kv_available_to(), no tenant falls below its quota for others.
  *
- * A tenant's eviction queue is allocated when the tenant is first seen, and reused for another when it has no
- * block left.  Without a free place or memory the tenant counts at the place of KV_TENANT_NONE ([0]).
+ * A tenant's eviction queue is allocated at the tenant's first block.  When the tenant has no block left, another
+ * tenant reuses it.  Without a free place or memory the tenant counts as KV_TENANT_NONE ([0]).
  *
  * Hot path: no log; one look at all tenants for each evicted block. */
 #include <stdlib.h>

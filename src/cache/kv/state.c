@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See state.h.
  *
- * The hash of a state's block is the token block's hash with its number and a mark mixed in by XOR.  The token
- * block's hash is keyed and as good as random, so a mixed hash is as hard to guess and no more likely to meet
- * another one. */
+ * The hash of a state's block is the token block's hash XOR the state block's number and a mark.  The token block's
+ * hash is keyed and as good as random.  So the result is as hard to guess, and no more likely to collide. */
 #include "cache/kv/state.h"
 
 #include <string.h>

@@ -5,8 +5,8 @@
  *     segments   least recently used first; tier_segment.c creates and evicts them
  *     quotas     the tenants' quotas (tier_quota.c)
  *
- * The log needs no compaction.  When a segment is evicted, its hot blocks are in the pool and are saved again
- * from there; the others are not wanted much.
+ * The log needs no compaction.  When a segment is evicted, its hot blocks are in the pool and are saved again from
+ * there.  The others are rarely used.
  *
  * A slot is in the index from the call that writes it, which prevents a second write.  It is readable only
  * when the write is done.
@@ -33,7 +33,7 @@
 #define SEGMENT_LEAST    (UINT64_C(1) << 16) /* smaller only for a folder of one block */
 #define BLOCKS_LEAST     8                   /* minimum room: so many blocks, each in a segment of its own */
 #define FILES_LEAST      64
-#define FILES_PART       4 /* files may use one in so many of this process's descriptors */
+#define FILES_PART       4 /* files may use this fraction of the process's descriptors */
 #define REST_NS          (30 * NS_PER_S)
 #define PINNED_NS        (300 * NS_PER_S) /* a pin longer than this has the long retention */
 #define READ_BYTES_PER_S (500.0 * 1e6)    /* assumed speed of a thread without a recent measurement */
@@ -201,7 +201,7 @@ static enum tier_retention tier_retention_of(uint64_t pin_end_unix_ns, uint64_t 
     return pin_end_unix_ns - now_unix_ns <= PINNED_NS ? TIER_PINNED : TIER_PINNED_LONG;
 }
 
-/* The place in tier_quotas where this tenant's files count. */
+/* Finds the tenant's index in tier_quotas. */
 static int tier_place_of(struct kv_tier *tier, kv_tenant tenant, unsigned *at_out)
 {
     uint8_t digest[TIER_TENANT_BYTES];

@@ -5,10 +5,10 @@
  *        ^                                                                        |
  *        +--(FILLING, leased)<-- reader threads <-- kv_tier_read <----------------+
  *
- * The tier knows hashes, block ids and an arena.  The pool's owner decides which blocks are saved and read
- * back.  One thread (the engine thread) makes all calls.  Only open and close wait for I/O: threads do the
- * work, and kv_tier_poll() returns the results.  A write reads the block's bytes in the arena and a read
- * writes them, until its event was polled: lease the block until then.
+ * The tier knows hashes, block ids and an arena.  The pool's owner decides which blocks are saved and read back.
+ * One thread (the engine thread) makes all calls.  Only open and close wait for I/O: threads do the work, and
+ * kv_tier_poll() returns the results.  A write reads the block's bytes in the arena, and a read writes them.  So
+ * lease the block until the job's event was polled.
  *
  * A log: records are only appended, to the newest segment of their tenant and retention.  When
  * kv_tier_opts.size_bytes is reached, whole segments are evicted.  Segments of other generations (another

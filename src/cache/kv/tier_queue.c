@@ -6,10 +6,9 @@
  *                     PINNED_L.  g
  *     open[place]                x y z      at most one of each retention; compared one by one
  *
- * The first segment of the lowest queue is evicted next, unless an open one ranks lower.  While a disk is
- * full, every saved block asks this of every tenant, so no call walks the segments: the answer takes a few
- * steps.  Only when pins expire are the higher queues scanned, once, and segments with expired pins move to
- * their places in the lowest. */
+ * The first segment of the lowest queue is evicted next, unless an open one ranks lower.  While a disk is full,
+ * every saved block needs this answer for every tenant, so it takes a few steps and never visits all segments.
+ * When pins expire, the higher queues are scanned once, and segments with expired pins move to the lowest queue. */
 #include "cache/kv/tier_priv.h"
 
 void tier_queue_init(struct kv_tier *tier)

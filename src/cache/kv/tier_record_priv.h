@@ -32,8 +32,8 @@
  * are authenticated with it.  No nonce is used twice: a slot is written at most once in the life of its
  * segment, even when the write failed, and no process appends to a segment that an earlier process began.
  *
- * A payload is written before its entry.  An entry whose check fails is ignored.  An entry whose payload
- * never reached the disk fails at the tag.  Either costs only that block. */
+ * A payload is written before its entry.  An entry whose check fails is ignored.  An entry whose payload never
+ * reached the disk fails at the tag.  Both cost only that block. */
 #ifndef CACHE_KV_TIER_RECORD_PRIV_H
 #define CACHE_KV_TIER_RECORD_PRIV_H
 

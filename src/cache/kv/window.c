@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See window.h.
  *
- * The hash of a windowed block is the full block's hash with the group's number and a mark mixed in, as in
- * state.c. */
+ * The hash of a windowed block is the full block's hash XOR the group's number and a mark, as in state.c. */
 #include "cache/kv/window.h"
 
 #include "base/bytes.h"
@@ -47,8 +46,8 @@ uint32_t kv_window_tail_run(const struct kv_layout *layout, uint32_t n_list)
     return n + kv_window_tail(layout, n) == n_list ? n : 0;
 }
 
-/* A sequence holds at most the windowed blocks of the window that its cached prefix ends with, of the one that it
- * keeps, and of two blocks more: the last whole one, and the one that is being filled. */
+/* A sequence holds at most the windowed blocks of two windows and of two more blocks.  The windows: at the end of
+ * its cached prefix, and at its own end.  The blocks: the last whole one, and the one being filled. */
 uint32_t kv_window_capacity(const struct kv_layout *layout, uint32_t n_pool_blocks)
 {
     uint64_t n_groups = kv_window_groups(layout), n_held = 2 * (uint64_t)kv_window_blocks(layout) + 2;
@@ -94,7 +93,7 @@ static bool window_has(const struct kv_layout *layout, const struct kv_window_so
     return true;
 }
 
-/* A prefix that a missing block spoils is followed by the one that ends before this block: all between need it
+/* When a block is missing, continue with the prefix that ends before it, because all prefixes in between need it
  * too. */
 uint32_t kv_window_run(const struct kv_layout *layout, const struct kv_window_source *source,
                        const struct block_hash *hashes, uint32_t n)

@@ -30,16 +30,16 @@ struct block_hash;
 uint32_t kv_window_groups(const struct kv_layout *layout);
 /* Returns the first block with a key that the token at position n_tokens sees. */
 uint32_t kv_window_first(const struct kv_layout *layout, uint32_t n_tokens);
-/* Returns the first block that a sequence of n_tokens keeps and a hand-off sends: besides those that the next token
- * sees, those that the longest prefix of whole blocks needs which the same tokens can reuse.  That prefix ends
- * before the last token, because the last token is always fed. */
+/* Returns the first block that a sequence of n_tokens keeps and a hand-off sends.  From there on lie all blocks
+ * that the next token sees.  There also lie those needed to reuse the longest prefix of whole blocks for the same
+ * tokens.  That prefix ends before the last token, because the last token is always fed. */
 uint32_t kv_window_kept(const struct kv_layout *layout, uint32_t n_tokens);
 /* Returns the most blocks that kv_window_first() leaves of a prefix of whole blocks. */
 uint32_t kv_window_blocks(const struct kv_layout *layout);
 /* Returns the number of windowed blocks, over all groups, that a prefix of n whole blocks needs. */
 uint32_t kv_window_tail(const struct kv_layout *layout, uint32_t n);
-/* The inverse of n + kv_window_tail(n): the prefix that has n_list blocks with its tail; 0: none has.  For numbers
- * that a peer names. */
+/* The inverse of n + kv_window_tail(n): returns the prefix that has n_list blocks together with its tail; 0: there
+ * is none.  Accepts any number, because a peer sends it. */
 uint32_t kv_window_tail_run(const struct kv_layout *layout, uint32_t n_list);
 /* Returns the longest sequence, in blocks of tokens, that always fits into a pool of this many blocks. */
 uint32_t kv_window_capacity(const struct kv_layout *layout, uint32_t n_pool_blocks);
@@ -53,8 +53,8 @@ struct kv_window_source { /* where to look for blocks */
     bool (*has)(void *arg, const struct block_hash *hash);
     void *arg;
 };
-/* Returns the longest prefix, of at most n blocks, whose windowed blocks the source has.  Looks at no full
- * block.  The time grows with n times the groups. */
+/* Returns the longest prefix, of at most n blocks, whose windowed blocks the source has.  Does not check full
+ * blocks.  The time grows with n times the groups. */
 uint32_t kv_window_run(const struct kv_layout *layout, const struct kv_window_source *source,
                        const struct block_hash *hashes, uint32_t n);
 

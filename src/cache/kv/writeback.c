@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "cache/kv/pool_priv.h"
 
-/* An id outside the list is its own neighbour. */
+/* An id that is not in the list links to itself. */
 int writeback_init(struct writeback *writeback, uint32_t n_ids)
 {
     *writeback = (struct writeback){.older = calloc(n_ids, sizeof(kv_block_id)),

@@ -92,8 +92,8 @@ struct engine_ops {
     /* Logits of the last fed token of item `index` of the latest step, [vocab_size]. Valid until the next
      * step; NULL if the engine has none. */
     const float *(*logits)(void *engine, uint32_t index);
-    /* With info.hidden: the row from which item `index` of the latest step sampled its token n_drafts - back: what
-     * an MTP head reads. Valid as logits. */
+    /* With info.hidden: the row from which item `index` of the latest step sampled its token n_drafts - back. An
+     * MTP head reads it. Valid as logits. */
     const float *(*hidden)(void *engine, uint32_t index, uint32_t back);
     void (*free)(void *engine);
 };

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LEAST_LOGITS 16 /* rows; with fewer at once, a prompt would read the output head too often */
+#define LEAST_LOGITS 16 /* rows of logits at once; fewer would read the output head too often in a prompt */
 
 struct engine_cpu {
     struct engine_cpu_opts opts;

@@ -315,7 +315,7 @@ static void engine_sim_draw_token(const struct sim *sim, const struct engine_ite
         sim_score(&sim->opts, item, item->score_at + i + 1, &item->scores[i]);
 }
 
-/* Numbers from -1 to 1 that follow from the last token and its position. */
+/* Writes numbers from -1 to 1, derived from the last token and its position. */
 static void engine_sim_embed(const struct engine_item *item)
 {
     uint64_t seed =

@@ -52,7 +52,7 @@ static token_id text_token(const struct dice *dice)
     uint64_t n = n_text(opts);
     uint32_t again[4];
 
-    if (opts->echo > 0 && dice->words[2] % 100 < opts->echo) { /* repeats what followed elsewhere */
+    if (opts->echo > 0 && dice->words[2] % 100 < opts->echo) { /* repeats the token that followed elsewhere */
         rng_counter(dice->seed, UINT64_MAX, dice->last, again);
         return engine_sim_draw_text_of(opts, n < ECHO_WORDS ? n : ECHO_WORDS, again[1]);
     }

@@ -30,8 +30,7 @@ enum bf16_math kern_bf16_math(const struct kern_table *table, enum bf16_math ask
 uint64_t kern_numerics_id(const struct kern_table *table);
 uint64_t kern_dots_numerics_id(const struct kern_table *table);
 uint64_t kern_tiles_numerics_id(const struct kern_table *table);
-/* Whether this machine can compute BF16 dots and tiles; and whether it has the instruction. FMAs give the
- * same bits. */
+/* True if this machine can compute BF16 dots, or tiles; true if it has the instruction. FMAs give the same bits. */
 bool kern_has_dots(const struct kern_table *table);
 bool kern_has_fast_dots(const struct kern_table *table);
 bool kern_has_fast_tiles(const struct kern_table *table);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests which kernel tables of x86-64 the CPU runs (tables_x86_priv.h lists them).
  *
- * The CPU's features decide which of them run here. The AVX-512 tables use BF16 dots where the CPU has
- * them and they give the bits of FMAs over flushed numbers. Vendor manuals leave details open, so the
- * instruction is first tested on random numbers. All other tables use FMAs, which give the same bits. The
- * same holds for BF16 tiles (amx.c). The BF16 peak is the CPU's, whichever table measures it. */
+ * The CPU's features decide which of them run here. The AVX-512 tables use BF16 dots if the CPU has them and they
+ * give the same bits as FMAs over flushed numbers. Vendor manuals leave details open, so the instruction is first
+ * tested on random numbers. All other tables use FMAs, which give the same bits. The same holds for BF16 tiles
+ * (amx.c). The BF16 peak is the CPU's, whichever table measures it. */
 #include <pthread.h>
 #include <string.h>
 #include <xmmintrin.h>

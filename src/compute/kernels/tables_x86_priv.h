@@ -20,7 +20,7 @@ extern const struct kern_vec kern_vec_scalar, kern_vec_avx2, kern_vec_avx512;
 extern const struct kern_q8 kern_q8_scalar, kern_q8_madd256, kern_q8_vnni256, kern_q8_madd512,
     kern_q8_vnni512;
 
-/* Whether the CPU runs a table. */
+/* True if the CPU runs a table. */
 bool kern_x86_any(void);
 bool kern_x86_avx2(void);
 bool kern_x86_avx2_vnni(void);

@@ -156,7 +156,7 @@ bool arch_heeds(const struct arch *arch, const char *suffix)
     return false;
 }
 
-/* Embedders that need other rows than the last token's are refused. */
+/* Refuses embedding models that need other rows than the last token's. */
 static void refuse_pooling(struct reading *r)
 {
     static const char *const names[] = {"none", "mean", "cls", "last", "rank"};
@@ -232,7 +232,7 @@ static void read_head_dim(struct reading *r, struct model_config *config)
         arch_complain(r, E_UNSUPPORTED, "heads of %u: at most 1024 are supported", config->head_dim);
 }
 
-/* A file counts its MTP heads among its blocks. They stand behind the last layer. */
+/* A file counts its MTP heads among its blocks. They follow the last layer. */
 static void read_layers(struct reading *r, struct model_config *config)
 {
     read_count(r, "block_count", REQUIRED, 4096, &config->n_layers);

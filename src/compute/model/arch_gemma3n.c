@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-/* As published, where the file says nothing: 10 layers keep the largest twentieth of their gates. */
+/* Published values, for files without these keys: 10 layers keep the largest twentieth of their gates. */
 enum { GEMMA3N_SPARSE_LAYERS = 10, GEMMA3N_OWN_LAYERS = 20, GEMMA3N_LAUREL_RANK = 64 };
 #define GEMMA3N_CUT 1.6448536269514722
 
@@ -20,7 +20,7 @@ static void gemma3n_read_cuts(struct reading *r, struct model *model)
         read_fraction(r, "activation_sparsity_scale", i, &cut);
         if (isnan(cut) || cut > 1e6)
             arch_complain(r, E_FORMAT, "layer %u cuts off gates at %g deviations", i, cut);
-        model->layers[i].is_sparse = cut > -1e6; /* the converter writes minus infinity for none */
+        model->layers[i].is_sparse = cut > -1e6; /* the converter writes minus infinity if no gates are cut */
         model->layers[i].cut_deviations = (float)cut;
     }
 }

@@ -50,7 +50,7 @@ uint32_t read_listed(struct reading *r, const char *suffix, uint32_t i, uint32_t
         return value;
     if (gguf_array_i64(r->gguf, key, i, &number) == 0)
         return (uint32_t)number;
-    if (i == n) /* one complaint is enough */
+    if (i == n) /* one error message is enough */
         arch_complain(r, E_FORMAT, "key %s has %llu numbers, fewer than layers", key, (unsigned long long)n);
     return value;
 }

@@ -8,8 +8,8 @@
 
 enum { LLAMA4_LONG = 8192, LLAMA4_EXPERTS_UNNORMED = 128 };
 
-/* Layers that attend to all keys have no RoPE, and queries scaled by their position; in the others heads are
- * normed, but in the model with 128 experts. Files tell neither, nor the chunk's length. */
+/* Layers that attend to all keys have no RoPE, and scale queries by their position. The other layers norm their
+ * heads, except in the model with 128 experts. Files state none of this, nor the length of a chunk. */
 static void read_llama4_layers(struct reading *r, struct model *model)
 {
     static const double SCALE[2] = {0, 1e3}, LENGTH[2] = {1, 1 << 30};
@@ -45,7 +45,7 @@ void read_llama4(struct reading *r, struct model *model)
     moe_read(r, model, 0, true);
     if (has_complaints(r))
         return;
-    model->config.shared_ffn = model->config.expert_ffn; /* of one shared expert */
+    model->config.shared_ffn = model->config.expert_ffn; /* there is one shared expert */
     read_llama4_layers(r, model);
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         model->layers[i].ffn = (i + 1) % step == 0 ? &ffn_moe_shared : &ffn_dense;

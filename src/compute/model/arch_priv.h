@@ -34,7 +34,7 @@ struct half { /* a way to compute attention or the feed-forward network */
     void (*lay_out)(const struct model *model, struct model_state *state, struct carving *carving);
     /* Binds tensors that no slot names; NULL: there are none. Returns a negative code on failure. */
     int (*bind)(struct loading *load, uint32_t layer);
-    /* Whether suffix (after "blk.N.") names a tensor of bind, or one that the half does not need. */
+    /* True if suffix (after "blk.N.") names a tensor that bind uses, or one that the half may ignore. */
     bool (*knows)(const struct loading *load, struct bytes suffix);
     /* Packs the half's matrices in GROUP_NONE; NULL: it has none. */
     int (*pack)(struct loading *load, uint32_t layer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of architectures with recurrent layers; archs.c has all others.
  *
- * A file says which layers are recurrent: they have no KV heads. */
+ * A file marks recurrent layers by their number of KV heads: 0. */
 #include "compute/model/model_priv.h"
 
 #define PRE_NORMS (SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM))
@@ -74,7 +74,7 @@ static void read_softmax_experts(struct reading *r, struct model *model)
         model->layers[i].ffn = &ffn_moe_shared_gated;
 }
 
-/* Its files keep the heads in the order of the published weights. */
+/* Files of this architecture keep the heads in the order of the published weights. */
 static void read_qwen3next(struct reading *r, struct model *model)
 {
     read_qwen35(r, model);
@@ -115,7 +115,7 @@ static void read_granite_hybrid(struct reading *r, struct model *model)
 
 static const char *const NEMOTRON_H_KEYS[] = {"attention.head_count_kv", "feed_forward_length", NULL};
 
-/* A layer has attention, Mamba or a feed-forward network, and nothing else. */
+/* Every layer is attention, Mamba or a feed-forward network alone. */
 static void read_one_half(struct reading *r, struct model *model, const struct half *experts)
 {
     drop_rope(model);
@@ -166,7 +166,7 @@ static void read_falcon_h1(struct reading *r, struct model *model)
     read_state_heads(r, model);
 }
 
-/* No layer has anything but Mamba. */
+/* Every layer is Mamba alone. */
 static void read_mamba2(struct reading *r, struct model *model)
 {
     read_state_heads(r, model);

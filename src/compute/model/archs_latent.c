@@ -28,7 +28,7 @@ static void read_deepseek2(struct reading *r, struct model *model)
     moe_read(r, model, n_dense, true);
 }
 
-/* Keys only, in a file that will be written, have no tensors to tell. */
+/* A file with keys only (its tensors are not written yet) cannot show this by tensors. */
 static bool has_split_heads(const struct reading *r)
 {
     return has_tensor(r, "blk.0.attn_k_b.weight") && has_tensor(r, "blk.0.attn_v_b.weight");
@@ -61,8 +61,8 @@ static void read_deepseek32(struct reading *r, struct model *model)
     read_indexer(r, model);
 }
 
-/* From this context on, files without a list are of GLM 5.2: the first two layers have an indexer, and then
- * one of four. */
+/* Files without a list and with at least this context are GLM 5.2: the first two layers have an indexer, and then
+ * every fourth. */
 enum { GLM_SHARED_CONTEXT = 1 << 20 };
 
 static void read_glm_dsa(struct reading *r, struct model *model)

@@ -387,7 +387,7 @@ int model_forward(const struct model *model, struct model_state *state, const st
         f.layer = &model->layers[layer];
         f.layer->attn->forward(&f, layer);
         if (layer + 1 == model->config.n_layers && model->config.n_kv_layers == 0 && pass->on_layer)
-            pass->on_layer(pass->on_layer_arg, 0); /* the place of the state is complete */
+            pass->on_layer(pass->on_layer_arg, 0); /* the state is complete */
         if (f.n_rows == 0)                         /* no item wants logits */
             return 0;
         f.layer->ffn->forward(&f, layer);

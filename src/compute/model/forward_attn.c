@@ -31,7 +31,7 @@ struct qkv_shape { /* floats */
     size_t stride;
 };
 
-/* A layer that reads another's keys has none of its own; values may be the keys. */
+/* The widths of q, k and v.  A layer that reads another layer's keys has no k and v; values may be the keys. */
 static struct qkv_shape qkv_shape(const struct forward *f)
 {
     const struct layer *layer = f->layer;
@@ -67,7 +67,7 @@ static void norm_heads(const struct forward *f, float *heads, uint32_t n_heads, 
                          heads + (size_t)i * head_dim);
 }
 
-/* Values have a norm without a gain, in models that have any. */
+/* Norms the values, without a gain, in models that do so. */
 static void norm_values(const struct forward *f, size_t row, const struct qkv_shape *shape)
 {
     const uint32_t head_dim = f->layer->head_dim;
@@ -170,7 +170,7 @@ static void forward_attn_store(const struct forward *f, uint32_t from, uint32_t 
     }
 }
 
-/* Scales queries by their position, in models and layers that do. */
+/* Scales queries by their position, in models and layers that do so. */
 static void forward_attn_scale_queries(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
@@ -333,7 +333,8 @@ void forward_attn(struct forward *f, uint32_t layer)
                    state->branch ? state->branch : state->normed);
     if (vectors[SLOT_OUT_BIAS])
         forward_rows(f, out_bias_rows);
-    if (state->branch == NULL) /* else the feed-forward reads x as it is, and adds both */
+    if (state->branch ==
+        NULL) /* otherwise the feed-forward half reads the unchanged x, and adds both results */
         forward_finish(f, vectors[SLOT_POST_ATTN_NORM]);
 }
 

@@ -14,10 +14,10 @@
  *                  ^  ^       ^
  *     gathered  | blocks of one query's chosen keys | the next query's | ... INDEX_ROWS at a time
  *
- * A query's scores depend on its own row and on stored keys only, and a score is summed in one order. So its
- * choice does not depend on the batch, on chunks, or on where blocks lie. The published models turn q and key
- * by a Hadamard matrix before rounding them to eight bits. Products are the same without, and keys are stored
- * in 16 bits (32 where the layer's keys are), so this is left out. */
+ * A query's scores depend on its own row and on stored keys only, and a score is summed in one order. So its choice
+ * does not depend on the batch, on chunks, or on where blocks lie. The published models turn q and key by a
+ * Hadamard matrix before rounding them to eight bits. The transform does not change the products, and keys are
+ * stored here in 16 bits (32 if the layer's keys are), so it is left out. */
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
@@ -179,7 +179,7 @@ static void index_offer(struct index_choice *heap, uint32_t *n, uint32_t most, s
     index_sift(heap, 0, most);
 }
 
-/* By position: a heap again, of which the largest is taken off until none is left. */
+/* Sorts by position, with a heap: removes the largest until none is left. */
 static void index_sort(struct index_choice *list, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) /* the worst is now the one with the largest position */
@@ -261,7 +261,7 @@ static void index_choose_one(const struct forward *f, uint32_t i)
     index_choose_row(f, index->rows[i], &f->state->items[index->row_items[i]]);
 }
 
-/* The team for n queries with `numbers` operations for each of at least index_top keys. */
+/* Chooses the team for n queries with `numbers` operations for each of at least index_top keys. */
 static struct team *index_team(const struct forward *f, uint32_t n, uint32_t numbers)
 {
     return forward_team(f, (uint64_t)n * f->model->config.index_top * numbers * sizeof(float));

@@ -28,7 +28,7 @@ void forward_narrow(struct forward *f, float *rows, size_t width, size_t stride)
     struct model_state *state = f->state;
     uint32_t n_items = 0, n_rows = 0;
 
-    if (f->model->watch.to.on_input) /* it wants to see all rows */
+    if (f->model->watch.to.on_input) /* the watch needs all rows */
         return;
     for (uint32_t i = 0; i < f->n_items; i++) {
         struct attn_item item = state->items[i];

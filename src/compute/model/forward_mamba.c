@@ -120,7 +120,7 @@ static void mamba_add_rows(const struct forward *f, uint32_t from, uint32_t to)
                 hidden);
 }
 
-/* Both read the same norm of x, and both are added to it. */
+/* Attention and Mamba read the same norm of x, and both results are added to x. */
 static void forward_mamba_beside(struct forward *f, uint32_t layer)
 {
     const size_t values = dim_of(&f->model->config, DIM_DELTA_VALUES);
@@ -190,7 +190,7 @@ const struct half attn_mamba_beside = {
 
 /* ---- a layer that lacks a half ---- */
 
-/* The last layer narrows the pass after its keys; without attention, here. */
+/* The last layer narrows the pass once its keys are stored.  A layer without attention does so here. */
 static void forward_none(struct forward *f, uint32_t layer)
 {
     if (layer + 1 == f->model->config.n_layers && !f->is_narrowed)

@@ -7,8 +7,7 @@
  *     x                     += norm(gate . Wproj^T)
  *     x                     *= the layer's scale
  *
- * (Gemma 3n and 4.) So a layer reads an embedding of the token that is its own. Every step works on each row
- * by itself. */
+ * (Gemma 3n and 4.) So each layer has its own embedding of the token. Every step works on each row by itself. */
 #include "compute/model/model_priv.h"
 
 #include <math.h>

@@ -79,8 +79,8 @@ enum dtype model_kv_dtype(const struct model *model)
     return DTYPE_F32;
 }
 
-/* Layers may differ in the shape of their heads. The layout has the place of the one with the most bytes;
- * others use the beginning of it. */
+/* Layers may differ in the shape of their heads. The layout has room for the layer with the most bytes; other
+ * layers use the beginning of it. */
 static const struct layer *widest_layer(const struct model *model, enum kv_type type)
 {
     const struct layer *widest = &model->layers[0];
@@ -116,7 +116,7 @@ static int fill_ones(struct model *model, struct fault *fault)
     return 0;
 }
 
-/* Without attention a block has one layer, which only holds parts of states; a state takes about 64. */
+/* Without attention a block has one layer, which holds parts of states only.  A state takes about 64 blocks. */
 static void lay_out_states(struct kv_layout *layout)
 {
     const size_t part_bytes = layout->state_bytes / 64;
@@ -129,8 +129,8 @@ static void lay_out_states(struct kv_layout *layout)
     layout->n_kv_heads += (uint32_t)(part_bytes / head_bytes);
 }
 
-/* True if the windowed layers can have blocks of their own: others have none, all keys that a layer reads are of
- * its own kind, and no recurrent state lies in the blocks. */
+/* True if the windowed layers can have their own blocks.  Conditions: some layers have no window, each layer reads
+ * keys of its own kind only, and no recurrent state lies in the blocks. */
 static bool windows_can_split(const struct model *model)
 {
     const struct model_config *config = &model->config;

@@ -22,7 +22,7 @@
 struct model_config { /* shapes, in the field's usual terms */
     char arch[32];    /* "llama", "qwen2" */
     uint32_t n_layers;
-    uint32_t n_nextn_layers; /* layers of the file behind the last: MTP heads, which draft tokens */
+    uint32_t n_nextn_layers; /* layers of the file after the last: MTP heads, which draft tokens */
     uint32_t hidden;
     uint32_t n_heads;
     uint32_t n_kv_heads;
@@ -212,8 +212,8 @@ int model_forward(const struct model *model, struct model_state *state, const st
 /* Logits of item `index` of the latest pass after its token n_tokens - 1 - back: [vocab]. Valid until the
  * next pass; NULL if the item did not ask for them. */
 float *model_logits(const struct model_state *state, uint32_t index, uint32_t back);
-/* The row that the output head multiplied for those logits: the normed residual stream, [hidden]. Also the
- * embedding of an embedder, not normalised. */
+/* The row that the output head multiplied for those logits: the normed residual stream, [hidden]. For an embedding
+ * model it is the embedding, not normalised. */
 const float *model_hidden(const struct model_state *state, uint32_t index, uint32_t back);
 
 #endif

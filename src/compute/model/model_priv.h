@@ -121,8 +121,8 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
 bool weights_is_plain(enum dtype type);
 /* Reads numbers [from, from + n) of a plain tensor as floats. */
 void weights_floats(const struct gguf_tensor *tensor, uint64_t from, uint64_t n, float *out);
-/* For the pack functions of halves. Packs one matrix of stacked parts: type, parts and columns are given, the rest of
- * the packing follows from the options. The fault names the tensor `from`. */
+/* For the pack functions of halves. Packs one matrix of stacked parts. The caller gives type, parts and columns;
+ * the rest of the packing follows from the options. The fault names the tensor `from`. */
 int weights_matrix(struct loading *load, const struct gguf_tensor *from, struct weight_packing packing,
                    struct weight *out);
 /* Parts with the type and the columns of a tensor. */
@@ -155,13 +155,13 @@ struct model_state {
     void *gated_scratch;      /* for the feed-forward of more tokens than FFN_FEW_TOKENS */
     float *cos[N_ROPES];      /* [max_tokens][rope_dims/2] */
     float *sin[N_ROPES];
-    float *joined;                 /* [max_tokens][2 hidden]  what an MTP head reads; NULL: it is none */
-    float *last;                   /* [max_logits][hidden]  rows that need logits */
-    float *logits;                 /* [max_logits][vocab] */
-    uint32_t *logits_end;          /* [max_items] row of logits after an item's last */
-    uint32_t *n_logits;            /* [max_items] number of its rows */
-    uint32_t *n_kept;              /* [max_items] rows of x kept after the last layer stored its KV */
-    struct attn_item *items;       /* [max_items] */
+    float *joined;           /* [max_tokens][2 hidden] input of an MTP head; NULL: the model is not one */
+    float *last;             /* [max_logits][hidden]  rows that need logits */
+    float *logits;           /* [max_logits][vocab] */
+    uint32_t *logits_end;    /* [max_items] row of logits after an item's last */
+    uint32_t *n_logits;      /* [max_items] number of its rows */
+    uint32_t *n_kept;        /* [max_items] rows of x kept after the last layer stored its KV */
+    struct attn_item *items; /* [max_items] */
     struct attn_item *chunk_items; /* [2 max_items + max_tokens] items cut where chunks end, or NULL */
     void *attn_scratch;
     size_t attn_scratch_bytes;

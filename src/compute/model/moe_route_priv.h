@@ -22,7 +22,7 @@ struct route_rule {
     uint32_t n_groups;      /* divides n_experts; 1: no groups */
     uint32_t n_groups_used; /* groups from which experts are chosen */
     bool is_normed;         /* the weights of the chosen experts add up to 1, before scale */
-    bool scales_input;      /* the weight multiplies what an expert reads, not what it gives */
+    bool scales_input;      /* the weight multiplies the input of an expert, not its output */
     float scale;
 };
 

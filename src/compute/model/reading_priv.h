@@ -40,7 +40,7 @@ void read_flag(struct reading *r, const char *suffix, bool *out); /* optional */
 void read_gemma4(struct reading *r, struct model *model);         /* arch_gemma4.c */
 void read_gemma3n(struct reading *r, struct model *model);        /* arch_gemma3n.c */
 void read_llama4(struct reading *r, struct model *model);         /* arch_llama4.c */
-/* Finds the layers whose keys and values the last n_shared (or what the file says) read. */
+/* Sets the layers whose keys and values the last layers read.  Their number is n_shared, or that of the file. */
 void share_keys(struct reading *r, struct model *model, uint32_t n_shared);
 /* Number i of a list of fractions; false when the key is no list or shorter. */
 bool read_fraction(const struct reading *r, const char *suffix, uint32_t i, double *out);
@@ -55,7 +55,7 @@ bool has_tensor(const struct reading *r, const char *name);
 
 /* The whole key: the architecture's name, a dot and the suffix. Returns out. */
 const char *reading_key(const struct reading *r, const char *suffix, char out[128]);
-/* Whether the architecture's row has the key among its own. */
+/* True if the architecture's row lists this key. */
 bool arch_heeds(const struct arch *arch, const char *suffix);
 
 /* ---- arch_layers.c ---- */

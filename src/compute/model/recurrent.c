@@ -4,8 +4,8 @@
  *     rows     | run 0           | run 1      | run 2    |
  *     state  read             write        write        (rows after the last cut leave no state)
  *
- * A recurrence goes row by row, and a row's bits depend on the state before it only.  So where the rows are cut
- * into passes and runs changes no bit; state that was written and read again has the bits it had. */
+ * A recurrence goes row by row, and the bits of a row depend only on the state before it.  So it changes no bit
+ * where the rows are cut into passes and runs.  State that is written and read again keeps its bits. */
 #include "compute/model/model_priv.h"
 
 #include <math.h>
@@ -82,7 +82,7 @@ int recurrent_pack_taps(struct loading *load, uint32_t layer, unsigned slot, siz
 
 /* ---- numerics ---- */
 
-/* In double precision, whose last bits do not reach the float. */
+/* Computes in double precision, whose last bits do not reach the float. */
 double recurrent_softplus(float x)
 {
     double wide = x;

@@ -169,7 +169,7 @@ const struct slot_info GLOBALS[N_GLOBALS] = {
     [GLOBAL_INPUTS_NORM] = VECTOR("per_layer_proj_norm.weight", DIM_INPUT, MODEL_NORM),
 };
 
-/* Widths of recurrent halves and of tails. */
+/* Widths in recurrent halves and in tails. */
 static uint64_t dim_beside(const struct model_config *config, enum dim dim)
 {
     switch ((int)dim) {

@@ -9,7 +9,7 @@
 enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so are a LayerNorm's gain and bias */
             SLOT_ATTN_NORM,
             SLOT_ATTN_NORM_BIAS,
-            SLOT_ATTN_NORM_2, /* attention's own, where SLOT_ATTN_NORM is the feed-forward's (falcon) */
+            SLOT_ATTN_NORM_2, /* attention's norm, if SLOT_ATTN_NORM is the feed-forward's (falcon) */
             SLOT_ATTN_NORM_2_BIAS,
             SLOT_Q,
             SLOT_K,
@@ -206,7 +206,7 @@ enum global { /* tensors outside the layers */
               GLOBAL_ROPE_FREQS,
               GLOBAL_ROPE_LONG,
               GLOBAL_ROPE_SHORT,
-              GLOBAL_FINAL_NORM_BIAS, /* these only where the architecture's row names them */
+              GLOBAL_FINAL_NORM_BIAS, /* the following only if the architecture's row names them */
               GLOBAL_HEAD_BIAS,
               GLOBAL_POSITIONS,       /* learned embeddings of positions */
               GLOBAL_FINAL_NORM_LFM2, /* the final norm under another name */
@@ -220,7 +220,7 @@ enum global { /* tensors outside the layers */
 
 extern const struct slot_info SLOTS[N_SLOTS];
 extern const struct slot_info GLOBALS[N_GLOBALS];
-/* Whether the tensor is kept as floats: one vector, or one for each head or channel. */
+/* True if the tensor is kept as floats: one vector, or one for each head or channel. */
 bool slot_is_vector(const struct slot_info *info);
 uint64_t dim_of(const struct model_config *config, enum dim dim);
 const char *slot_name(uint32_t layer, enum slot slot, char out[64]);

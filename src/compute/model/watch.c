@@ -49,7 +49,7 @@ void watch_group(const struct forward *f, const struct weight_group *group, cons
                                         .n_cols = group->parts[0].cols});
 }
 
-/* Gate and up of one half of a row, gated, or up alone; or the row itself, where it is gated already. */
+/* Returns the gated row: gate times up of one half of a row, or up alone; or the row itself if it is gated already. */
 static const float *watch_gated(const struct forward *f, const float *row, uint32_t ffn, bool is_gated)
 {
     float *out = f->model->watch.row;
@@ -128,7 +128,7 @@ static bool watch_reads(enum slot slot, uint32_t group)
         return slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS || slot == SLOT_GATE_UP_EXPERTS;
     if (group == WATCH_EXPERTS_DOWN)
         return slot == SLOT_DOWN_EXPERTS;
-    if (slot == SLOT_Q_GATED) /* its half packs it */
+    if (slot == SLOT_Q_GATED) /* packed by its half of the layer */
         return group == GROUP_QKV;
     return group != GROUP_NONE && (uint32_t)SLOTS[slot].group == group;
 }

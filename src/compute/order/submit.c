@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pack and unpack stand side by side in this file: a field that one of them has and the other lacks is lost
- * between router and worker. */
+/* Each pack function stands beside its unpack function.  A field that only one of them has is lost between router
+ * and worker. */
 #include "compute/order/submit.h"
 
 #include <stdlib.h>

@@ -16,18 +16,17 @@ struct work_submit { /* a SUBMIT message and the arrays that it points into */
     float *bias;        /* [n_bias] */
 };
 
-/* Packs the order with token_bytes for each token (proto/token_list.h). The message borrows the order. Where the
- * message goes (request, mode, peer, owner) is for the caller to fill in. Must stay where it is until
- * work_submit_fini(). E_NOMEM. */
+/* Packs the order with token_bytes for each token (proto/token_list.h). The message borrows the order. The caller
+ * fills in request, mode, peer and owner. *packed must not move until work_submit_fini(). E_NOMEM. */
 int work_submit_pack(const struct work_order *order, unsigned token_bytes, struct work_submit *out);
 void work_submit_fini(struct work_submit *packed); /* also after a failure */
 
-/* Unpacks a checked message into an empty order, which owns its copies. E_PROTO (bad token list), E_NOMEM: free
- * what is in the order with work_order_fini(). With submit.n_tokens_later, the order has room for the tokens that
- * follow, and n_tokens counts those that it has. */
+/* Unpacks a checked message into an empty order, which owns its copies. After E_PROTO (bad token list) or E_NOMEM
+ * call work_order_fini(). With submit.n_tokens_later the order has room for the tokens that follow; n_tokens counts
+ * those it has. */
 int work_submit_unpack(const Baton__Submit *submit, struct work_order *out);
-/* Appends the tokens of a checked message, at most n_most, for which the order has room. Returns their number.
- * E_PROTO: more than that. */
+/* Appends the tokens of a checked message to an order with room for n_most more. Returns their number. E_PROTO:
+ * there are more than n_most. */
 int work_tokens_unpack(const Baton__SubmitTokens *more, uint32_t n_most, struct work_order *order);
 
 #endif

@@ -32,7 +32,7 @@ struct work_order work_order_move(struct work_order *from)
     return order;
 }
 
-/* Lanes make the multiplications independent of each other. */
+/* Several lanes, so that the multiplications do not wait for each other. */
 uint64_t work_order_hash_prompt(const struct work_order *order)
 {
     uint64_t lanes[HASH_LANES], hash = order->n_prompt;

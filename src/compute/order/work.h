@@ -16,15 +16,15 @@
 #include "base/trace_context.h"
 #include "compute/sample/sampler.h"
 
-/* What another router needs to go on with the answer's stream (docs/http.md), beside the order. */
+/* Beside the order, the data with which another router continues the answer's stream (docs/http.md). */
 struct work_resume {
-    bool is_kept;            /* workers keep the answer's tail, also when the router is gone */
+    bool is_kept;            /* workers keep the answer's tail, even after the loss of the router */
     char message_id[40];     /* the answer's id in its events ... */
     uint64_t created_unix_s; /* ... and its time */
     uint8_t body_digest[32]; /* SHA-256 of the client's body */
 };
 
-struct work {               /* plain values: a struct copy is a full copy, but for sample.bias */
+struct work {               /* plain values: a struct copy is a full copy, except for sample.bias */
     char request_id[40];    /* "req_...", for logs */
     char tenant[64];        /* pays for blocks and tokens; "": the anonymous tenant */
     char class_allowed[32]; /* the class of the API key; "": none.  Read by the router, not sent */
@@ -34,10 +34,10 @@ struct work {               /* plain values: a struct copy is a full copy, but f
     uint32_t weight;         /* the tenant's weight among competing tenants; 0 counts as 1 */
     uint32_t max_new_tokens; /* tokens still to be sampled; 0: prefill only */
     struct sample_opts sample;  /* its bias belongs to the arena or the work_order around it */
-    uint32_t keep_tokens;       /* cache mark: pin the KV of so many first tokens for 5 minutes ... */
-    uint32_t keep_1h_tokens;    /* ... and of so many for an hour, from submission */
-    uint32_t public_tokens;     /* so many first tokens are public: tenants share their KV */
-    bool ignores_end;           /* a token that ends answers does not end this one: for load tests */
+    uint32_t keep_tokens;       /* cache mark: pin the KV of this many leading tokens for 5 minutes ... */
+    uint32_t keep_1h_tokens;    /* ... and of this many for an hour, from submission */
+    uint32_t public_tokens;     /* this many leading tokens are public: tenants share their KV */
+    bool ignores_end;           /* stop tokens do not end the answer: for load tests */
     uint32_t score_from;        /* not 0: report prompt logprobs from this prompt token on */
     bool wants_embedding;       /* the answer is the prompt's embedding; its one token is dropped */
     struct work_resume resume;  /* an answer without a stream has none */

@@ -13,9 +13,9 @@ static bool budget_fits(const struct sched_budget *budget, uint32_t n, double go
     return budget->step_s(budget->arg, n) <= goal_s;
 }
 
-/* The most prompt tokens, at most n_most, with which the step is expected to end within goal_s; n_least if
- * no number fits. Cost may grow unevenly with size, so sizes are tried from above in strides; within a
- * stride by bisection. */
+/* Returns the largest number of prompt tokens, at most n_most, with which the step is expected to end within
+ * goal_s; n_least if none fits. Cost may grow unevenly with size, so it tries sizes from above in strides, then
+ * bisects one stride. */
 static uint32_t budget_largest(const struct sched_budget *budget, uint32_t n_least, uint32_t n_most,
                                double goal_s)
 {

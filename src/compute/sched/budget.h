@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many prompt tokens a step takes: the scheduler's rule, without its sequences.
+/* The number of prompt tokens in a step: the scheduler's rule, without its sequences.
  *
  *    step    | decoding sequences: one token each, drafts | prompt tokens: the budget              |
  *    seconds |<------------- decode_s ------------------->|<- at most what the objective leaves -->|
  *
- * plan.c calls it with the cost model that the worker has learned, the simulator (fleet/sim) with the step times of its
- * workers.  So both make the same decision from the same values.
+ * plan.c calls it with the learned cost model of the worker, and the simulator (fleet/sim) with the step times of
+ * its workers.  So equal values give equal decisions.
  *
  * Pure; any thread; no allocation. */
 #ifndef COMPUTE_SCHED_BUDGET_H
@@ -31,11 +31,11 @@ struct sched_budget {
     const void *arg;
 };
 
-/* The prompt tokens of the step, all prompts together: the most that are predicted to keep the objective; at least
- * LEAST_SHARE of the decoding's time, so that prompts make progress. */
+/* Returns the prompt tokens of the step, of all prompts together: the largest number that is predicted to keep the
+ * objective.  Prompts get at least SCHED_LEAST_SHARE of the time for decoding, so that they make progress. */
 uint32_t sched_budget_tokens(const struct sched_budget *budget);
-/* Of them, those of a prompt with n_left tokens behind `position`.  A chunk that does not end its prompt stops at a
- * block boundary if it reaches one; has_objective: only if little is cut. */
+/* Returns the part of the budget for a prompt with n_left tokens behind `position`.  A chunk that does not end its
+ * prompt stops at a block boundary if it reaches one.  With has_objective it does so only if that cuts little. */
 uint32_t sched_budget_chunk(uint32_t budget_tokens, uint32_t n_left, uint32_t position, uint32_t block_tokens,
                             bool has_objective);
 

@@ -13,11 +13,11 @@
  * used only if all draft tokens before it were right. The bits of a row do not depend on the other rows. So
  * draft tokens change when tokens are sampled, never which.
  *
- * Sources. The grammar's forced tokens come first. Else text after an earlier occurrence of the ending, or
- * tokens of the draft model or the MTP head (draft_model.c): per sequence the source with which more tokens per second are
- * expected. draft_choose.c says how many. The acceptance rate is learned from the sequence's own history. Where
- * that is short, the history of all draft tokens of the same kind counts (kind: the draft model, or the length
- * of the matched ending).
+ * Sources. The grammar's forced tokens come first. Otherwise there are two: text after an earlier occurrence of the
+ * ending, and tokens of the draft model or the MTP head (draft_model.c). Each sequence uses the source with the
+ * higher expected tokens per second; draft_choose.c chooses the number. The acceptance rate is learned from the
+ * sequence's own history. If that is short, the history of all draft tokens of the same kind counts (kind: the
+ * draft model, or the length of the matched ending).
  *
  * With a grammar, draft tokens that it forbids are dropped. Where the grammar leaves one choice (names and
  * punctuation of an object), the forced token is the draft and is right.
@@ -38,10 +38,10 @@
 #define PRIOR_SEEN     2.0  /* number of the sequence's own draft tokens that outweighs the kind's rate */
 #define SEQ_FADE       0.93 /* per verified draft token */
 #define KIND_FADE      0.99
-#define IDLE_FADE      0.98  /* per step without draft tokens: a hopeless source is tried again later */
-#define RETRY_FADE     0.999 /* per step, of what is known of the draft model */
-#define KNOWN_SEEN     5.0   /* verified draft tokens with which it is known ... */
-#define FORGOTTEN_SEEN 1.0   /* ... and with which not any more, about 1,600 steps after its last */
+#define IDLE_FADE      0.98  /* per step without draft tokens, so that a bad source is tried again later */
+#define RETRY_FADE     0.999 /* per step: the statistics of the draft model fade */
+#define KNOWN_SEEN     5.0   /* the draft model is known with this many verified draft tokens ... */
+#define FORGOTTEN_SEEN 1.0   /* ... and unknown again at this many, about 1,600 steps after the last one */
 #define BUDGET_INCOME  0.01
 #define BUDGET_START   2.0 /* decode steps */
 #define BUDGET_MAX     4.0
@@ -316,8 +316,7 @@ static uint32_t room_for_drafts(const struct sched *sched, uint32_t n_decode)
     return room < sched->max_drafts ? room : sched->max_drafts;
 }
 
-/* Chooses the draft model for a sequence where it is expected to save more time than the draft tokens that
- * were found, if any. */
+/* Chooses the draft model for a sequence if it is expected to save more time than the draft tokens found so far. */
 static void draft_weigh_model(const struct sched *sched, const struct cost_step *decode,
                               struct draft_choice *choice)
 {
@@ -365,8 +364,8 @@ static uint32_t draft_gather(const struct sched *sched, struct draft_choice *cho
     return n;
 }
 
-/* Lets a draft model of which little is known sample, although that is not expected to pay. What is known fades
- * while it is not used, so that it is tried again later. */
+/* Lets an unknown draft model sample although that is not expected to pay. Its statistics fade while it is not
+ * used, so it becomes unknown and is tried again later. */
 static void draft_try_model(struct sched *sched, struct draft_choice *choices, uint32_t n_choices,
                             uint32_t room)
 {

@@ -9,7 +9,7 @@
 #include "compute/sched/sched.h"
 
 enum {
-    DRAFT_MAX = 64,    /* most draft tokens for one sequence in one step, whatever the options say */
+    DRAFT_MAX = 64,    /* most draft tokens for one sequence in one step; options cannot exceed it */
     DRAFT_CHOICES = 64 /* most sequences with draft tokens in one step */
 };
 
@@ -61,7 +61,7 @@ struct draft_model {       /* of the scheduler; zeroed: there is none */
     kv_block_id *free_ids; /* [opts.draft_blocks] */
     uint32_t n_free;
     struct cost_model cost; /* of its steps */
-    bool is_known;          /* enough of its draft tokens were verified lately to judge it */
+    bool is_known;          /* enough of its draft tokens were verified recently to judge it */
     double step_s;          /* seconds that it took since the latest step ... */
     double drafting_s;      /* ... and the part of them that sampled draft tokens */
     float *prompt_rows;     /* only with an MTP head: [max_batch_tokens of the engine][hidden] */
@@ -89,7 +89,7 @@ void draft_learn(struct sched *sched, struct seq *seq, uint32_t n_drafts, uint32
 /* Books the cost and gain of the step's draft tokens in the speculation budget. */
 struct plan;
 void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepted);
-/* Acceptance rate of a source of this kind for this sequence, as far as it is known. */
+/* Estimated acceptance rate of a source of this kind for this sequence. */
 double draft_chance(const struct sched *sched, const struct seq *seq, enum draft_kind kind);
 
 /* ---- draft_choose.c ---- */
@@ -105,11 +105,10 @@ int draft_model_open(struct sched *sched); /* errors of sched_new() */
 void draft_model_close(struct sched *sched);
 int draft_kv_init(const struct sched *sched, struct seq *seq); /* E_NOMEM */
 void draft_kv_give_back(struct sched *sched, struct seq *seq);
-/* Computes KV of texts that the draft model has not read yet, a slice per step, where that is expected to
- * pay. */
+/* Computes KV of texts that the draft model has not read yet, one slice per step, if that is expected to pay. */
 void draft_model_catch_up(struct sched *sched);
-/* True while it is not known, and the speculation budget allows a few draft tokens to change that: they show its
- * acceptance rate, its cost and the cost of verifying. */
+/* True if the draft model is unknown and the speculation budget allows a few draft tokens to learn its acceptance
+ * rate, its cost and the cost of verifying. */
 bool draft_model_is_new(const struct sched *sched);
 /* Returns how many draft tokens, at most n, it can sample for the sequence now. */
 uint32_t draft_model_limit(const struct sched *sched, const struct seq *seq, uint32_t n);

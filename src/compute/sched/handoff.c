@@ -41,7 +41,7 @@ int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const
     if (n_tokens > n_most)
         n_tokens = n_most;
     if ((sched->n_state_blocks > 0 || sched->windows.n_groups > 0) && !is_whole)
-        n_tokens = seq->n_computed; /* keys and values without the state or the window cannot be used */
+        n_tokens = seq->n_computed; /* keys and values are useless without the state or the window */
     else if (sched->n_state_blocks > 0)
         recurrent_arrived(sched, seq);
     windows_arrived(sched, seq, is_whole);

@@ -15,7 +15,7 @@
 #define DECODE_ALPHA  0.05
 #define PREFILL_ALPHA 0.25
 #define COLD_AFTER_NS NS_PER_S
-#define SHARE_MIN     0.25 /* least part of a mixed step that counts as prefill, whatever is predicted */
+#define SHARE_MIN     0.25 /* least part of a mixed step that counts as prefill, even if less is predicted */
 
 static struct cost_step cost_of(const struct plan *plan)
 {
@@ -130,8 +130,8 @@ static void load_count(const struct sched *sched, const struct seq *seq, struct 
     }
 }
 
-/* Predicts the time of the decoding sequences without prompts, also if no step is without one.  The
- * difference to twice as many sequences gives the cost of one more, so that no single size matters much. */
+/* Predicts the time of the decoding sequences without prompts, even if every step has prompts.  The difference to
+ * twice as many sequences gives the cost of one more, so that no single size has much weight. */
 static void load_decode(const struct sched *sched, struct sched_load *load)
 {
     struct cost_step step = plan_decode_cost(sched), twice;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a scheduler reports of its load and its speed.  Engine thread only. */
+/* A scheduler's report of its load and its speed.  Engine thread only. */
 #ifndef COMPUTE_SCHED_LOAD_H
 #define COMPUTE_SCHED_LOAD_H
 

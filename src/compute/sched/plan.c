@@ -71,7 +71,7 @@ static double prompt_pairs(const struct sched *sched, uint32_t n)
     return n_pairs + cost_pairs(0, n);
 }
 
-struct plan_step { /* the step that the rule asks about */
+struct plan_step { /* the step that the rule evaluates */
     const struct sched *sched;
     struct cost_step decode;
 };
@@ -110,7 +110,7 @@ uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t b
                               sched->block_tokens, sched->opts.itl_ns > 0);
 }
 
-/* The same with the windowed blocks that the sequence has. */
+/* The same, limited by the windowed blocks that the sequence has. */
 static uint32_t plan_chunk_of(const struct sched *sched, const struct seq *seq, uint32_t budget)
 {
     uint32_t room = seq->state == SEQ_PREFILL ? windows_room(sched, seq) : UINT32_MAX;

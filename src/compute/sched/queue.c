@@ -18,10 +18,10 @@
  *   - The pool has its uncached blocks and one more for each active sequence. Every active sequence soon
  *     needs a block; without the margin the new sequence would be preempted at once.
  *
- * When the head of the line finds no place or no blocks, no sequence behind it is tried.  is_short then keeps
- * arriving sequences from overtaking it, so large prompts make progress.  In two cases the tenant waits and
- * others pass.  Either another sequence is computing the block now, or the blocks would come out of other
- * tenants' quotas while a sequence of its own runs.
+ * When the head of the line finds no place or no blocks, no sequence behind it is tried. is_short then keeps
+ * arriving sequences from overtaking it, so large prompts make progress.  In two cases the tenant waits and other
+ * tenants pass: another sequence is computing the block now, or the blocks would come out of other tenants' quotas
+ * while a sequence of this tenant runs.
  *
  * A full queue accepts one more sequence of a tenant that has fewer waiting than another. The next step ends
  * the newest sequence of the tenant with most. Only a sequence that never began is ended this way. */

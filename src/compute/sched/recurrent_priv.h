@@ -18,8 +18,8 @@ struct seq_recurrent {   /* arrays of ids have sched.n_state_blocks entries */
     kv_block_id *found;  /* the state that the cached prefix ends with, until the first step has read it */
     kv_block_id *latest; /* the latest snapshot of decoding */
     bool has_own, has_found, has_latest;
-    uint32_t fork; /* leading blocks that were cached, though not all with a state: another sequence began
-                    * alike */
+    uint32_t fork; /* leading blocks that were cached, not all with a state: another sequence had the same
+                    * beginning */
 
     struct kv_state_cut cuts[RECURRENT_SNAPSHOTS + 1]; /* cuts of the running step; the last one writes own */
     uint32_t ends[RECURRENT_SNAPSHOTS];                /* each cut's number of leading blocks */

@@ -64,7 +64,7 @@ struct seq_spec {           /* copied on submit */
     const token_id *stop_ids; /* these end the answer; borrowed until the sequence ends */
     uint32_t n_stop_ids;
     /* Sampling, limits, weight and cache marks. sample.bias is copied. KV before score_from (see
-     * on_prompt_logprobs) comes from the cache where possible; the rest is always computed. */
+     * on_prompt_logprobs) comes from the cache if possible; the rest is always computed. */
     struct work work;
     struct grammar *grammar;      /* constraint on the answer; the sequence takes a reference; NULL: none */
     kv_tenant tenant;             /* pays for its blocks (quota) and its tokens (fair queue) */
@@ -140,12 +140,13 @@ struct sched_opts {
     uint32_t max_queue;    /* most waiting sequences, preempted ones not counted; beyond it E_OVERLOADED, see
                               sched_submit */
     uint32_t chunk_tokens; /* most prompt tokens per step while any sequence decodes */
-    uint64_t itl_ns;       /* objective for a step with decoding sequences; 0: chunk_tokens alone limits */
+    uint64_t itl_ns;       /* objective for a step with decoding sequences; 0: only chunk_tokens limits the
+                            * step */
     uint64_t max_step_ns;  /* most time that a step may take because of its prompt tokens; 0: no bound */
     enum sched_speculate speculate;
     uint32_t max_drafts; /* most draft tokens for one sequence in one step */
-    /* Borrowed: a model of the same vocabulary that samples draft tokens, for SCHED_DRAFT_SEQS sequences at
-     * once; NULL: none. It has draft_blocks blocks of KV, which are this scheduler's alone. */
+    /* Borrowed: a model of the same vocabulary that samples draft tokens, for SCHED_DRAFT_SEQS sequences at once;
+     * NULL: none. Only this scheduler uses its draft_blocks blocks of KV. */
     struct engine *draft_engine;
     uint32_t draft_blocks;
     struct sched_events events;
@@ -189,17 +190,17 @@ const kv_block_id *seq_blocks(const struct seq *seq, uint32_t *n_out, uint32_t *
 /* Blocks of the sequence's recurrent state; *n_out is 0 if the model has none. While ARRIVING the transfer
  * writes them; while HELD they hold the state after the last token. Valid as those of seq_blocks(). */
 const kv_block_id *seq_state_blocks(const struct sched *sched, const struct seq *seq, uint32_t *n_out);
-/* Table of a group of windowed layers (cache/kv/window.h), by block.  Only the blocks from
- * kv_window_kept(n_computed) on are held.  While ARRIVING the transfer writes those from
- * kv_window_kept(n_tokens) or *n_reused_out on, whichever is later; while HELD a peer needs them all.  NULL: no such group.  Valid as those of seq_blocks(). */
+/* Table of a group of windowed layers (cache/kv/window.h), by block.  The sequence holds only the blocks from
+ * kv_window_kept(n_computed) on.  While ARRIVING the transfer writes those from kv_window_kept(n_tokens) or
+ * *n_reused_out on, whichever is later.  While HELD a peer needs all of them.  NULL: no such group.  Valid as those
+ * of seq_blocks(). */
 const kv_block_id *seq_window_blocks(const struct sched *sched, const struct seq *seq, uint32_t group);
-/* Ends ARRIVING: KV of given tokens [0, n_tokens) is present and no peer writes these blocks any more. With
- * KV of all given tokens and the first token, decode begins. The first token was sampled by the peer, counts
- * as one of max_new_tokens, and is reported by on_token only if reports_first. The rest is computed here if
- * n_tokens is smaller, if first is NULL or beyond the vocabulary, or if the grammar forbids it. n_tokens is
- * cut to the granted range. With recurrent state or windowed blocks, all of it is computed here unless all KV is
- * present.
- * E_INVAL: not ARRIVING (nothing changed). */
+/* Ends ARRIVING: KV of given tokens [0, n_tokens) is present, and no peer writes these blocks any more. With KV of
+ * all given tokens and the first token, decode begins. The peer sampled the first token. It counts as one of
+ * max_new_tokens, and on_token reports it only if reports_first. The rest is computed here if n_tokens is smaller,
+ * if first is NULL or beyond the vocabulary, or if the grammar forbids it. n_tokens is cut to the granted range.
+ * With recurrent state or windowed blocks, all tokens are computed here unless all KV is present. E_INVAL: not
+ * ARRIVING (nothing changed). */
 int sched_arrived(struct sched *sched, struct seq *seq, uint32_t n_tokens, const struct sample_result *first,
                   bool reports_first);
 /* ---- departure ---- */
@@ -213,8 +214,8 @@ enum seq_state seq_state(const struct seq *seq);
 const struct seq_spec *seq_spec(const struct seq *seq); /* tokens and n_tokens grow with the answer */
 const struct seq_stats *seq_stats(const struct seq *seq);
 uint32_t seq_n_computed(const struct seq *seq); /* tokens whose KV is present */
-/* In on_token, with work.wants_embedding: the embedding of the prompt, [engine info.embedding_dims]; NULL: it
- * wants none. Valid as the sequence. */
+/* In on_token: the embedding of the prompt, [engine info.embedding_dims]; NULL without work.wants_embedding. Valid
+ * as long as the sequence. */
 const float *seq_embedding(const struct seq *seq);
 /* For on_layer: the items of the running step. index starts at 0; false beyond the last. *to_out is the
  * first token that is not fed; draft tokens are not counted. */

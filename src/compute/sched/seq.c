@@ -71,7 +71,7 @@ static int make_state(const struct sched *sched, const struct seq_spec *spec, st
     uint64_t cap_tokens = seq->cap_tokens;
     int rc;
 
-    if (sched->draft_model.engine != NULL) /* its draft tokens are new ones, even if they are rejected */
+    if (sched->draft_model.engine != NULL) /* its draft tokens add entries, even if they are rejected */
         cap_tokens *= 1 + sched->opts.max_drafts;
     if (cap_tokens > UINT32_MAX)
         cap_tokens = UINT32_MAX;
@@ -268,8 +268,8 @@ int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare)
     bool has_more = sched->n_state_blocks > 0 || sched->windows.n_groups > 0;
     int code = seq_take_with(sched, seq, n_spare, seq_n_matchable(sched, seq));
 
-    /* A cached prefix comes with blocks of its own: the state or the window at its end.  Nobody will return blocks,
-     * so if these are too many, the sequence does without the prefix instead of waiting for ever. */
+    /* A cached prefix needs further blocks: the state or the window at its end.  If the pool has too few, the
+     * sequence does without the prefix: no other sequence will return blocks, so it would wait for ever. */
     if (code < 0 && has_more && sched->n_running == 0)
         code = seq_take_with(sched, seq, n_spare, 0);
     return code;
@@ -308,7 +308,7 @@ void seq_give_back(struct sched *sched, struct seq *seq)
             kv_set_replicated(sched->opts.pool, id, false);
         kv_unref(sched->opts.pool, id);
     }
-    recurrent_give_back(sched, seq); /* after the blocks, so that a state outlives its last block */
+    recurrent_give_back(sched, seq); /* after the blocks, so that a state is evicted after its last block */
     windows_give_back(sched, seq);
     seq->n_matched = seq->n_sealed = seq->n_computed = 0;
 }

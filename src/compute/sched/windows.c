@@ -73,7 +73,7 @@ static uint32_t windows_first(const struct sched *sched, uint32_t n_blocks)
     return kv_window_first(windows_layout(sched), n_blocks * sched->block_tokens);
 }
 
-/* The blocks to begin with are [*from_out, *to_out). */
+/* Sets [*from_out, *to_out) to the blocks to begin with. */
 static void windows_beginning(const struct sched *sched, const struct seq *seq, uint32_t n_matched,
                               uint32_t *from_out, uint32_t *to_out)
 {
@@ -114,7 +114,7 @@ static void windows_drop(struct sched *sched, struct seq *seq, uint32_t block)
     }
 }
 
-/* Tells the pool if a released block is likely to be of use.  Another sequence may have told otherwise. */
+/* Marks a released block as spare, or as likely to be of use.  Another sequence may have set the opposite. */
 static void windows_judge(struct sched *sched, const struct seq *seq, uint32_t block, bool is_spare)
 {
     for (uint32_t group = 0; group < sched->windows.n_groups; group++) {
@@ -308,7 +308,7 @@ void windows_arrived(struct sched *sched, struct seq *seq, bool is_whole)
 
 void windows_forget(struct sched *sched, struct seq *seq)
 {
-    windows_give_back(sched, seq); /* so that each hash has one block at most */
+    windows_give_back(sched, seq); /* give them back, so that each hash has at most one block */
     for (uint32_t end = 0; sched->windows.n_groups > 0 && end < seq->n_sealed; end++) {
         kv_window_hashes(&seq->hashes[end], sched->windows.n_groups, sched->windows.hashes);
         for (uint32_t group = 0; group < sched->windows.n_groups; group++) {

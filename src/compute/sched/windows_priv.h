@@ -14,7 +14,7 @@ struct engine_item;
 struct seq_windows {   /* of n_groups groups; all zero without them */
     kv_block_id *ids;  /* [n_groups][stride]; KV_BLOCK_NONE: not held */
     uint32_t stride;   /* blocks for cap_tokens */
-    uint32_t from, to; /* held are blocks [from, to); while ARRIVING there may be a gap */
+    uint32_t from, to; /* the sequence holds blocks [from, to); while ARRIVING there may be a gap */
     uint32_t fork;     /* leading blocks that were cached when the sequence began */
 };
 
@@ -26,7 +26,7 @@ struct sched_windows {
 
 int windows_init(const struct sched *sched, struct seq *seq); /* E_NOMEM */
 void windows_fini(struct seq *seq);
-/* Returns the longest of at most n leading blocks that the cache has windowed blocks for. */
+/* Returns how many leading blocks, at most n, the cache has with their windowed blocks. */
 uint32_t windows_peek(const struct sched *sched, const struct seq *seq, uint32_t n);
 /* Returns the number of windowed blocks that windows_take() takes after n_matched blocks. */
 uint32_t windows_wanted(const struct sched *sched, const struct seq *seq, uint32_t n_matched);
@@ -48,18 +48,18 @@ void windows_plan(const struct seq *seq, struct engine_item *item);
 void windows_seal(struct sched *sched, struct seq *seq, uint32_t block);
 /* Releases the blocks before kv_window_kept(). */
 void windows_slide(struct sched *sched, struct seq *seq);
-/* Call it when a transfer ended: is_whole tells if it has written the windowed blocks. */
+/* Call it when a transfer has ended. is_whole: it has written the windowed blocks. */
 void windows_arrived(struct sched *sched, struct seq *seq, bool is_whole);
 /* Removes the sequence's windowed blocks from the prefix cache, because they may be damaged. */
 void windows_forget(struct sched *sched, struct seq *seq);
 
-/* ---- seq.c, plan.c: what windowed blocks need ---- */
+/* ---- seq.c, plan.c: for windowed blocks ---- */
 
 /* Takes the blocks for block_tokens more tokens, windowed ones included.  E_KV_FULL. */
 int seq_grow(struct sched *sched, struct seq *seq);
 /* Returns the last blocks.  They hold no token of the sequence. */
 void seq_shrink(struct sched *sched, struct seq *seq);
-/* Prompt tokens that the sequence would get from this budget, whatever windowed blocks it has. */
+/* Prompt tokens that the sequence would get from this budget if it had all windowed blocks. */
 uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t budget);
 
 #endif

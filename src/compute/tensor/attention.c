@@ -227,7 +227,7 @@ static void attn_job_run(void *arg, unsigned rank, unsigned n_ranks)
 }
 
 _Static_assert((int)ATTN_BLOCK_STEP == (int)ATTN_GROUP_KEYS && (int)ATTN_BLOCK_MAX == (int)MAX_BLOCK_TOKENS,
-               "what callers are told is what the kernels take");
+               "callers get the size that the kernels take");
 
 static void check_args(const struct attn_args *args)
 {

@@ -33,6 +33,6 @@ const char *kern_choice_variant_name(enum kern_field field, uint32_t variant);
 
 /* The choice of the process. Set it between products and before threads compute: readers take no lock. */
 const struct kern_choice *kern_choice_get(void);
-void kern_choice_set(const struct kern_choice *choice); /* all below kern_choice_n_variants() */
+void kern_choice_set(const struct kern_choice *choice); /* all values below kern_choice_n_variants() */
 
 #endif

@@ -25,7 +25,7 @@ struct gated_args {
     size_t y_stride;
     void *scratch; /* 64-aligned, gated_scratch_bytes() */
 };
-/* Whether F is a multiple of the activations' packing width; true for all but tiny models. */
+/* True if F is a multiple of the activations' packing width; true for all but tiny models. */
 bool gated_takes(const struct weight *gate_up, const struct weight *down);
 size_t gated_scratch_bytes(const struct weight *gate_up, const struct weight *down, uint32_t max_tokens,
                            uint32_t n_ranks);

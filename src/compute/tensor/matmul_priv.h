@@ -118,7 +118,7 @@ void matmul_rows(const struct product *product, unsigned rank, struct panel_rang
 
 /* Most tokens of a tile, for this weight. */
 uint32_t matmul_tile_tokens(const struct weight *weight, uint32_t n_tokens);
-/* Whether the weight is used without expansion, for n_tiles tiles. */
+/* True if the weight is used without expansion, for n_tiles tiles. */
 bool matmul_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
 /* If it is: the number of panels used together. */
 uint32_t matmul_direct_panels(const struct weight *weight, uint32_t tile_tokens, uint32_t n_tiles);
@@ -129,13 +129,13 @@ uint32_t matmul_slice_panels(const struct weight *weight, bool is_direct, uint32
                              uint32_t *cols_out);
 /* How a tile of n_tokens prefetches quantised weights. */
 struct fetch_ahead matmul_fetch_ahead(const struct weight *weight, uint32_t n_tokens);
-/* Whether a tile prefetches plain weights into the first-level cache (is_told: the caller says which).
+/* True if a tile prefetches plain weights into the first-level cache (is_told: the caller says which).
  * They are only loaded, so on some processors the second-level cache is near enough. */
 bool matmul_fetches_near(bool is_told);
 
 /* ---- blocks of BF16 tiles (matmul_block.c) ---- */
 
-/* Whether many tokens go through this quantised weight in blocks. */
+/* True if many tokens go through this quantised weight in blocks. */
 bool matmul_block_takes(const struct weight *weight);
 /* Floats of scratch for each rank. */
 size_t matmul_block_sums(uint32_t max_tokens);

@@ -60,8 +60,8 @@ struct weight_packing { /* all borrowed */
     const struct weight_part *parts;
     uint32_t n_parts, cols;
     struct team *team;
-    /* Where the panels go. NULL: memory of their own. In an arena that another process filled nothing is packed: the
-     * first and the last panel are packed beside it and compared, E_MISMATCH. */
+    /* Arena for the panels; NULL: allocate memory. If another process has filled the arena, nothing is packed into
+     * it: the first and the last panel are packed elsewhere and compared, E_MISMATCH. */
     struct mem_sealed *arena;
     uint64_t end_ns; /* deadline (clock_now_ns()), then E_TIMEOUT; 0: none. Without an arena only */
 };
@@ -125,7 +125,7 @@ struct tensor_limits {
     double narrow_tops;  /* dots with narrow weights (tensor_is_narrow); int8_tops where there are none */
     const char *int8_by; /* unit that has this peak: "vectors" */
 };
-/* Whether this table's dots with quantised weights of this type take fewer instructions than with whole
+/* True if this table's dots with quantised weights of this type take fewer instructions than with whole
  * bytes. */
 bool tensor_is_narrow(const struct kern_table *table, enum dtype type);
 /* Measures the instructions that this table's kernels use. */

@@ -14,7 +14,7 @@
 
 #define COPY_LIMIT_NS (20 * NS_PER_MS)
 #define LIMIT_NS      (225 * NS_PER_MS) /* plus the trial in progress and the file: less than 300 ms */
-#define WAIT_FACTOR   18                /* TUNE_WAIT: so many times both limits */
+#define WAIT_FACTOR   18                /* TUNE_WAIT: multiplies both limits */
 
 /* False: there was no time for all trials. */
 static bool tune_measure(struct team *team, const struct kern_table *table, unsigned factor,

@@ -37,9 +37,9 @@ struct tuned {
     double ratios[KERN_N_FIELDS][TUNE_MAX_VARIANTS];
 };
 
-/* Chooses for the whole process. Call it before threads compute or copy. Takes at most about 300 ms
- * (but for TUNE_WAIT), usually half of that, and some tens of MiB meanwhile. Never fails: fields that cannot be measured or
- * saved keep their defaults. */
+/* Chooses for the whole process. Call it before threads compute or copy. Takes at most about 300 ms (longer with
+ * TUNE_WAIT), usually half of that, and some tens of MiB of memory meanwhile. Never fails: fields that cannot be
+ * measured keep their defaults. */
 void tensor_tune(struct team *team, const struct kern_table *table, enum tune_mode mode, struct tuned *out);
 
 /* One line without its end: "copy=stream32 wide=all ...". */

@@ -126,7 +126,7 @@ bool tune_record_find(struct bytes text, const char *key, struct kern_choice *ch
     return false;
 }
 
-/* Whether a line is printable and not too long; its choices may be of another processor or version. */
+/* True if a line is printable and not too long; its choices may be of another processor or version. */
 static bool tune_file_is_plain(struct bytes line)
 {
     for (size_t i = 0; i < line.len_bytes; i++)

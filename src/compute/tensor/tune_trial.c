@@ -45,7 +45,9 @@ enum {
 #define MIN_BYTES   ((size_t)4 << 20)
 #define TOUCH_BYTES ((size_t)1 << 20)
 #define MAX_BYTES   ((size_t)24 << 20)
-#define SLOW_NS     (6 * NS_PER_MS) /* for one token: if slower, the other trials would take too long */
+#define SLOW_NS                                                                                              \
+    (6 * NS_PER_MS) /* limit of the trial of one token; if it is slower, the other trials
+                                     * would take too long */
 
 static const double BETTER = 0.97, MUCH_BETTER = 0.92, WORSE = 1.05;
 
@@ -73,7 +75,7 @@ struct trials {
     struct team *team;
     const struct kern_table *table;
     uint64_t end_ns;
-    uint64_t last_ns; /* the latest trial took so long, with its preparation */
+    uint64_t last_ns; /* duration of the latest trial with its preparation */
     bool is_late;     /* the time ran out before all was tried */
     struct weight weights[N_TRIAL_WEIGHTS];
     float *x, *y; /* [MAX_TOKENS][COLS], [MAX_TOKENS][rows] */
@@ -368,7 +370,7 @@ static double trials_compare(struct trials *trials, const struct trial_case *lis
     return again > mean ? again : mean;
 }
 
-/* Whether the field has any effect with this table. */
+/* True if the field has any effect with this table. */
 static bool trials_matters(const struct kern_table *table, enum kern_field field)
 {
     switch (field) {
@@ -419,7 +421,7 @@ static struct kern_choice all_second(const struct trials *trials, const struct k
     return choice;
 }
 
-/* Slow three times: not just disturbed. Also when the time runs out. */
+/* True if the trial is slow three times, so not just disturbed. Also true if the time runs out. */
 static bool trials_are_slow(struct trials *trials, const struct kern_choice *choice)
 {
     static const struct trial_case ones[] = {

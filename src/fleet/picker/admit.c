@@ -67,12 +67,12 @@ static double outlook_most(const struct picker_worker *worker, double slo_s)
     double alone_s = picker_itl_at_s(worker, 0);
     double growth_s = (picker_itl_s(worker) - alone_s) / worker->n_running;
 
-    if (growth_s <= 0 || alone_s > slo_s) /* out of reach in any case: no end would help */
+    if (growth_s <= 0 || alone_s > slo_s) /* misses the objective even alone, so no end helps */
         return INFINITY;
     return floor((slo_s - alone_s) / growth_s);
 }
 
-/* Sequences that must end before the worker takes one more. */
+/* Number of sequences that must end before the worker takes one more. */
 static double outlook_ends(const struct picker_fleet *fleet, const struct pick_row *row,
                            const struct picker_outlook_opts *opts)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admission by prediction: predicts when the first token of a request comes, and whether that is in time.
+/* Admission by prediction: predicts the time of a request's first token, and whether that is in time.
  *
  *    predicted = max(queue of the best worker + prompts ahead, time until a decode seat is free) + own prompt
  *
  *    predicted within the limit, less the margin    placed or queued
  *    beyond it                                      refused at once, with a time to come back
  *
- * The limit of a request is the TTFT objective, or twice the time that its prompt takes alone where that is more.  The
- * margin is learned, as a part of the limit: 98 % of the predictions were too early by less.  So a machine with
- * inaccurate predictions admits fewer requests, and its answers still keep the objective.
+ * The limit of a request is the larger of the TTFT objective and twice the time of its prompt alone.  The margin is
+ * a learned part of the limit: 98 % of the first tokens were late by less.  So a machine with inaccurate
+ * predictions admits fewer requests, and its answers still keep the objective.
  *
  * Pure functions: no clock, no I/O, no randomness.  The router and the simulator link the same code. */
 #ifndef FLEET_PICKER_ADMIT_H
@@ -16,11 +16,10 @@
 
 #include "fleet/picker/fleet.h"
 
-/* How late predictions are.  Zeroed but for least: no evidence. */
+/* How late first tokens are, compared with their predictions.  Zeroed except for least: no evidence. */
 struct picker_lateness {
-    double share; /* of the limit: all but one of fifty predictions were late by less */
-    double
-        least; /* lower bound of the share; below 0, predictions that are too late by habit are made up for */
+    double share; /* of the limit: 49 of 50 first tokens were late by less */
+    double least; /* lower bound of the share; negative: corrects predictions that are too late on average */
     uint32_t n_seen;
 };
 
@@ -31,8 +30,8 @@ double picker_lateness_margin(const struct picker_lateness *late); /* least to 0
 /* The state of the fleet that the predictions of all requests of a model use. */
 struct picker_outlook {
     double prompt_tokens_per_s; /* of all workers that read prompts, together; 0: unknown */
-    double seat_s;              /* until some decode worker has a seat within its objective; 0: now */
-    double seats_per_s;         /* how often one becomes free; 0: unknown */
+    double seat_s;              /* time until a decode worker has a seat within its objective; 0: now */
+    double seats_per_s;         /* seats that become free; 0: unknown */
 };
 
 struct picker_outlook_opts {
@@ -46,11 +45,11 @@ struct picker_outlook_opts {
 void picker_outlook(const struct picker_fleet *fleet, const struct picker_outlook_opts *opts,
                     struct picker_outlook *out);
 
-struct picker_wait {       /* one request that no worker may begin within its objectives now */
+struct picker_wait {       /* a request that no worker can begin within the objectives now */
     double queue_s;        /* of the best worker */
     double alone_s;        /* the prompt's own time there */
     double ttft_slo_s;     /* the objective */
-    double waited_s;       /* it has waited so long already */
+    double waited_s;       /* how long it has waited */
     double margin;         /* picker_lateness_margin() */
     uint64_t ahead_tokens; /* uncached prompt tokens of waiting requests whose turn comes before its own */
     uint32_t n_ahead;      /* these requests */
@@ -60,7 +59,7 @@ struct picker_verdict {
     bool is_in_time;
     double ttft_s;  /* predicted, from the request's arrival */
     double limit_s; /* its limit, without the margin */
-    double late_s;  /* beyond the limit less the margin; 0: in time */
+    double late_s;  /* time beyond the limit less the margin; 0: in time */
 };
 
 void picker_admit(const struct picker_wait *wait, const struct picker_outlook *outlook,
@@ -70,10 +69,10 @@ double picker_limit_s(double ttft_slo_s, double alone_s);
 /* Retry times.  Each refusal takes the next free slot of a schedule that drains at the fleet's speed.  So
  * refused clients do not all come back at once. */
 struct picker_returns {
-    uint64_t next_ns; /* the schedule is taken until then */
+    uint64_t next_ns; /* the schedule is full until then */
 };
 
-/* Seconds until the client should come back: 1 to 60. prompt_s: the fleet's time for its prompt. */
+/* Returns the seconds after which the client should retry: 1 to 60. prompt_s: the fleet's time for its prompt. */
 uint32_t picker_returns_take(struct picker_returns *returns, double late_s, double prompt_s, uint64_t now_ns);
 
 /* The part of the waiting work that is served before a tenant's newest request, in turns by weight. own: the

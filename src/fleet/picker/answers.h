@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long will an answer be?  Learned from the answers that a class of requests got; max_tokens is only an upper
- * bound, because clients set it to anything.
+/* Predicts the length of an answer from earlier answers of the same class of requests. max_tokens is only an upper
+ * bound, because clients set it to any value.
  *
- * The estimate is the length that three of four answers stay within.  It moves by a fixed step of the logarithm
- * for each answer, so one answer of any length moves it by 9% at most.  Pure; one thread for each object. */
+ * The estimate is a length that three of four answers do not exceed.  Each answer moves its logarithm by a fixed
+ * step, so one answer of any length moves it by at most 9%. Pure; one thread for each object. */
 #ifndef FLEET_PICKER_ANSWERS_H
 #define FLEET_PICKER_ANSWERS_H
 

@@ -55,7 +55,7 @@ static int class_duration(const char *text, uint64_t *out)
     return 0;
 }
 
-/* 0: its streams are not paused, though those of the class default may be. */
+/* Parses may-be-paused. 0: streams of the class are never paused, even if those of the class default may be. */
 static int class_pause(const char *text, uint64_t *out)
 {
     return str_to_duration(bytes_of(text, strlen(text)), out) < 0 ? E_FORMAT : 0;

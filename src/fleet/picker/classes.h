@@ -19,8 +19,8 @@ struct picker_class {
     uint64_t ttft_slo_ns, itl_slo_ns;
     uint32_t priority; /* 0 to 100: a higher one is placed first */
     uint32_t weight;   /* 1 to 100: multiplies the weight of its tenants */
-    double share;      /* of the queue, 0 to 1 */
-    uint64_t pause_ns; /* its streams may be paused for a higher priority, for so long in all; 0: never */
+    double share;      /* largest share of the queue, 0 to 1 */
+    uint64_t pause_ns; /* its streams may be paused for a higher priority, for this long in total; 0: never */
 };
 
 struct picker_classes {
@@ -33,9 +33,9 @@ void picker_classes_init(struct picker_classes *classes, uint64_t ttft_slo_ns, u
 /* Adds the class that the text defines.  Missing settings are those of "default".  The name "default" changes that
  * class.  E_FORMAT with the fault; the table does not change. */
 int picker_classes_add(struct picker_classes *classes, struct bytes text, struct fault *fault);
-/* The class of a request: the wanted one, unless it has more of anything than `allowed`, the class of the key (empty or
- * unknown: "default"): priority, weight, share, or that its streams may be paused for less time.  An unknown or empty
- * wish is `allowed`. */
+/* Returns the class of a request. `allowed` is the class of its API key (empty or unknown: "default").  The request
+ * gets the wanted class if that has no higher priority, weight or share than `allowed`, and no shorter pause.
+ * Otherwise, and if `wanted` is unknown or empty, it gets `allowed`. */
 uint32_t picker_classes_choose(const struct picker_classes *classes, const char *allowed, const char *wanted);
 /* The classes by priority, the highest first; of equal ones by number. */
 void picker_classes_order(const struct picker_classes *classes, uint32_t order_out[PICKER_MAX_CLASSES]);

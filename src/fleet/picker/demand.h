@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The load that arrives for one model, by phase: time of prompts, and tokens of answers.
  *
- * Requests count when they arrive, placed or not, so a fleet that refuses most of its load still sees all of
- * it.  The window is as short as the number of requests allows.  So a busy fleet sees a change within
- * seconds, and chance does not move a quiet one.  The largest prompt and the longest answer of a window do
- * not count: one request, however long, is no load.
+ * Requests count when they arrive, placed or not, so a fleet that refuses most of its load still sees all of it.
+ * The window is as short as the number of requests allows.  So a busy fleet sees a change within seconds, and
+ * chance does not move a quiet one.  The largest prompt and the longest answer of a window do not count, so that a
+ * single long request is not taken for a load.
  *
  * One thread; no clock, no allocation.  All zero is an empty record. */
 #ifndef FLEET_PICKER_DEMAND_H
@@ -18,7 +18,7 @@
 
 struct picker_demand_bucket {
     uint32_t n_prompts, n_short, n_answers;
-    double prompt_s, square, most_s; /* time of prompts that are no short ones; its squares; the longest */
+    double prompt_s, square, most_s; /* time of prompts that are not short; its squares; the longest */
     double short_s;                  /* of prompts that the decode worker computes */
     double prompt_tokens;
     uint64_t answer_tokens, most_tokens;
@@ -31,8 +31,8 @@ struct picker_demand {
     uint64_t first_ns;      /* of the first request; 0: none yet */
     double step_s;          /* the workers' fixed cost of a prompt: a step */
     double token_s, pair_s; /* mean cost of a prompt token and of its attention */
-    double pick_uncached;   /* share of a prompt's tokens that no worker has cached; 0: not known, all */
-    uint32_t short_tokens;  /* prompts of so many pick_uncached tokens run where they decode */
+    double pick_uncached;   /* share of a prompt's tokens that no worker has cached; 0: not known, so all */
+    uint32_t short_tokens;  /* prompts of at most this many uncached tokens run where they decode */
 };
 
 struct picker_load { /* of the window */
@@ -40,7 +40,7 @@ struct picker_load { /* of the window */
     uint32_t n_requests;
     double rate_per_s;     /* of prompts for prefill workers */
     double prompt_s, cv2;  /* mean time of one, and its squared coefficient of variation */
-    double short_share;    /* workers that short prompts keep busy */
+    double short_share;    /* number of workers that short prompts keep busy */
     double all_per_s;      /* of all requests */
     double answer_tokens;  /* mean; 0: no answer has ended */
     double context_tokens; /* mean, of prompt and answer */
@@ -52,9 +52,9 @@ void picker_demand_arrived(struct picker_demand *demand, uint64_t now_ns, uint32
 void picker_demand_placed(struct picker_demand *demand, uint32_t n_tokens, uint32_t n_uncached);
 /* An answer has ended. */
 void picker_demand_ended(struct picker_demand *demand, uint64_t now_ns, uint64_t n_tokens);
-/* Sets the width of a bucket; another one than before empties all of them. */
+/* Sets the width of a bucket.  A new width empties all buckets. */
 void picker_demand_set_width(struct picker_demand *demand, uint64_t width_ns);
-/* The load of the shortest window with enough requests.  False: there are too few to tell. */
+/* The load of the shortest window with enough requests.  False: there are too few requests. */
 bool picker_demand_read(struct picker_demand *demand, uint64_t now_ns, struct picker_load *out);
 
 #endif

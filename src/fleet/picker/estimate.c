@@ -18,7 +18,7 @@
 #define DEFAULT_DECODE_STEP_S        0.03
 #define DEFAULT_TRANSFER_BYTES_PER_S 1e9
 #define STEP_GROWTH                  0.05
-#define MAX_GROWTH                   1.0 /* a sequence alone takes no less than its part of the step */
+#define MAX_GROWTH                   1.0 /* a sequence takes at least its part of the step */
 #define EXPOSED_SHARE                0.1
 #define READ_LATENCY_S               0.001
 
@@ -71,7 +71,7 @@ double picker_itl_at_s(const struct picker_worker *worker, uint32_t n_running)
     double step = worker->decode_step_s > 0 ? worker->decode_step_s : DEFAULT_DECODE_STEP_S;
     double beyond =
         worker->max_seqs && n_running >= worker->max_seqs ? ((double)n_running + 1) / worker->max_seqs : 1;
-    double least = step / (1 + MAX_GROWTH * worker->step_seqs); /* whatever a row is said to take */
+    double least = step / (1 + MAX_GROWTH * worker->step_seqs); /* lower bound, even if the report has less */
 
     if (worker->decode_row_s > 0 && worker->step_seqs > 0)
         step = fmax(step + worker->decode_row_s * ((double)n_running - worker->step_seqs), least);

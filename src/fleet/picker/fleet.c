@@ -154,7 +154,7 @@ void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
     picker_fleet_bound(pool, &pool->briefs[at], row->total_tokens);
 }
 
-/* ---- when a worker's prompts are done, in a timed fleet ---- */
+/* ---- time when a worker's prompts are done, in a timed fleet ---- */
 
 /* Forgets the prompts that a report of that time counts, and returns the time of the others. */
 static uint64_t recent_left_ns(struct fleet_slot *it, uint64_t reported_ns)
@@ -316,8 +316,8 @@ static void slot_reported(struct fleet_slot *it)
     it->n_reports++;
 }
 
-/* Whether the engine's figures differ from those of the report before. It takes them every 100 ms; times that are nearer
- * belong to the same figures, sent again. */
+/* True if the engine has taken new figures since the previous report. It takes them every 100 ms; closer times mean
+ * that the report repeats the same figures. */
 static bool slot_figures_are_new(const struct fleet_slot *slot, const struct picker_worker *reported)
 {
     if (reported->figures_ns != 0 && slot->reported.figures_ns != 0)

@@ -21,7 +21,7 @@ struct picker_ledger { /* work that was dispatched and has not finished; counted
     uint64_t read_tokens;    /* to be read from the worker's disk */
     uint64_t store_tokens;   /* ... from the shared store */
     uint64_t context_tokens; /* of sequences not admitted yet, which will take blocks */
-    uint64_t growth_tokens;  /* that admitted sequences will still take blocks for */
+    uint64_t growth_tokens;  /* further tokens of admitted sequences, which will need blocks */
     uint32_t n_seqs;
 };
 
@@ -49,8 +49,8 @@ uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group)
 void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge);
 /* Only where reports carry times: the sequence's prompt will take prefill_ns at its worker. */
 void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_ns, uint64_t now_ns);
-/* The sequence has been admitted and prefilled (has_begun: the worker's reports count it from now on), or it will not
- * be. */
+/* Call it when the sequence has been admitted and prefilled, or never will be. has_begun: it has, and the worker's
+ * reports count it from now on. */
 void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge,
                             bool has_begun);
 /* The number of the slot's report.  Until the next one the ledger counts the blocks of sequences that began. */
@@ -61,7 +61,7 @@ void picker_fleet_ended(struct picker_fleet *fleet, uint32_t slot, uint32_t repo
 void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot);
 /* An admitted sequence is expected to grow by to_tokens from now on, not by from_tokens. */
 void picker_fleet_grow(struct picker_fleet *fleet, uint32_t slot, uint64_t from_tokens, uint64_t to_tokens);
-/* A sequence of so many tokens was cancelled there: its blocks count as free until the next report counts them. */
+/* A sequence of n_tokens was cancelled there: its blocks count as free until the next report includes them. */
 void picker_fleet_freed(struct picker_fleet *fleet, uint32_t slot, uint64_t n_tokens);
 /* Values of the slot's row: the larger of report and ledger. */
 uint32_t picker_fleet_n_running(const struct picker_fleet *fleet, uint32_t slot);

@@ -58,10 +58,10 @@ struct pick_pool { /* the usable workers of one kind */
 
 #define FLEET_RECENT 24
 
-/* Prompts dispatched since the figures of the latest report were taken, as far as is known: the next report may lack
- * them too. */
+/* Prompts that were probably dispatched after the figures of the latest report were taken.  The next report may
+ * lack them too. */
 struct fleet_recent {
-    uint64_t at_ns, prefill_ns; /* the latest of them; together */
+    uint64_t at_ns, prefill_ns; /* dispatch of the latest of them; time of all together */
 };
 
 struct fleet_slot {

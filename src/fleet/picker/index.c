@@ -66,7 +66,7 @@ int picker_index_new(uint32_t max_entries, uint64_t lifetime_ns, struct picker_i
         picker_index_free(index);
         return E_NOMEM;
     }
-    mem_region_want_small_pages(&index->entries_region); /* committed as they come, in order */
+    mem_region_want_small_pages(&index->entries_region); /* pages are committed in order, when used */
     index->table = index->table_region.base;
     index->entries = index->entries_region.base;
     index->mask = n_places - 1;

@@ -27,7 +27,7 @@ struct block_slice;
 struct picker_found { /* a prefix match: how many leading blocks of a chain each worker has */
     uint32_t in_memory[PICKER_MAX_WORKERS];
     uint32_t most_in_memory;                    /* of one worker */
-    uint32_t n_runs;                            /* workers that have more, in memory or on disk ... */
+    uint32_t n_runs;                            /* workers that have more blocks, in memory or on disk ... */
     struct picker_run runs[PICKER_MAX_WORKERS]; /* ... in no order, each worker once */
 };
 
@@ -58,7 +58,7 @@ void picker_index_match(struct picker_index *index, const struct picker_query *q
 /* Applies block events of the worker in slot slice->source, one run of equal tiers at a time.  Returns whether any of
  * these blocks is not in its memory. */
 bool picker_index_apply(struct picker_index *index, const struct block_slice *slice, uint64_t now_ns);
-/* Whether any worker has this block, in any tier. */
+/* True if any worker has this block, in any tier. */
 bool picker_index_knows(struct picker_index *index, const struct block_hash *hash, uint64_t now_ns);
 /* The slot of the only worker that has this block in memory. PICKER_NONE: no worker has it, or several do. */
 uint32_t picker_index_last_replica(struct picker_index *index, const struct block_hash *hash,
@@ -73,7 +73,8 @@ void picker_index_forget(struct picker_index *index, uint32_t slot);
 uint32_t picker_index_sweep(struct picker_index *index, uint32_t n_entries);
 
 size_t picker_index_count(const struct picker_index *index);   /* blocks known */
-size_t picker_index_on_disk(const struct picker_index *index); /* of these, in no worker's memory */
+size_t picker_index_on_disk(const struct picker_index *index); /* of these, blocks that are in no worker's
+                                                                * memory */
 size_t picker_index_bytes(uint32_t max_entries);               /* bound of an index's memory */
 
 #endif

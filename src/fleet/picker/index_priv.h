@@ -67,7 +67,7 @@ void index_owners_clear(struct index_pages *pages, struct index_entry *entry);
  * on_disk_out; otherwise on_disk_out is left alone. */
 bool index_owners_load(const struct index_pages *pages, const struct index_entry *entry,
                        struct index_set *out, struct index_set *on_disk_out);
-/* Whether any worker in the set, dead or not, has the block in memory. */
+/* True if any worker in the set, dead or not, has the block in memory. */
 bool index_owners_any_in_memory(const struct index_pages *pages, const struct index_entry *entry);
 
 struct picker_index {

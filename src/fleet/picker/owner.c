@@ -25,8 +25,10 @@
 #define LIMIT_MOST_S        10.0
 #define LATENCY_STEPS       2
 #define DEFAULT_BYTES_PER_S 1e9
-#define DEFAULT_FASTER      2 /* than computing: so the first push is tried on any accelerator */
-#define MARGIN              1.25
+#define DEFAULT_FASTER                                                                                       \
+    2 /* assumed speed of a push relative to computing, so that a first push is tried
+                               * on any accelerator */
+#define MARGIN 1.25
 
 static double push_rate(const struct picker_worker *to)
 {

@@ -8,8 +8,8 @@
 
 enum picker_fetch {
     PICKER_FETCH_OFF,
-    PICKER_FETCH_AUTO,  /* where the push is expected to beat computing */
-    PICKER_FETCH_ALWAYS /* wherever a peer has a block: for tests and measurements */
+    PICKER_FETCH_AUTO,  /* if the push is expected to beat computing */
+    PICKER_FETCH_ALWAYS /* whenever a peer has a block: for tests and measurements */
 };
 
 struct picker_world { /* the worker that lacks blocks, and the workers that may have them */
@@ -29,7 +29,7 @@ struct picker_owner {
 /* Seconds to move n_tokens of cached KV from one worker to another. */
 double picker_push_s(const struct picker_worker *from, const struct picker_worker *to, uint32_t n_tokens);
 
-/* Seconds for each pushed token, or 0 where computing a token is expected to be as fast. */
+/* Seconds for each pushed token, or 0 if computing a token is expected to be as fast. */
 double picker_push_token_s(const struct picker_worker *to);
 
 /* The worker from which `asker` (a slot) should fetch the beginning of this prompt. Candidates are all

@@ -6,13 +6,13 @@
  *    least number           3: 2         7: 1          by seats and time between tokens, which only need arithmetic
  *    tried, least first     7: b   7: b e   3: a c ..  the worker's row as it would be: the picker has the last word
  *
- * The picker itself judges, so blocks, queue and both objectives count as in any placement.  A try changes one row and
- * chooses; the number of tries is bounded. */
+ * The picker itself decides, so blocks, queue and both objectives count as in any placement.  A try changes one row
+ * and makes one choice; the number of tries is bounded. */
 #include "fleet/picker/pause.h"
 
 #include "fleet/picker/fleet_priv.h"
 
-#define MAX_SITES 16 /* workers looked at */
+#define MAX_SITES 16 /* workers that are considered */
 #define MAX_TRIES 8
 
 struct pause_site { /* one worker and its first streams */
@@ -63,7 +63,7 @@ static uint32_t pause_least(const struct picker_fleet *fleet, const struct pause
     return n;
 }
 
-/* Whether the request would be placed there without the site's first n streams. */
+/* True if the request would be placed there without the site's first n streams. */
 static bool pause_helps(struct picker_place *place, const struct picker_goals *goals,
                         const struct picker_stream *streams, const struct pause_site *site, uint32_t n)
 {

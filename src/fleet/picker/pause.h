@@ -10,7 +10,7 @@
 
 #include "fleet/picker/place.h"
 
-#define PICKER_MAX_PAUSED 8 /* streams that are paused for one request */
+#define PICKER_MAX_PAUSED 8 /* most streams that are paused for one request */
 
 struct picker_stream {                    /* one running stream that may be paused */
     const struct picker_booking *booking; /* at its decode worker */

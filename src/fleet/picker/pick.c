@@ -4,26 +4,26 @@
  *    alone (D):     (queue(D) + prefill(D, uncached)) / left(D) + answer x itl(D) + delay(D)
  *    pair (P, D):   queue(P) + prefill(P, uncached) + transfer tail  + answer x itl(D)
  *
- * left(D) is the part of a step that decoding sequences leave to prompts, within the objective for the time
- * between tokens: a worker bounds its chunks so. delay(D) is the time that other sequences on D lose: the
- * prefill time once for each sequence that decodes there. It adds half the TTFT objective and half the
- * prompt's time, for requests that arrive during the prompt. So long prompts go to the prefill pool. They
- * overflow to decode workers only when that pool's queue exceeds about half the objective plus half the
- * prompt's time (selective disaggregation, as in Mooncake and llm-d). Prompts of at most local_prefill_tokens
- * uncached tokens run where they decode. So do prompts that D computes within local_prefill_s, times one plus
- * the sequences that decode there. For them the messages and wake-ups of a hand-off would cost too much.
+ * left(D) is the part of a step that decoding sequences leave to prompts within the objective for the time between
+ * tokens; workers bound their chunks by it. delay(D) is the time that other sequences on D lose: the prefill time
+ * once for each sequence that decodes there. It adds half the TTFT objective and half the prompt's time, for
+ * requests that arrive during the prompt. So long prompts go to the prefill pool. They overflow to decode workers
+ * only when that pool's queue exceeds about half the objective plus half the prompt's time (selective
+ * disaggregation, as in Mooncake and llm-d). Prompts of at most local_prefill_tokens uncached tokens run where they
+ * decode. So do prompts that D computes within local_prefill_s, times one plus the sequences that decode there. For
+ * them the messages and wake-ups of a hand-off would cost too much.
  *
  * A worker of both roles is a decode worker without these halves: it is meant to read prompts of any length.
  * Only the delay of its decoding sequences counts. It takes hand-offs from prefill workers and hands nothing
  * over.
  *
- * Disk. A worker may read blocks from its disk and compute the rest. This second way costs the read (bytes at
- * the measured rate, after the reads already queued) and delays no other sequence. The picker tries it only
- * where it takes less time than computing, because the worker decides by the same comparison. Only the worker
- * that computes the prompt reads from disk. Few workers have a given prompt on disk, so they are tried apart.
+ * Disk. A worker may read blocks from its disk and compute the rest. This costs the read (bytes at the measured
+ * rate, after the reads already queued) and delays no other sequence. The picker considers it only if it takes less
+ * time than computing, because the worker decides by the same comparison. Only the worker that computes the prompt
+ * reads from disk. Few workers have a given prompt on disk, so they are tried separately.
  *
- * Shared store. Every worker that uses a store may read what it has, in the same way, at its own measured rate.
- * picker_place_choose() adds these runs.
+ * Shared store. In the same way, every worker that uses a store may read the store's blocks, at its own measured
+ * rate. picker_place_choose() adds these runs.
  *
  * Pushes. A prefill worker may also get the blocks that it lacks from another worker (prefix fetch). Its cost is
  * the lesser of push and computation. A push also costs a share of the time that it saves, so that requests
@@ -41,7 +41,7 @@
  *    3 least bad      any                       as 2                          prefill workers too
  *    4 any            the best of all, for requests that must go on (E_OVERLOADED)
  *
- * goals.yield limits the passes; a router stops at 2 first, and at 3 for requests that have waited. So a
+ * goals.yield limits the passes: a router stops after 2 at first, and after 3 for requests that have waited. So a
  * wrong step time sends requests to other workers but never refuses them, and later requests correct it.
  *
  * Ties go to the placement with less running, then to one worker before a pair, then to the lower rank of
@@ -275,7 +275,7 @@ static void try_runs(const struct scan *scan, const struct pick_pool *pool, enum
     }
 }
 
-/* Whether this pool's briefs hold the values of this search. */
+/* True if this pool's briefs hold the values of this search. */
 static inline bool has_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what)
 {
     return scan->excluded == NULL && pool->least_total > scan->n_tokens &&
@@ -408,7 +408,7 @@ static void scan_pairs(struct scan *scan, const struct picker_fleet *fleet)
                 !picker_pick_concerns(&pools[partner], scan->request, PICKER_PREFILL))
                 continue;
             if (decode.row == NULL && scan->has_any)
-                continue; /* no half to pair with */
+                continue; /* no worker to pair with */
             scan_prefill(scan, &pools[partner], &prefill);
             offer_pair(scan, &prefill, &decode);
         }

@@ -21,7 +21,7 @@ static inline int64_t held_up_ns(int64_t own_ns, uint32_t n_running)
     return own_ns * (n_running < PICK_MAX_RUNNING ? n_running : PICK_MAX_RUNNING);
 }
 
-/* Whether the n tokens that a worker lacks are few or quick enough to compute where they decode. */
+/* True if the n tokens that a worker lacks are few or quick enough to be computed where the request decodes. */
 static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_ns, float pair_ns,
                             uint32_t n_running)
 {
@@ -37,9 +37,10 @@ static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_
 struct few {
     uint32_t few_blocks, shift;
     int64_t least_ns[FEW_STEPS], alone_ns;
-    bool may_alone;       /* one of them might compute the rest quickly enough to do it alone */
-    int64_t sure_running; /* and the fastest ones do so, whatever they have, with up to so many sequences */
-    double prefill_ns;    /* of the fastest */
+    bool may_alone; /* one of them might compute the rest quickly enough to do it alone */
+    int64_t
+        sure_running;  /* the fastest ones do so with up to this many sequences, whatever they have cached */
+    double prefill_ns; /* of the fastest */
     float pair_ns;
     bool is_long; /* more than local_prefill_tokens */
 };
@@ -55,7 +56,7 @@ static inline int64_t sure_running(const struct scan *scan, const struct pick_po
     return own_ns < PICK_MAX_RUNNING ? own_ns : PICK_MAX_RUNNING;
 }
 
-/* The tokens that a worker of the pool lacks at least if it has at most so many blocks. */
+/* The least number of tokens that a worker of the pool lacks if it has at most this many blocks. */
 static inline uint32_t few_lacks(const struct scan *scan, const struct pick_pool *pool, uint32_t n_blocks)
 {
     uint64_t cached = (uint64_t)n_blocks * pool->most_block_tokens;
@@ -103,14 +104,14 @@ static inline struct few know_few(const struct scan *scan, const struct pick_poo
     return few;
 }
 
-/* Whether one of the few could compute the rest quickly enough beside so many sequences. */
+/* True if one of the few could compute the rest quickly enough beside this many sequences. */
 static inline bool few_are_short(const struct scan *scan, const struct few *few, uint32_t n_running)
 {
     return few->may_alone &&
            (!few->is_long || few->alone_ns + held_up_ns(few->alone_ns, n_running) <= scan->local_ns);
 }
 
-/* Whether the worker cannot be the best, by values that do not depend on its cache. */
+/* True if values that do not depend on its cache show that the worker cannot be the best. */
 static inline bool is_behind(const struct scan *scan, const struct pick_brief *brief, const struct few *few,
                              enum what what, const struct side sides[2])
 {

@@ -61,7 +61,7 @@ static inline uint32_t pick_rank(const struct scan *scan, uint32_t slot)
     return (slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
 }
 
-/* Whether a side of this cost is the best so far. Nearly all are not; for most of them the cost alone
+/* True if a side of this cost is the best so far. Nearly all are not; for most of them the cost alone
  * decides. */
 static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_running, int64_t cost_ns,
                             const struct side *best)
@@ -142,8 +142,8 @@ static inline int64_t itl_alone_ns(const struct scan *scan, const struct pick_ro
     return pick_ns(picker_itl_at_s(&worker, 0) * 1e9);
 }
 
-/* Beside decoding sequences a prompt gets the part of each step that they leave of the objective.  It counts under
- * admission control, where a worker is filled up to the objective. */
+/* Beside decoding sequences a prompt gets the part of the objective that they leave in each step.  This matters
+ * under admission control, which fills a worker up to the objective. */
 static inline int64_t beside_ns(const struct scan *scan, const struct pick_row *row, int64_t ns)
 {
     int64_t left_ns = scan->step_slo_ns - row->itl_ns;
@@ -151,7 +151,7 @@ static inline int64_t beside_ns(const struct scan *scan, const struct pick_row *
     if (row->n_running == 0 || scan->share_1024 == WHOLE_SHARE)
         return ns;
     if (left_ns < scan->step_slo_ns / LEAST_LEFT_DIVISOR && itl_alone_ns(scan, row) > scan->step_slo_ns)
-        return ns; /* its steps break the objective in any case, so they are bounded by another one */
+        return ns; /* its steps break the objective anyway, so another bound limits them */
     if (left_ns < scan->step_slo_ns / LEAST_LEFT_DIVISOR)
         return ns < PICK_MAX_NS / LEAST_LEFT_DIVISOR ? ns * LEAST_LEFT_DIVISOR : PICK_MAX_NS;
     return pick_ns((double)ns * (double)scan->step_slo_ns / (double)left_ns);

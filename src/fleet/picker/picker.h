@@ -40,16 +40,17 @@ struct picker_worker {
     uint64_t queued_prefill_tokens;
     uint32_t n_running;          /* sequences on the worker, waiting ones included */
     LOAD_RATES(LOAD_RATE_MEMBER) /* the router replaces some by figures of its own (fleet/router/view.c) */
-    double prefill_pair_s; /* more for each token that a prompt token attends to; prefill_tokens_per_s is then
-                            * without attention. 0: it is of whole prompts */
+    double prefill_pair_s; /* added for each token that a prompt token attends to; prefill_tokens_per_s is
+                            * then without attention. 0: that rate is of whole prompts */
     uint64_t
         figures_ns; /* when the engine took them; reports may repeat the same figures. 0: with the report */
-    uint64_t reported_ns; /* when this report's figures were true: its queue shrinks from then on, and later
-                              * dispatches add to it. 0: the queue is the larger of report and ledger. All workers or none */
+    uint64_t reported_ns; /* time of this report's figures: its queue shrinks from then on, and later
+                           * dispatches add to it. 0: the queue is the larger of report and ledger. Set for
+                           * all workers or none */
     uint32_t step_seqs; /* sequences that decode_step_s was measured with; 0: unknown, without decode_row_s */
     uint32_t store;     /* the shared store that it reads, by any numbering from 1; 0: none, or away */
     double store_bytes_per_s; /* of reads from it, all together ... */
-    double store_ask_s;       /* ... after so long for each block asked for */
+    double store_ask_s;       /* ... plus this time for each block asked for */
     uint64_t kv_bytes_per_token;
     uint64_t queued_read_tokens;  /* dispatched to be read from its disk, and not begun yet */
     uint64_t queued_store_tokens; /* the same from the shared store */
@@ -61,7 +62,7 @@ struct picker_worker {
 struct picker_run { /* a worker that has more of a prompt cached than its memory holds */
     uint32_t slot;
     uint32_t n_blocks; /* leading blocks, each in memory or on its disk */
-    bool is_in_store;  /* of the shared store instead: it has all of them */
+    bool is_in_store;  /* the shared store has all of them */
 };
 
 /* A set of slots; all zero is empty. */
@@ -84,7 +85,7 @@ struct picker_goals {
     double local_prefill_s; /* ... and more where that takes at most this long, delays to other sequences
                              * included */
     enum picker_yield yield;
-    /* Part of itl_slo_s that estimates stay below it; negative: they may exceed it by that. */
+    /* Part of itl_slo_s by which estimates must stay below it; negative: by which they may exceed it. */
     double itl_margin;
     double begin_share; /* a first token may be predicted within this part of the limit; 0: all */
     uint32_t order; /* seed for the order among equal workers; 0: by slot. Routers with different values do
@@ -139,10 +140,10 @@ double picker_prompt_s(const struct picker_worker *worker, uint32_t from, uint32
 /* Seconds to read n_tokens of a prompt from its disk, after the reads already queued; infinite without a
  * rate. */
 double picker_read_s(const struct picker_worker *worker, uint32_t n_tokens);
-/* The same from the shared store that it uses, with the question before. */
+/* The same for the shared store that it uses, with the time of the question. */
 double picker_store_s(const struct picker_worker *worker, uint32_t n_tokens);
 double picker_itl_s(const struct picker_worker *worker);
-/* The time between tokens if n_running sequences ran there. */
+/* The time between tokens with n_running sequences there. */
 double picker_itl_at_s(const struct picker_worker *worker, uint32_t n_running);
 double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens);
 

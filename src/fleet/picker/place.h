@@ -12,7 +12,7 @@ enum { PICKER_MAX_STORES = 16 };
 struct picker_place { /* one placement under way; the caller's storage */
     struct picker_fleet *fleet;
     struct picker_index *index;
-    struct picker_index *stored; /* what the shared stores have; store i is its slot i; NULL: there is none */
+    struct picker_index *stored; /* blocks of the shared stores; store i is slot i; NULL: there is no store */
     const struct block_hash *hashes; /* of the prompt's whole blocks */
     size_t n_hashes;
     uint64_t now_ns;
@@ -26,7 +26,7 @@ struct picker_place { /* one placement under way; the caller's storage */
 struct picker_booking { /* the charge to one worker for one request; slot PICKER_NONE: none */
     uint32_t slot;
     uint32_t begun_report; /* it began in this report, with ... */
-    uint64_t begun_tokens; /* ... so many tokens; 0: it did not begin */
+    uint64_t begun_tokens; /* ... this many tokens; 0: it did not begin */
     uint64_t growth_tokens;
     struct picker_charge charge;
 };
@@ -39,13 +39,13 @@ int picker_place_choose(struct picker_place *place, const struct picker_goals *g
 void picker_place_book(const struct picker_place *place, struct picker_booking *prefill_out,
                        struct picker_booking *decode_out);
 
-/* Its answer is expected to grow by so many tokens from now on; 0: no longer.  It has started. */
+/* The started answer is expected to grow by n_tokens from now on; 0: it will not grow. */
 void picker_booking_grows(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t n_tokens);
 /* started: the worker has admitted and prefilled the sequence. over: the sequence has ended there, with or
  * without having started. Both calls may be repeated. */
 void picker_booking_started(struct picker_fleet *fleet, struct picker_booking *booking);
 void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *booking);
-/* The same for a sequence of so many tokens that was cancelled: its blocks count as free at once. */
+/* The same for a sequence of n_tokens that was cancelled: its blocks count as free at once. */
 void picker_booking_cancelled(struct picker_fleet *fleet, struct picker_booking *booking,
                               uint64_t context_tokens);
 

@@ -5,10 +5,9 @@
  *                                         +--> rooms of p and d workers --> flip, or a reason for none
  *    reports --> step times, seats -------+
  *
- * Four rules give hysteresis.  No role changes while both rooms are comfortable.  A move must raise the
- * lesser room by GAIN, so the move back is never due at once.  It must stay due for SETTLE_NS. A pool changes
- * one role in a period, by any router: workers report the age of their role, so routers that do not know each
- * other keep one period.
+ * Four rules give hysteresis.  No role changes while both rooms are comfortable.  A move must raise the lesser room
+ * by GAIN, so the move back is never due at once.  The move must stay due for SETTLE_NS. A pool changes one role
+ * per period.  Workers report the age of their role, so routers without contact to each other share one period.
  *
  * This router sees other routers' requests only in the workers' reports.  It scales the load by the ratio of
  * reported sequences to its own dispatched ones. */
@@ -22,8 +21,8 @@
 #define TURNS          12
 #define FADE           0.99 /* of step samples, each decision */
 #define PRIOR_SPAN     1.0  /* sequences squared: so much variance counts as none */
-#define MOST_SHARE     64.0 /* of all load, relative to this router's */
-#define LEAST_SHARE    1.1  /* less is a matter of report delay */
+#define MOST_SHARE     64.0 /* bound of all load, relative to this router's */
+#define LEAST_SHARE    1.1  /* a smaller ratio may come from delayed reports */
 #define MOST_SEATS     100000
 #define SEATED_PROMPTS 1.0 /* a pair's decode seat is taken while its prompt waits and is computed */
 #define KV_SHARE       0.9
@@ -178,7 +177,7 @@ static double pool_seats(const struct picker_roles *roles, const struct pool_sta
     while (least < most) {
         uint32_t middle = least + (most - least + 1) / 2;
 
-        row.n_running = middle - 1; /* one more joins them */
+        row.n_running = middle - 1; /* a further one joins them */
         row.decode_step_s = step_at(roles, middle);
         if (picker_itl_s(&row) <= itl_slo_s)
             least = middle;
@@ -222,7 +221,7 @@ static double roles_lesser(double a, double b)
     return a < b ? a : b;
 }
 
-/* The lesser room after one worker took the other role; 0: it may not. */
+/* The lesser room after one worker takes the other role; 0: no worker may. */
 static double room_after(const struct picker_roles_opts *opts, const struct pool_state *pool,
                          const struct picker_roles_plan *plan, enum picker_role to)
 {
@@ -253,7 +252,7 @@ static bool plan_is_better(const struct picker_roles_opts *opts, const struct po
     return after > 0 && after >= GAIN * now;
 }
 
-/* Fewer workers of a role than the least, and enough of the other. */
+/* True if a role has fewer workers than the minimum and the other role has enough. */
 static bool plan_restores(const struct picker_roles_opts *opts, const struct pool_state *pool,
                           struct picker_roles_plan *plan)
 {
@@ -299,7 +298,7 @@ static bool plan_measure(struct picker_roles *roles, const struct picker_roles_o
     return true;
 }
 
-/* Holds a flip back until it has been due for long enough, and the last one is long enough ago. */
+/* Delays a flip until it has been due for long enough and the last flip is long enough ago. */
 static bool roles_may(struct picker_roles *roles, const struct picker_roles_opts *opts, uint64_t now_ns,
                       struct picker_roles_plan *plan)
 {

@@ -42,12 +42,13 @@ struct picker_roles_opts {
 
 struct picker_roles { /* of one model's workers */
     struct picker_demand demand;
-    uint64_t changed_ns; /* when a role changed last, by anybody; 0: never */
-    uint64_t better_ns;  /* since when the same other split is better; 0: none is */
+    uint64_t changed_ns; /* time of the latest change of a role, by any router or operator; 0: never */
+    uint64_t better_ns;  /* time since which the same other split is better; 0: none is */
     enum picker_role better_to;
     /* Decode steps against sequences, over the workers' reports: sums that fade. */
     double weight, seqs, steps_s, squares, products;
-    double seen_seqs, own_seqs; /* sequences that reports and this router's ledger count: others place too */
+    double seen_seqs, own_seqs; /* sequences in the reports, and in this router's ledger: other routers place
+                                 * too */
 };
 
 struct picker_roles_plan { /* one decision, and the figures behind it */
@@ -60,11 +61,11 @@ struct picker_roles_plan { /* one decision, and the figures behind it */
     struct picker_load load;
 };
 
-/* The pool of a model: its workers of the layout that most of them have.  A worker of PICKER_BOTH decodes, and
- * keeps its role.  Call about once a second. */
+/* Decides for the pool of a model: its workers with the most common layout.  A worker of PICKER_BOTH decodes and
+ * keeps its role.  Call it about once a second. */
 void picker_roles_decide(struct picker_roles *roles, const struct picker_roles_opts *opts,
                          const struct picker_fleet *fleet, uint64_t now_ns, struct picker_roles_plan *out);
-/* A worker of the pool has another role, so much time ago. */
+/* Call it when a worker of the pool has changed its role, at at_ns. */
 void picker_roles_changed(struct picker_roles *roles, uint64_t at_ns);
 const char *picker_roles_text(enum picker_roles_reason reason);
 

@@ -17,8 +17,8 @@
 #define MOST_ROOM   1000.0
 #define MOST_WANTED 100000
 
-/* How long a prompt may wait, in times of a mean prompt.  One that takes longer than half the objective alone is
- * judged by twice its time. */
+/* How long a prompt may wait, in times of a mean prompt.  The limit of a prompt that takes longer than half the
+ * objective is twice its own time. */
 static double room_waits(const struct picker_load *load, double ttft_slo_s)
 {
     double wait_s = ttft_slo_s > 2 * load->prompt_s ? ttft_slo_s - load->prompt_s : load->prompt_s;

@@ -7,7 +7,7 @@
 #define MAX_TRIED   8 /* tenants' first requests tried before the turn ends */
 #define MAX_PASSED  64
 #define FEW_WORKERS 4
-#define EQUAL_NS    UINT64_C(10000000) /* deadlines so near are equal */
+#define EQUAL_NS    UINT64_C(10000000) /* closer deadlines count as equal */
 #define MAX_LIMIT_S 3600.0
 
 enum picker_yield picker_yield_for(const struct picker_patience *patience)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which waiting request is tried next, and which placement it accepts: the rules of the router's queue, without
- * the queue.  Pure functions over base/fair.h; the router and the simulator call the same code. */
+/* The rules of the router's queue, without the queue: which waiting request is tried next, and which placement it
+ * accepts.  Pure functions over base/fair.h; the router and the simulator call the same code. */
 #ifndef FLEET_PICKER_TURN_H
 #define FLEET_PICKER_TURN_H
 
 #include "base/fair.h"
 #include "fleet/picker/picker.h"
 
-/* How many tokens a tenant with requests under way may be behind the others (base/fair.h). Under admission control the
- * queue is short, so a tenant often has nothing waiting although it asks for its share. */
+/* How many tokens a tenant with running requests may be behind the others (base/fair.h). Under admission control
+ * the queue is short, so a tenant often has nothing waiting although it uses its share. */
 #define PICKER_TURN_CREDIT 16384
 
 struct picker_patience {
@@ -20,8 +20,8 @@ struct picker_patience {
     bool takes_any;        /* ... and this is the last attempt before */
 };
 
-/* A request takes any worker where it begins at once, if its objective is broken in any case: by the
- * workers' current speed, by its own wait, or because the queue is full. */
+/* A request accepts any worker where it begins at once if it cannot keep its objective anyway: because of the
+ * workers' current speed, its own wait, or a full queue. */
 enum picker_yield picker_yield_for(const struct picker_patience *patience);
 
 /* The order within a tenant's line: by deadline, which is the arrival plus the limit of the first token. So a short
@@ -33,21 +33,21 @@ struct picker_turn { /* one queue and its owner's functions */
     void *arg;
     /* Tries to place the request now; on success it leaves the line.  picker_pick()'s codes. */
     int (*try_place)(void *arg, struct fair_item *item);
-    /* Whether no worker that is there could ever run it, by try_place()'s code: other requests must not wait
-     * for it.  NULL: never. */
+    /* True if try_place()'s code means that no connected worker could ever run the request.  Other requests must
+     * not wait for it.  NULL: never. */
     bool (*is_odd)(void *arg, struct fair_item *item, int rc);
     void (*make_odd)(void *arg, struct fair_item *item);    /* takes it out of the line */
     uint32_t *(*passed)(void *arg, struct fair_item *item); /* requests placed while it was in front */
-    uint32_t max_passed;                                    /* so many may be; 0: 64 */
+    uint32_t max_passed;                                    /* limit of that number; 0: 64 */
 };
 
-/* Under admission control a request in front waits for time at a worker, and a shorter one that passes it takes that
- * time: one may pass for each four workers of the model. */
+/* Under admission control a request in front waits for time at a worker, and a shorter one that passes takes that
+ * time.  So the limit is one pass for each four workers of the model. */
 uint32_t picker_turn_max_passed(uint32_t n_workers);
 
-/* Places one request, or takes an odd one out: then there may be more.  False: none can be placed now.  When a
- * tenant's first request cannot be placed, other tenants' first requests are tried, a few at most.  After a
- * request was passed often enough, none may pass it any more, so a large request gets its room. */
+/* Places one request, or removes an odd one, and returns true: call it again.  False: none can be placed now.  When
+ * a tenant's first request cannot be placed, it tries the first requests of a few other tenants.  After max_passed
+ * passes no request may pass the first one, so a large request gets its room. */
 bool picker_turn_next(const struct picker_turn *turn);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The constants of the arithmetic: how far a real engine stays behind the device's rates.
  *
- * They are effective, not physical: correlated constants trade off against each other, so a single one means
- * nothing.  A constants file also holds factors, which correct for single engines, models and devices.  Its
- * bands say how far measurements lay from predictions that did not use them. */
+ * They are effective, not physical: correlated constants compensate for each other, so a single one has no meaning.
+ * A constants file also has factors, which correct for single engines, models and devices.  Its bands give the
+ * distance of measurements from predictions that did not use them. */
 #ifndef FLEET_PLAN_CONSTANTS_H
 #define FLEET_PLAN_CONSTANTS_H
 
@@ -43,7 +43,7 @@ enum plan_target { PLAN_TPOT, PLAN_TTFT, PLAN_N_TARGETS };
 
 /* How well the fit's data cover a kind of measurement. */
 enum plan_known {
-    KNOWN_ALL,    /* this model on this device with this engine */
+    KNOWN_ALL,    /* this model on this device with this engine was measured */
     KNOWN_PARTS,  /* model, device and engine, but not together */
     KNOWN_LITTLE, /* the model or the device or the engine is new */
     KNOWN_N
@@ -63,7 +63,7 @@ struct plan_constants { /* after plan_constants_init() */
     double at[PC_N];
     struct plan_factor *factors; /* owned */
     size_t n_factors;
-    /* Logarithms of measurement to prediction that 5 % lie below (0) and above (1). */
+    /* Logarithms of measurement to prediction: 5 % lie below [0], and 5 % above [1]. */
     double band[PLAN_N_TARGETS][KNOWN_N][2];
     double held_out[PLAN_N_TARGETS]; /* mean absolute error of held-out rows; NAN: not known */
 };

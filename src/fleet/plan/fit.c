@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fits constants to measurements, and measures a fit on rows that it has not seen.
  *
- * The search multiplies one constant at a time by a step and keeps changes that lower the mean |ln error|. When
- * no change helps, it halves the step.  The mean of absolute logarithms is robust: one bad row costs no more
- * than its distance.  Then come the factors, level by level, from engines to single triples.  Each factor is
- * the mean residual of the levels before it, times n / (n + FIT_SHRINK), so a few rows change little. */
+ * The search multiplies one constant at a time by a step and keeps changes that lower the mean |ln error|. When no
+ * change helps, it halves the step.  The mean of absolute logarithms is robust, because one bad row adds only its
+ * distance.  Then come the factors, level by level, from engines to single triples.  Each factor is the mean
+ * residual of the levels before it, times n / (n + FIT_SHRINK), so a few rows change little. */
 #include "fleet/plan/measure.h"
 
 #include "base/err.h"
@@ -14,10 +14,10 @@
 #include <stdlib.h>
 
 #define FIT_SHRINK 6   /* rows that weigh as much as the expectation of no difference */
-#define FIT_CLIP   0.8 /* no row counts as further off */
+#define FIT_CLIP   0.8 /* largest error that a row counts with */
 #define FIT_ROUNDS 60
 #define FIT_FOLDS  10
-#define FIT_MODELS 3      /* models that tell about others */
+#define FIT_MODELS 3      /* least number of models that allow conclusions about others */
 #define FIT_PULL   0.0015 /* cost of ln 2 away from the start value, in mean |ln error| */
 
 struct fit {
@@ -177,7 +177,8 @@ int plan_fit(const struct plan_rows *rows, const size_t *parts, size_t skip, str
     struct fit fit = {rows, parts, skip, PLAN_TPOT, false, &start};
 
     plan_constants_fini(constants);
-    if (fit_has_split(rows)) { /* there, decode says nothing of prompts, and each depends on the other */
+    if (fit_has_split(
+            rows)) { /* decode rows do not show prompts there, and each phase depends on the other */
         fit.has_both = true;
         fit_search(&fit, constants, 0, PC_N);
     } else {
@@ -322,13 +323,13 @@ int plan_fit_bands(const struct plan_rows *rows, struct plan_constants *constant
         rc = plan_cross(rows, SPLIT_MODEL, constants, unseen);
     for (int t = 0; t < PLAN_N_TARGETS && rc == 0; t++) {
         bands_of(rows, seen, (enum plan_target)t, -1, constants->band[t][KNOWN_ALL]);
-        if (fit_n_models(rows) >= FIT_MODELS) /* with fewer, a fit without one has nothing to go by */
+        if (fit_n_models(rows) >= FIT_MODELS) /* with fewer, a fit without one model has no data */
             bands_of(rows, unseen, (enum plan_target)t, -1, constants->band[t][KNOWN_LITTLE]);
         constants->band[t][KNOWN_LITTLE][0] =
             fmin(constants->band[t][KNOWN_LITTLE][0], constants->band[t][KNOWN_ALL][0]);
         constants->band[t][KNOWN_LITTLE][1] =
             fmax(constants->band[t][KNOWN_LITTLE][1], constants->band[t][KNOWN_ALL][1]);
-        for (int side = 0; side < 2; side++) /* not met in the data: between the two */
+        for (int side = 0; side < 2; side++) /* not in the data: the mean of the two */
             constants->band[t][KNOWN_PARTS][side] =
                 (constants->band[t][KNOWN_ALL][side] + constants->band[t][KNOWN_LITTLE][side]) / 2;
         constants->held_out[t] = plan_error_of(rows, seen, (enum plan_target)t, NULL, NULL).mape;

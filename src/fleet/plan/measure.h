@@ -5,7 +5,7 @@
 
 #include "fleet/plan/step.h"
 
-struct plan_books { /* what names are looked up in */
+struct plan_books { /* the tables for looking up names */
     struct plan_devices devices;
     struct plan_links links;
     struct plan_models models;

@@ -6,10 +6,10 @@
  *       +--its turn comes in time---------> queued --too late after all--> 529
  *       +--too late--------------------------------------------------------> 529 with retry-after
  *
- * fleet/picker/admit.h predicts.  This file gathers the inputs of a job's prediction, and learns from the
- * job's first token and answer.  A placement may use up to BEGIN_SHARE of the limit; jobs spend the rest in
- * the router's queue, where tenants take turns.  While a worker idles, no job is refused: the last attempt
- * before a refusal places the job there. */
+ * fleet/picker/admit.h predicts.  This file gathers the inputs of a job's prediction, and learns from the job's
+ * first token and answer.  A placement may use up to BEGIN_SHARE of the limit; the rest is for the router's queue,
+ * where tenants take turns.  While a worker idles, no job is refused: the last attempt before a refusal places the
+ * job there. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
 
@@ -22,7 +22,7 @@
 #include "fleet/router/decisions_priv.h"
 
 #define BEGIN_SHARE 0.45
-#define ITL_TOKENS  8      /* shorter answers tell little of the time between tokens */
+#define ITL_TOKENS  8      /* shorter answers hardly show the time between tokens */
 #define ITL_LEAST   (-0.5) /* estimates of it may be too high by half the objective */
 
 static const char *const reasons[REFUSAL_REASONS] = {
@@ -70,7 +70,7 @@ struct picker_class router_job_class(const struct job *job)
 {
     struct picker_class it = job->router->classes.all[job->class_at];
 
-    if (job->class_at == 0 && job->router->conf->classes.n == 0) { /* follows a reload */
+    if (job->class_at == 0 && job->router->conf->classes.n == 0) { /* so that a reload takes effect */
         it.ttft_slo_ns = job->router->conf->ttft_slo_ns;
         it.itl_slo_ns = job->router->conf->itl_slo_ns;
     }
@@ -149,7 +149,8 @@ void router_admission_placed(struct job *job, bool is_owed)
         job->predicted_s = job->estimate.ttft_s + (double)(clock_now_ns() - job->submitted_ns) / 1e9;
     }
     if (is_owed)
-        job->predicted_s = 0; /* it takes its turn at the worker, whose queue does not predict that */
+        job->predicted_s =
+            0; /* it takes its turn at the worker, which the queue's prediction does not cover */
 }
 
 /* Learns how the worker's estimate of the time between tokens differs from the answer's own mean. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Admission: objectives and classes of jobs, and who may wait for a turn (admission.c). Loop thread. */
+/* Admission: objectives and classes of jobs, and which jobs may wait for a turn (admission.c). Loop thread. */
 #ifndef FLEET_ROUTER_ADMISSION_PRIV_H
 #define FLEET_ROUTER_ADMISSION_PRIV_H
 
@@ -8,7 +8,7 @@
 /* admission.c */
 void router_admission_declare(struct router *router);
 void router_refused(const struct job *job, enum refusal_reason reason); /* counts it */
-/* Its objectives, and whether its class may have one more in the queue. */
+/* The job's objectives; whether its class may have one more job in the queue. */
 struct picker_class router_job_class(const struct job *job);
 bool router_class_has_room(const struct job *job);
 int router_classes_open(struct router *router, struct fault *fault); /* E_FORMAT */
@@ -19,13 +19,13 @@ uint32_t router_admission_answer(const struct job *job); /* tokens still expecte
 void router_admission_placed(struct job *job, bool is_owed);
 void router_admission_first_token(struct job *job); /* once, while predicted_s > 0 */
 void router_admission_ended(struct job *job);       /* its answer ended by itself */
-/* Whether the job may wait for its turn. False: its first token would come too late. */
+/* True if the job may wait for its turn. False: its first token would come too late. */
 bool router_admission_takes(struct job *job, uint32_t *retry_s_out);
-/* Places the job if a worker idles that could begin it, whatever the objectives. */
+/* Places the job on an idle worker that can begin it, whatever the objectives.  False: there is none. */
 bool router_admission_last_resort(struct job *job);
-/* Whether a waiting job misses its limit even if it began now. */
+/* True if a waiting job would miss its limit even if it began now. */
 bool router_admission_is_late(const struct job *job, uint64_t now_ns);
-/* Whether a job that takes its turn at the worker, before other tenants' backlog, is in time there. */
+/* True if the job is in time when it takes its turn at the worker before other tenants' backlog. */
 bool router_admission_is_owed(const struct job *job, const struct picker_choice *choice);
 
 #endif

@@ -5,9 +5,9 @@
  *                           +-> a gap: ask for all
  *    placement ---------------> fleet/picker/owner: the owner that the computing worker fetches from
  *
- * The number of pending blocks is bounded.  When a worker sends more, its link waits until the oldest are
- * applied.  A router that comes up asks 32 workers at a time, and none while a quarter of a million blocks wait: if a
- * thousand workers told all of theirs at once, each turn of the loop would read from a thousand links.
+ * The number of pending blocks is bounded.  When a worker sends more, its link waits until the oldest are applied.
+ * A starting router asks 32 workers at a time, and none while a quarter of a million blocks wait.  If a thousand
+ * workers sent all of their blocks at once, each turn of the loop would read from a thousand links.
  *
  *    wanting --fewer than MAX_SNAPSHOTS are asked, few blocks pending--> asked --last part--> known
  *       ^-----------------------two seconds without it--------------------'
@@ -27,9 +27,9 @@
 #include "fleet/router/router_priv.h"
 
 #define MAX_PENDING   (1u << 20) /* blocks of 17 bytes */
-#define MAX_SNAPSHOTS 32         /* asked for, and not there yet */
-#define CALM_PENDING  (1u << 18) /* more blocks are not asked for while so many wait */
-#define MAX_ASKED     64 /* the worker that would fetch, and the workers that have most of the prompt */
+#define MAX_SNAPSHOTS 32         /* snapshots that are asked for and incomplete */
+#define CALM_PENDING  (1u << 18) /* no snapshot is asked for while this many blocks wait */
+#define MAX_ASKED     64 /* rows: the worker that would fetch, and the workers that have most of the prompt */
 
 /* Returns how many blocks on disk a snapshot may list.  All workers' disks together may fill the cold half of
  * the index.  More would only evict other workers' blocks, at each snapshot. */
@@ -69,7 +69,7 @@ static void blocks_ask_next(struct router *router)
     }
 }
 
-/* Its snapshot is there, or is not waited for any more. */
+/* Ends the wait for the worker's snapshot. */
 static void blocks_unask(struct router *router, uint32_t slot)
 {
     if (!picker_slots_has(&router->snapshots.asked, slot))

@@ -12,10 +12,9 @@
  *          │ every block is known                                  ^          │
  *          └──────────────────────────────────────────────────> DONE ──placed─┘
  *
- * A prompt of a million tokens takes ten milliseconds to hash and learn, and streams wait while the loop
- * works. So every call processes SLICE_BLOCKS at most, and the loop's next turns do the rest.  A job in
- * MATCHING waits in the queue, because a placement by a part of its chain might choose a worker that has less
- * of its prefix.
+ * A prompt of a million tokens takes ten milliseconds to hash and learn, and streams wait while the loop works.  So
+ * every call processes at most SLICE_BLOCKS, and the loop's next turns do the rest.  A job in MATCHING waits in the
+ * queue: with a part of its chain, a placement might choose a worker that has less of the prefix.
  *
  * The index should know the whole prompt before the next placement, so that simultaneous prompts with the
  * same prefix are placed together. So a slice of the rest is done before the next placement.  Until all is

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `batonctl check`: who reaches whom.
+/* `batonctl check`: tests the connections between all daemons.
  *
  *    batonctl --POST /admin/check--> router --PROBE--> each worker
  *             <--GET /admin/check--         <--PROBED--  (or nothing within five seconds)
  *
- * The targets are the router's link port and the link and KV ports of the first 64 connected workers.  Each of these
- * workers connects to all of them, so the answers are the rows of a table.  Workers do not dial targets on loopback (or all
- * addresses: 0.0.0.0) of another host: they would find themselves.  The router compares clocks when it gets the answers: the worker's time when
- * PROBE came, less the router's when it left, less half of the link's round trip. */
+ * The targets are the router's link port, and the link and KV ports of the first 64 connected workers.  Each of
+ * these workers connects to all targets, so its answer is one row of a table.  Workers do not dial targets of
+ * another host on loopback or 0.0.0.0, because they would reach themselves.  From the answers the router computes
+ * the clock difference: the worker's time at the arrival of PROBE, less the router's time of sending it, less half
+ * of the link's round trip. */
 #include "fleet/router/check_priv.h"
 
 #include <inttypes.h>
@@ -64,7 +65,7 @@ static void check_add_target(struct router_check *check, const char *node, const
     if (addr_parse(address, NULL, &addr) != 0 || addr.port == 0)
         return; /* no KV over TCP */
     if (node[0] == '\0' && addr_is_any(&addr))
-        return; /* workers dial link.routers; nobody can dial this one */
+        return; /* workers dial link.routers; this address cannot be dialled */
     *target = (struct check_target){
         .host = host, .is_kv = is_kv, .is_loopback = addr_is_loopback(&addr) || addr_is_any(&addr)};
     (void)str_copy(target->node, sizeof(target->node), node);
@@ -113,7 +114,7 @@ static void check_ask(struct router *router, struct router_check *check, struct 
         struct check_target *target = &check->targets[i];
 
         if (target->is_loopback && target->host != row->host && target->host != 0)
-            continue; /* it would find itself */
+            continue; /* the worker would reach itself */
         row->asked[row->n_asked] = (uint8_t)i;
         addresses[row->n_asked++] = target->address;
     }

@@ -32,7 +32,7 @@ struct daemon {
     Baton__Hello hello;
 };
 
-/* operate.c: drain, reload, and what the operator asks for. Their argument is the daemon. */
+/* operate.c: drain, reload, and requests of the operator. Their argument is the daemon. */
 extern const struct service_calls router_service_calls;
 extern const struct reload_calls router_reload_calls;
 extern const struct admin_calls router_admin_calls;
@@ -40,7 +40,7 @@ void router_on_drain_limit(void *daemon); /* of daemon.drain_limit */
 /* Makes the admin tokens of all accepted cluster keys; wipe them after use.  E_INTERNAL. */
 int router_make_tokens(const struct daemon *daemon, struct admin_tokens *out);
 struct https_conf router_https_conf(const struct router_conf *conf);
-/* Applies what is not read from the configuration whenever it is needed. */
+/* Applies settings to objects that keep a copy of them. */
 void router_apply(const struct daemon *daemon);
 
 #endif

@@ -5,9 +5,9 @@
  *    TASK TIMES      --> the entry of that attempt: what its workers did when
  *    over            --> its end
  *
- * Estimates come from the same functions that the choice uses, for the chosen workers and for up to MOST_LOOKED_AT
- * others: the fleets of most clusters as a whole, a sample of larger ones, so that an entry's cost has a bound.  The best
- * of each phase are kept. */
+ * Estimates come from the functions that the choice uses.  They cover the chosen workers and up to MOST_LOOKED_AT
+ * others, which bounds the cost of an entry: in most clusters these are all workers, in larger ones a sample.  An
+ * entry keeps the best of each phase. */
 #include "fleet/router/decisions_priv.h"
 
 #include <inttypes.h>

@@ -57,8 +57,8 @@ static uint64_t decision_us(const struct decision *decision, uint64_t at_ns)
     return at_ns > began_ns ? (at_ns - began_ns) / NS_PER_US : 0;
 }
 
-/* Members of a worker's report are after its SUBMIT, by its own clock.  Both hosts' wall clocks place the SUBMIT, but
- * never before the router sent it. */
+/* Times in a worker's report count from its SUBMIT, by its own clock.  The wall clocks of both hosts give the time
+ * of the SUBMIT, but never before the router sent it. */
 static void decision_put_part(const struct decision *decision, const struct decision_part *part,
                               const char *role, struct buf *out)
 {

@@ -13,7 +13,7 @@ struct decision_candidate {
     char node[64];
     enum picker_role role;
     bool is_chosen;
-    const char *why_not; /* static; "": it could take the request */
+    const char *why_not; /* static: why it could not take the request; "": it could */
     uint32_t cached_tokens, n_running, blocks_free;
     double queue_s, prompt_s, transfer_s, itl_s;
     double cost_s; /* of its phase: queue and prompt, or transfer and answer */
@@ -42,7 +42,7 @@ struct decision {
 };
 
 void decision_put(const struct decision *decision, struct buf *out);
-/* In brief: where it went, how its estimate turned out, and the bytes of its hand-off. */
+/* Appends a brief form: the chosen workers, estimate and actual time, and the bytes of its hand-off. */
 void decision_put_brief(const struct decision *decision, uint64_t number, struct buf *out);
 
 #endif

@@ -263,9 +263,9 @@ bool router_is_returning(const struct router *router)
     return router->is_restarted && clock_now_ns() - router->started_ns < router->conf->link_return_ns;
 }
 
-/* Until the first model is known, the router cannot tell that a name is wrong. A restarted router learns
- * within seconds what its workers serve, and a client that receives 404 gives up. So after a restart the
- * first model is not taken for all of them before link.return_grace is over. */
+/* Until the first model is known, the router cannot say that a name is wrong. A restarted router learns within
+ * seconds which models its workers serve, but a client that receives 404 gives up. So after a restart an unknown
+ * name is no error before link.return_grace is over. */
 static const char *backend_why_not_yet(void *self, const char *name)
 {
     struct router *router = self;
@@ -415,7 +415,7 @@ static int backend_submit(void *self, const struct gen_start *start, struct gen_
     bool must_wait;
     int rc;
 
-    (void)router_chains_work(router); /* earlier jobs may have the same prefix */
+    (void)router_chains_work(router); /* because earlier jobs may have the same prefix */
     rc = router_job_make(router, start->model, start->order, &job);
     if (rc < 0) {
         *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
@@ -563,7 +563,7 @@ void router_job_detach(struct job *job)
 void router_job_replace(struct job *job, uint32_t failed_slot)
 {
     if (job_is_in(job, JOB_HOLDS))
-        router_job_release(job);       /* its held tokens wait for a report of the worker that failed */
+        router_job_release(job);       /* its held tokens waited for a report of the failed worker */
     if (job_is_in(job, JOB_REPORTS)) { /* only serving stats are missing */
         router_job_end(job, job->end);
         return;

@@ -29,8 +29,8 @@ enum job_state {
     JOB_REPORTING_PLACED,  /* as PLACED; the end came, and waits for the prefill worker's serving stats */
     JOB_REPORTING_HOLDING, /* as HOLDING; the end came and waits too */
     JOB_REPORTING,         /* as ANSWERING; the end came and waits too */
-    JOB_ENDED,             /* its workers are free; the front is told of the end unless it pauses */
-    JOB_FAILED,            /* its workers are free; the front is told of the failure */
+    JOB_ENDED,             /* its workers are free; the front gets the end once it does not pause */
+    JOB_FAILED,            /* its workers are free; the front gets the failure */
     JOB_OVER,              /* its workers are free, and the job is about to be freed */
     JOB_N_STATES
 };
@@ -46,7 +46,7 @@ enum {
     JOB_UNACCEPTED = JOB_BIT(PLACED) | JOB_BIT(REPORTING_PLACED) | JOB_HOLDS,
     /* It has workers, or waits for their reports. */
     JOB_AT_WORKERS = JOB_BIT(PLACED) | JOB_BIT(ANSWERING) | JOB_TIMED,
-    /* The front was told: a stream that has begun is not refused for objectives. */
+    /* The front has received on_accepted: a stream that has begun is not refused for objectives. */
     JOB_BEGUN =
         JOB_BIT(ANSWERING) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN) | JOB_BIT(REPORTING) | JOB_BIT(PAUSED)
 };
@@ -111,10 +111,10 @@ struct job { /* fields used for every token come first */
     uint32_t class_at;               /* in router.classes */
     bool takes_any;       /* the last attempt before a refusal: any worker that begins it at once */
     uint32_t n_pauses;    /* of its stream ... */
-    uint32_t went_on_at;  /* ... of which the last ended when it had so many tokens ... */
-    uint64_t paused_ns;   /* ... or began then, while PAUSED */
-    bool awaits_pause;    /* it might take the seat of a stream, when the budget of pauses allows */
-    uint64_t pauses_ns;   /* all but that one together */
+    uint32_t went_on_at;  /* ... the last of which ended when it had this many tokens ... */
+    uint64_t paused_ns;   /* ... and, while PAUSED, began at this time */
+    bool awaits_pause;    /* it may take the seat of a stream once the budget of pauses allows */
+    uint64_t pauses_ns;   /* total time of all earlier pauses */
     uint64_t queued_ns;   /* 0: never queued */
     uint64_t forsaken_ns; /* when it entered FORSAKEN */
     struct picker_choice estimate;

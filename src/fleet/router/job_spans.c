@@ -4,7 +4,7 @@
  *    request's span --> queue     from its arrival, or from its last worker's failure, to the placement
  *                   --> dispatch  from the placement to the end of the attempt; the workers' spans have it as parent
  *
- * An attempt's id is made before its SUBMIT and used when the attempt is over. */
+ * An attempt gets its span id before its SUBMIT; the span is made when the attempt is over. */
 #include "fleet/router/router_priv.h"
 
 #include <string.h>

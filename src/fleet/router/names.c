@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two workers with one node name: the first keeps it.
+/* If two workers have the same node name, the first one keeps it.
  *
  *      HELLO with a name whose link is up
  *        same epoch                          the same process dialled twice: refused

@@ -28,13 +28,12 @@ struct news {
     struct bytes sections; /* borrowed from the message */
 };
 
-/* Begins a message, cleared before.  Sections are appended with news_put(); the buffer's is_bad tells of a lack of
- * memory. */
+/* Clears out and begins a message.  Append sections with news_put().  Out of memory sets the buffer's is_bad. */
 void news_begin(struct buf *out, uint64_t epoch, const char *node);
 void news_put(struct buf *out, enum news_kind kind, struct bytes section);
 /* E_FORMAT, E_TRUNCATED, E_VERSION. */
 int news_parse(struct bytes message, struct news *out);
-/* The next section; sections begins as news.sections.  False: no more, or malformed. */
+/* Returns the next section; start with a copy of news.sections.  False: no more, or malformed. */
 bool news_next(struct bytes *sections, unsigned *kind_out, struct bytes *section_out);
 
 #endif

@@ -7,19 +7,22 @@
  *            PAUSED --a placement keeps the objectives, and no higher class waits--> ANSWERING, SUBMIT with its tokens
  *            PAUSED --paused for class.pause_ns in all--> REQUEUED: as a stream whose worker was lost
  *
- * The worker that goes on with the stream finds its blocks in its cache, fetches them, or computes them. A sample
- * depends on (seed, position) and on the tokens before it, so the answer is the same. Its client gets pings meanwhile.
+ * The worker that continues the stream finds the blocks in its cache, fetches them, or computes them. A sample
+ * depends on (seed, position) and on the tokens before it, so the answer is the same. The client gets pings
+ * meanwhile.
  *
- * No stream is paused for ever, or twice without progress: a stream that went on is not paused before LEAST_TOKENS
- * more tokens, nor after class.pause_ns in all. It goes on only within the time between tokens of the higher classes
- * that have running streams; else it would take their seat back at once, and be paused by the next request.
+ * No stream is paused for ever, or twice without progress. A stream that was continued is not paused before
+ * LEAST_TOKENS more tokens, and never after class.pause_ns in total. It is continued only if the time between
+ * tokens stays within the objectives of the higher classes with running streams. Otherwise it would take back their
+ * seat at once, and the next request would pause it again.
  *
- * A stream that no connected worker could run waits as one whose worker was lost, at once: queue.resume_timeout bounds it.
+ * A paused stream that no connected worker could run is requeued at once, like a stream whose worker was lost;
+ * queue.resume_timeout bounds its wait.
  *
- * Bounds: a request looks at MAX_LOOKED streams and considers MAX_STREAMS of them. A request that waits tries again
- * RETRY_NS after an attempt of a waiting request failed. All pauses and returns together try MAX_PLACEMENTS in BUDGET_NS:
- * a placement over 1,000 workers takes 20 us, so the loop spends a millisecond in ten on them. What comes beyond waits
- * for the next budget. */
+ * Bounds: a request visits MAX_LOOKED streams and considers MAX_STREAMS of them. A waiting request tries again
+ * RETRY_NS after the last failed attempt of any waiting request. All pauses and continuations together try
+ * MAX_PLACEMENTS placements in BUDGET_NS. A placement over 1,000 workers takes 20 us, so this costs the loop one
+ * millisecond in ten. Further attempts wait for the next budget. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
 
@@ -75,7 +78,7 @@ void router_pause_declare(struct router *router)
 
 /* ---- the budget ---- */
 
-/* Takes so many placements from the budget. False: they are not left, and a turn comes when they are. */
+/* Takes n placements from the budget. False: the budget has too few; a timer calls again when it has enough. */
 static bool pause_affords(struct router_pauses *pauses, uint32_t n_placements)
 {
     uint64_t now_ns = clock_now_ns();
@@ -139,7 +142,7 @@ uint64_t router_pause_itl_ns(const struct job *job)
 
 /* ---- pausing ---- */
 
-/* Whether it runs at its decode worker alone, has progressed, and may be paused for longer. */
+/* True if it runs at its decode worker alone, has made progress, and has pause time left. */
 static bool pause_may(const struct job *job)
 {
     uint64_t most_ns = job->router->classes.all[job->class_at].pause_ns;
@@ -168,7 +171,7 @@ static void pause_look(const struct job *job, uint32_t class_at, struct pause_se
     }
 }
 
-/* Streams of lower classes: the lowest class first, of each the youngest first, which lose least. */
+/* Lists streams of lower classes: the lowest class first, and in each class the youngest first, which lose least. */
 static void pause_search(const struct job *job, struct pause_search *search)
 {
     const struct picker_classes *classes = &job->router->classes;
@@ -199,8 +202,8 @@ static void pause_stream(struct job *stream, const struct job *by)
              LOG_STR("for", by->order.work.request_id), LOG_U64("answered", router_job_answered(stream)));
 }
 
-/* Whether requests of its model wait that come before it: of a higher class, and for a new request of the same
- * priority too. */
+/* True if waiting requests of its model come before it: those of a higher class and, for a new request, of the same
+ * priority. */
 static bool pause_is_passing(const struct job *job)
 {
     const struct picker_classes *classes = &job->router->classes;
@@ -224,10 +227,10 @@ static bool pause_and_place(struct job *job, struct pause_search *search)
         return false;
     for (uint32_t i = 0; i < pause.n; i++)
         pause_stream(search->jobs[pause.chosen[i]], job);
-    return router_job_place(job) == 0; /* if not, the streams go on at the next turn of the queue */
+    return router_job_place(job) == 0; /* if this fails, the queue's next turn continues the streams */
 }
 
-/* Whether streams of lower classes run at all. */
+/* True if any streams of lower classes run. */
 static bool pause_has_lower(const struct job *job)
 {
     const struct router *router = job->router;
@@ -248,7 +251,7 @@ bool router_pause_for(struct job *job)
     job->awaits_pause = false;
     if (job_is_in(job, JOB_BEGUN) || job->chain == CHAIN_MATCHING || !pause_has_lower(job) ||
         !router_admission_predicts(job->router) ||
-        job->router->life == DAEMON_DRAINING || /* no other router could go on with the stream */
+        job->router->life == DAEMON_DRAINING || /* no other router could continue the stream */
         (is_waiting && clock_now_ns() - pauses->failed_ns < RETRY_NS) || pause_is_passing(job) ||
         (!is_waiting && router_pause_is_first(job)))
         return false;
@@ -256,7 +259,8 @@ bool router_pause_for(struct job *job)
     if (job->awaits_pause)
         return false;
     pause_search(job, &search);
-    if (search.n > 0 && !is_waiting && router_job_place(job) == 0) /* it was not tried: lower classes wait */
+    if (search.n > 0 && !is_waiting && router_job_place(job) == 0) /* not tried before, because lower classes
+                                                                    * wait */
         return true;
     if (search.n > 0 && pause_and_place(job, &search))
         return true;
@@ -265,7 +269,7 @@ bool router_pause_for(struct job *job)
     return false;
 }
 
-/* ---- going on ---- */
+/* ---- continuing ---- */
 
 bool router_pause_is_first(const struct job *job)
 {
@@ -301,7 +305,8 @@ bool router_pause_go_on(struct router *router, struct router_model *model, uint3
     return false;
 }
 
-/* A stream that was paused for as long as it may be, or whose workers are gone, waits as one whose worker was lost. */
+/* Requeues streams that have used up their pause time or whose workers are gone, like streams whose worker was
+ * lost. */
 void router_pause_tick(struct router *router)
 {
     uint64_t now_ns = clock_now_ns();

@@ -12,27 +12,29 @@
 struct router_pauses {                      /* pause.c */
     struct list paused[PICKER_MAX_CLASSES]; /* jobs in PAUSED, the first paused first */
     struct list seated[PICKER_MAX_CLASSES]; /* jobs whose streams may be paused, the youngest first */
-    uint32_t n_seated[PICKER_MAX_CLASSES];  /* jobs at workers, whether they may be paused or not */
+    uint32_t n_seated[PICKER_MAX_CLASSES];  /* number of jobs at workers, including those that may not be
+                                             * paused */
     uint32_t n_paused;
-    uint64_t failed_ns;    /* of the latest attempt for a waiting job, which found no stream to pause */
-    uint64_t budget_ns;    /* since when ... */
-    uint32_t n_placements; /* ... so many were tried for pauses and returns */
+    uint64_t failed_ns;    /* time of the latest failed attempt for a waiting job */
+    uint64_t budget_ns;    /* since this time ... */
+    uint32_t n_placements; /* ... this many placements were tried for pauses and continuations */
     struct ev_timer *turn; /* tries again with the next budget; NULL: the owner calls router_place_queued() */
     struct metric *m_pauses[PICKER_MAX_CLASSES], *m_paused, *m_seconds;
 };
 
 void router_pause_open(struct router *router);
 void router_pause_declare(struct router *router);
-/* The job has left that state. */
+/* Call it when the job has left the state `was`. */
 void router_pause_track(struct job *job, enum job_state was);
-/* Places the job, which has not begun, in the seat of streams of lower classes that it pauses. */
+/* Pauses streams of lower classes and places the job, which has not begun, in their seat.  False: not possible. */
 bool router_pause_for(struct job *job);
-/* Whether a paused stream is placed before this new job. */
+/* True if a paused stream must be placed before this new job. */
 bool router_pause_is_first(const struct job *job);
 /* Places the next paused stream of the class.  False: none can be placed now. */
 bool router_pause_go_on(struct router *router, struct router_model *model, uint32_t class_at);
 void router_pause_tick(struct router *router);
-/* The time between tokens that a job's placement keeps: that of the higher classes too, if it may be paused. */
+/* The time between tokens that a job's placement must keep: its own and, if it may be paused, that of the higher
+ * classes. */
 uint64_t router_pause_itl_ns(const struct job *job);
 
 #endif

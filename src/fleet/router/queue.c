@@ -319,15 +319,15 @@ static uint32_t *turn_passed(void *arg, struct fair_item *item)
     return &container_of(item, struct job, place.turn)->place.n_passed;
 }
 
-/* Classes by priority, and of each its paused streams first, unless a request of a class before it waits: while a request of a higher one waits for a worker that could begin it soon, its lower ones
- * still use workers that it does not. */
+/* Places jobs by class, the highest priority first.  In a class, paused streams come first, unless a request of a
+ * higher or equal class waits.  While a request waits for a worker that could begin it soon, lower classes still
+ * use workers that it does not use. */
 static bool place_next(struct router *router, struct router_model *model)
 {
     uint32_t order[PICKER_MAX_CLASSES];
     uint32_t n_usable = picker_fleet_n_usable(router->fleet, (uint32_t)(model - router->models));
     uint32_t max_passed = router_admission_predicts(router) ? picker_turn_max_passed(n_usable) : 0;
-    bool is_placed = false,
-         is_above = false; /* is_above: a request of a higher class, or one as high, waits */
+    bool is_placed = false, is_above = false; /* is_above: a request of a higher or equal class waits */
 
     picker_classes_order(&router->classes, order);
     for (uint32_t i = 0; i < router->classes.n && !is_placed; i++) {

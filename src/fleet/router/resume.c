@@ -10,11 +10,10 @@
  *                                  |         ANSWERING
  *                                  '--no worker has it--> the shared store (streams.c), or 404
  *
- * The worker's SUBMIT replaces the order that the front made from the client's body, because it has the seed
- * and the first router's prompt, except the later pieces of a long one, which must be those of the body.  So the
- * job can be placed again like any other.  After a restart some
- * workers are not connected yet; the job waits for them as long as for an unknown model
- * (link.return_grace). */
+ * The worker's SUBMIT replaces the order that the front made from the client's body, because it has the seed and
+ * the first router's prompt.  Of a long prompt it has the first piece only; the later pieces come from the body.
+ * Then the job can be placed again like any other.  After a restart some workers are not connected yet; the job
+ * waits for them as long as for an unknown model (link.return_grace). */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>
@@ -141,8 +140,8 @@ static int router_resume_unpack(const struct job *job, const Baton__Submit *subm
     return 0;
 }
 
-/* Completes an order of which the worker has the first piece: the later ones are those of the front's order, if
- * both are of one prompt.  E_NOT_FOUND: they are not. */
+/* Completes an order of which the worker has only the first piece: takes the later pieces from the front's order.
+ * E_NOT_FOUND: the two orders have different prompts. */
 static int resume_complete_order(struct job *job, const Baton__Resumed *resumed, struct work_order *order)
 {
     token_id *piece = order->tokens;
@@ -210,7 +209,7 @@ static int resume_adopt(struct job *job, uint32_t slot, const Baton__Resumed *re
     router->workers[slot].n_dispatched++;
     router_queue_charge(job, 1);
     router_job_enter(job, JOB_PLACED);
-    router_streams_keep(job); /* the first router may have removed it */
+    router_streams_keep(job); /* because the first router may have removed it */
     gen_handle_resume(&job->handle);
     return 0;
 }

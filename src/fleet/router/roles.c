@@ -4,8 +4,8 @@
  *    submits, ends, reports --> picker_roles_decide() --+--> metrics, status: rooms, wanted workers, the reason
  *                                                       +--> auto: SET_ROLE to one worker
  *
- * The worker's next report confirms the role (workers.c), and has the role's age.  So all routers with `auto`
- * know of each other's changes and of an operator's, and keep the period between two changes together.  With
+ * The worker's next report confirms the role (workers.c), and has the role's age.  So each router with `auto` sees
+ * the changes of other routers and of an operator, and all routers share one period between two changes.  With
  * `fixed` the policy only measures. */
 #include "fleet/router/router_priv.h"
 
@@ -18,7 +18,7 @@
 
 #define DECIDE_NS  NS_PER_S
 #define N_REASONS  (PICKER_ROLES_RESTORED + 1)
-#define LEAST_TURN 10 /* a period has at least so many decisions */
+#define LEAST_TURN 10 /* least number of decisions in a period */
 
 void router_roles_declare(struct router *router)
 {

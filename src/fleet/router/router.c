@@ -72,7 +72,7 @@ static void router_on_tick(void *arg)
         router_model_fetch(router, &router->models[i]);
 }
 
-/* Does a slice of deferred work; the loop serves sockets between two slices. */
+/* Does a slice of deferred work.  The loop serves sockets between two slices. */
 static void on_turn(void *arg)
 {
     struct router *router = arg;
@@ -149,7 +149,7 @@ static void router_declare_metrics(struct router *router)
     router->m_refused =
         metric_single(m, METRIC_COUNTER, "baton_router_refused_total", "Requests refused with 529.");
     router->m_asks = metric_single(m, METRIC_COUNTER, "baton_router_asks_total",
-                                   "Requests whose worker was told whom to ask for cached blocks.");
+                                   "Requests whose worker got the owner of cached blocks.");
     router->m_resyncs = metric_single(m, METRIC_COUNTER, "baton_router_block_resyncs_total",
                                       "Times that block events of a worker were missing.");
     router->m_reads = metric_single(m, METRIC_COUNTER, "baton_router_reads_total",

@@ -11,14 +11,14 @@ struct router_opts {
     const struct router_conf *conf;
     /* On SIGHUP: returns a new snapshot, or NULL to keep the old one.  A job thread. */
     const struct router_conf *(*reload)(void *arg);
-    /* Appends what that would change, as JSON; E_FORMAT with the fault.  A job thread, never beside reload. */
+    /* Appends the changes that a reload would make, as JSON. E_FORMAT with the fault.  Runs on a job thread, never
+     * during a reload. */
     int (*diff)(void *arg, struct buf *out, struct fault *fault);
     void *reload_arg;
 };
 
-/* Runs until SIGTERM or SIGINT has been obeyed: drain, then stop; a second signal stops at once. The caller owns the
- * snapshot until the next reload. Returns 0, or an error with the fault filled when the daemon could
- * not start. */
+/* Runs until SIGTERM or SIGINT: drains, then stops; a second signal stops at once. The caller owns the snapshot
+ * until the next reload. Returns 0, or an error with the fault if the daemon could not start. */
 int router_run(const struct router_opts *opts, struct fault *fault);
 /* Checks settings that the table of keys cannot check by itself. */
 void router_check(struct config_check *check);

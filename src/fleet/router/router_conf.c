@@ -12,57 +12,50 @@ static const struct config_key keys[] = {
     {"node", "name", CONFIG_STR, KEY(node), "router", 0, 0, NULL, false,
      "This daemon's name in the cluster, in logs and metrics: letters, digits, '.', '_' and '-'."},
     {"http", "listen", CONFIG_LIST, KEY(http_listen), "127.0.0.1:8080", 0, 0, NULL, false,
-     "Where clients connect, host:port; repeat the key for more. Nothing but loopback is opened unless an "
-     "API key "
+     "Addresses for clients, host:port; repeat the key for more. Only loopback is allowed unless an API key "
      "file is given."},
     {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "", 0, 0, NULL, true,
-     "File of API key hashes, one 'sha256-hex tenant [name] [limit=value ...]' per line (make one with "
-     "'batonctl new-key'). "
-     "Empty: "
-     "no key is "
-     "asked for, which is allowed on loopback only."},
+     "File of API key hashes, one 'sha256-hex tenant [name] [limit=value ...]' per line ('batonctl new-key' "
+     "makes one). Empty: requests need no key, which is allowed on loopback only."},
     {"http", "tls_certificate", CONFIG_PATH, KEY(tls_certificate), "", 0, 0, NULL, true,
-     "PEM file: this daemon's certificate, then its chain. With tls_key it makes every http.listen speak "
-     "TLS. "
-     "Read again on SIGHUP and when either file changes; a pair that does not fit leaves the old one in "
-     "use."},
+     "PEM file: this daemon's certificate, then its chain. Together with tls_key it turns on TLS for every "
+     "http.listen. Read again on SIGHUP and when either file changes; if the two do not match, the old pair "
+     "stays in use."},
     {"http", "tls_key", CONFIG_PATH, KEY(tls_key), "", 0, 0, NULL, true,
-     "PEM file: its private key, not encrypted, closed to other users."},
+     "PEM file: the private key of tls_certificate, not encrypted, not readable by other users."},
     {"http", "tls_min", CONFIG_ENUM, KEY(tls_min), "1.2", 0, 0, "1.2|1.3", true,
-     "Oldest TLS a client may speak."},
+     "Oldest TLS version that clients may use."},
     {"http", "http2", CONFIG_BOOL, KEY(http2), "yes", 0, 0, NULL, false,
-     "Offer HTTP/2 to clients that speak TLS."},
+     "Offer HTTP/2 to clients that use TLS."},
     {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false,
-     "Take HTTP/2 without TLS too, from clients (proxies) that begin with it unasked."},
+     "Accept HTTP/2 without TLS too, from clients (proxies) that start with it directly."},
     {"http", "congestion_control", CONFIG_STR, KEY(congestion_control), "", 0, 0, NULL, false,
-     "TCP congestion control of client connections, like cubic; the kernel names what it has in "
-     "/proc/sys/net/ipv4/tcp_available_congestion_control. Empty: the system's. A small packet for every "
-     "token "
-     "costs more under bbr than under cubic."},
+     "TCP congestion control of client connections, such as cubic. The kernel lists its algorithms in "
+     "/proc/sys/net/ipv4/tcp_available_congestion_control. Empty: the system's. Small packets, one for each "
+     "token, cost more under bbr than under cubic."},
     {"http", "cors_origin", CONFIG_LIST, KEY(cors_origin), "", 0, 0, NULL, false,
-     "Origin whose pages may ask from a browser, like https://app.example; repeat for more; * for any. None: "
-     "no CORS header is sent."},
+     "Origin whose pages may send requests from a browser, such as https://app.example; repeat for more; * for "
+     "any. None: no CORS header is sent."},
     {"http", "admin", CONFIG_ADDRESS, KEY(admin_listen), "127.0.0.1:8081", 0, 0, NULL, false,
-     "Where batonctl connects (status, metrics, drain, reload). Loopback only."},
+     "Address for batonctl (status, metrics, drain, reload). Loopback only."},
     {"http", "metrics", CONFIG_ENUM, KEY(metrics_for), "admin", 0, 0, "admin|clients", false,
-     "Who may read /metrics, whose labels name tenants, models and workers. admin: who has the admin token, "
-     "on "
-     "http.admin. clients: also every client with an API key, on http.listen."},
+     "Access to /metrics, whose labels name tenants, models and workers. admin: only with the admin token, on "
+     "http.admin. clients: also with any API key, on http.listen."},
     {"http", "console", CONFIG_BOOL, KEY(console), "no", 0, 0, NULL, false,
      "Serve a page for browsers at /console: a chat on http.listen, whose requests carry an API key, and the fleet "
      "on http.admin, whose requests carry the admin token."},
     {"http", "max_body", CONFIG_SIZE, KEY(http_max_body), "32MiB", 1024, 1e10, NULL, false,
      "Largest request body; beyond it a client gets 413."},
     {"http", "max_connections", CONFIG_U64, KEY(http_max_connections), "10000", 1, 1e6, NULL, false,
-     "Client connections in all."},
+     "Most client connections at the same time."},
     {"http", "max_per_address", CONFIG_U64, KEY(http_max_per_address), "256", 1, 1e6, NULL, false,
-     "Client connections from one address (an IPv6 /64 counts as one). A proxy, or a load generator on this "
-     "host, wants more."},
+     "Most client connections from one address (an IPv6 /64 counts as one). A proxy, or a load generator on "
+     "this host, needs more."},
     {"http", "max_requests", CONFIG_U64, KEY(http_max_requests), "16384", 1, 1e6, NULL, false,
-     "Requests under way at once; beyond it a client gets 529."},
+     "Most requests in flight; beyond it a client gets 529."},
     {"http", "wrong_keys", CONFIG_U64, KEY(http_wrong_keys), "30", 0, 1e6, NULL, false,
-     "Different wrong API keys that one address may present in a minute before it is refused with 429 for a "
-     "while; 0: as many as it likes, for routers behind a proxy that hides addresses."},
+     "Different wrong API keys that one address may present in a minute; beyond it the address gets 429 for a "
+     "while. 0: no limit, for routers behind a proxy that hides addresses."},
     {"http", "head_timeout", CONFIG_DURATION, KEY(http_head_timeout_ns), "10s", S(0.1), S(3600), NULL, false,
      "Deadline for a complete request head."},
     {"http", "body_timeout", CONFIG_DURATION, KEY(http_body_timeout_ns), "30s", S(0.1), S(3600), NULL, false,
@@ -70,38 +63,40 @@ static const struct config_key keys[] = {
     {"http", "idle_timeout", CONFIG_DURATION, KEY(http_idle_timeout_ns), "60s", S(0.1), S(86400), NULL, false,
      "How long an idle connection is kept."},
     {"http", "write_timeout", CONFIG_DURATION, KEY(http_write_timeout_ns), "30s", S(0.1), S(3600), NULL,
-     false, "How long a client may not read before it is given up."},
+     false,
+     "How long a client may stop reading before its connection is closed."},
     {"http", "job_threads", CONFIG_U64, KEY(http_job_threads), "2", 1, 64, NULL, false,
      "Threads that parse and tokenise long prompts."},
     {"http", "default_max_tokens", CONFIG_U64, KEY(default_max_tokens), "0", 0, 1e9, NULL, true,
-     "Upper bound on the answer's tokens whatever the client asks; 0: only the context bounds it."},
+     "Upper bound on the tokens of an answer, even if the client asks for more. 0: only the context limits it."},
     {"cache", "replay_memory", CONFIG_SIZE, KEY(replay_bytes), "64MiB", 0, 1e12, NULL, false,
-     "Memory for the tokens of recent answers: a conversation that comes back continues with exactly these, "
-     "so that its KV is found however the client spells it. 0: answers are rendered as they are sent."},
+     "Memory for the tokens of recent answers. When a client sends such an answer back, the prompt uses "
+     "exactly these tokens, so that its cached KV is found even if the client's text differs. 0: answers are "
+     "tokenised anew from the client's text."},
     {"cache", "thread_memory", CONFIG_SIZE, KEY(conversation_bytes), "64MiB", 0, 1e12, NULL, false,
-     "Memory for conversations that requests continue by id, so that the client sends only what is "
-     "new, and the same for kept responses of /v1/responses. Needs replay_memory. 0: such requests are "
-     "refused, and clients send whole conversations."},
+     "Memory for conversations that requests continue by id, so that clients send only new messages; as much "
+     "again for kept responses of /v1/responses. Needs replay_memory. 0: such requests are refused, and "
+     "clients send whole conversations."},
     {"cache", "public_prefix", CONFIG_PATH, KEY(public_prefix), "", 0, 0, NULL, false,
      "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants share. Empty: tenants "
      "share nothing."},
     {"link", "listen", CONFIG_ADDRESS, KEY(link_listen), "127.0.0.1:8090", 0, 0, NULL, false,
-     "Where workers register."},
+     "Address where workers register."},
     {"link", "advertise", CONFIG_STR, KEY(link_advertise), "", 0, 0, NULL, false,
-     "What workers are told to dial by link.register, when it differs from listen."},
+     "Address that link.register gives to workers, if it differs from listen."},
     {"link", "register", CONFIG_STR, KEY(link_register), "", 0, 0, NULL, false,
-     "etcd://host:2379/prefix (etcds:// with TLS): where this router keeps a key with its address, so that "
-     "link.routers of workers can name the same source. Empty: nowhere."},
+     "etcd://host:2379/prefix (etcds:// with TLS): the router keeps a key with its address there, and "
+     "link.routers of workers can name the same source. Empty: none."},
     {"link", "discovery_ca", CONFIG_PATH, KEY(discovery_ca), "", 0, 0, NULL, false,
      "PEM file with the authorities of etcds:// sources; empty: the system's."},
     {"link", "discovery_certificate", CONFIG_PATH, KEY(discovery_certificate), "", 0, 0, NULL, false,
-     "PEM file with a certificate that etcd asks for; empty: none."},
+     "PEM file with a client certificate for etcd; empty: none."},
     {"link", "discovery_key", CONFIG_PATH, KEY(discovery_key), "", 0, 0, NULL, false,
-     "PEM file with its private key, not encrypted, closed to other users."},
+     "PEM file with the private key of discovery_certificate, not encrypted, not readable by other users."},
     {"link", "cluster_key", CONFIG_PATH, KEY(cluster_key), "", 0, 0, NULL, false,
-     "File with the cluster's key (64 hex digits, readable by nobody else; 'batonctl new-cluster-key FILE'). "
-     "Every daemon of a cluster has the same. Empty: "
-     "the credential 'cluster.key' of the systemd unit."},
+     "File with the cluster's key (64 hex digits, not readable by other users; 'batonctl new-cluster-key FILE' "
+     "makes one). Every daemon of a cluster has the same key. Empty: the credential 'cluster.key' of the "
+     "systemd unit."},
     {"link", "ca", CONFIG_PATH, KEY(link_ca), "", 0, 0, NULL, true,
      "PEM file with the authorities that sign the daemons' certificates. With link.certificate and link.key, links and "
      "KV connections are authenticated by certificates instead of the cluster key, on all daemons; admin tokens and "
@@ -109,100 +104,103 @@ static const struct config_key keys[] = {
     {"link", "certificate", CONFIG_PATH, KEY(link_certificate), "", 0, 0, NULL, true,
      "PEM file: this daemon's certificate for links, for client and server use, then its chain."},
     {"link", "key", CONFIG_PATH, KEY(link_key), "", 0, 0, NULL, true,
-     "PEM file: the certificate's private key, not encrypted, closed to other users."},
+     "PEM file: the private key of link.certificate, not encrypted, not readable by other users."},
     {"link", "names", CONFIG_LIST, KEY(link_names), "", 0, 0, NULL, true,
      "A DNS name that the certificate of a peer must have; '.workers.example.org' stands for every name below. Repeat "
      "for more. Empty: any certificate of link.ca."},
     {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,
-     "Heartbeat period; three missed ones and a worker is gone."},
+     "Heartbeat period; after three missed heartbeats a worker counts as lost."},
     {"link", "return_grace", CONFIG_DURATION, KEY(link_return_ns), "10s", 0, S(3600), NULL, true,
-     "After the start of a router whose workers were registered with an earlier one: how long a model that "
-     "none of them serves is answered with 503 and retry-after, because other workers may still come back. "
-     "Then with 404."},
+     "For a router that replaces an earlier one: how long requests for a model that no worker serves yet get "
+     "503 with retry-after, because more workers may return. After that they get 404."},
     {"state", "url", CONFIG_STR, KEY(state_url), "", 0, 0, NULL, false,
-     "A Redis or Valkey server in which several routers keep what is common to them, encrypted under the cluster's "
-     "key: rate and token limits, bans for wrong keys, conversations, responses and remembered answers. "
+     "A Redis or Valkey server with the shared state of several routers, encrypted under the cluster's key: "
+     "rate and token limits, bans for wrong keys, conversations, responses and remembered answers. "
      "redis://[user:password@]host[:port][/db], rediss:// over TLS, redis+cluster://host:port,host:port (also "
-     "rediss+cluster://). While it is away, each router goes on by itself. Empty: none."},
+     "rediss+cluster://). While it is away, each router works alone. Empty: none."},
     {"state", "login", CONFIG_PATH, KEY(state_login), "", 0, 0, NULL, false,
-     "File with the login of state.url in its first line, user:password or password, closed to others (0600). "
-     "Empty: the login is in the URL, or there is none."},
+     "File with the login of state.url in its first line, user:password or password, not accessible to other "
+     "users (0600). Empty: the login is in the URL, or there is none."},
     {"state", "ca", CONFIG_PATH, KEY(state_ca), "", 0, 0, NULL, false,
      "PEM file with the certificates that sign the certificate of state.url. Empty: the system's."},
     {"state", "wait", CONFIG_DURATION, KEY(state_wait_ns), "200ms", S(0.01), S(5), NULL, false,
-     "How long a request waits for what state.url may have of its conversation; then it goes on without."},
+     "How long a request waits for state.url to return its conversation; after that it continues without."},
     {"slo", "ttft", CONFIG_DURATION, KEY(ttft_slo_ns), "500ms", S(0.001), S(3600), NULL, true,
-     "Objective for the time to first token. A prompt that would take longer alone is judged by twice that "
+     "Objective for the time to first token. For a prompt that alone takes longer, the objective is twice that "
      "time."},
     {"slo", "itl", CONFIG_DURATION, KEY(itl_slo_ns), "50ms", S(0.0001), S(60), NULL, true,
      "Objective for the time between tokens."},
     {"classes", "class", CONFIG_LIST, KEY(classes), "", 0, 0, NULL, false,
-     "A class of requests: its name, and what differs from slo and from the class default: ttft=TIME itl=TIME "
-     "priority=0..100 (a higher one is placed first) weight=1..100 (multiplies the tenants' weights) share=N% (of "
-     "queue.max; beyond it 429) may-be-paused=TIME (its running streams may be paused for a request of a higher "
-     "priority, for so long in all; 0: never). Repeat for more, 7 in all; the name default changes the default. A "
-     "request names its class by the header field baton-class or by service_tier. The class of its API key is "
-     "the bound. Like: interactive ttft=300ms priority=10 weight=4"},
+     "A class of requests: its name, then its differences from [slo] and from the class default. ttft=TIME "
+     "itl=TIME: objectives. priority=0..100: a higher one is placed first. weight=1..100: multiplies the "
+     "tenants' weights. share=N%: of queue.max; beyond it 429. may-be-paused=TIME: its running streams may be "
+     "paused for requests of a higher priority, for this long in total; 0: never. Repeat for more, at most 7; "
+     "the name default changes the default. A request names its class by the header field baton-class or by "
+     "service_tier; the class of its API key is the highest that it gets. Example: interactive ttft=300ms "
+     "priority=10 weight=4"},
     {"queue", "refuse", CONFIG_ENUM, KEY(refuse), "predicted", 0, 0, "timeout|predicted", false,
-     "When a request is refused for load. predicted: at once, when its first token is expected later than "
-     "slo.ttft allows, with the time to come back; an idle worker is never refused work. timeout: after "
-     "queue.timeout, however late its answer would begin."},
+     "When the router refuses a request for load. predicted: at once, if its first token is expected later "
+     "than slo.ttft allows, with a time to retry; never while a worker is idle. timeout: after queue.timeout, "
+     "even if its answer would begin late."},
     {"queue", "max", CONFIG_U64, KEY(queue_max), "256", 0, 1e6, NULL, true,
-     "Requests that may wait while no worker could begin them; beyond: 529 overloaded_error. A tenant with "
-     "fewer of them than another takes the place of that one's newest."},
+     "Most requests that may wait for a worker; beyond it 529 overloaded_error. A tenant with fewer waiting "
+     "requests than another replaces the newest request of that tenant."},
     {"queue", "timeout", CONFIG_DURATION, KEY(queue_timeout_ns), "10s", 0, S(3600), NULL, true,
      "How long a request may wait before it is refused with 529, or with 503 while its model is not known yet. "
-     "An answer that has begun is not bound by "
-     "it."},
+     "Answers that have begun are exempt."},
     {"queue", "resume_timeout", CONFIG_DURATION, KEY(queue_resume_ns), "30s", 0, S(86400), NULL, true,
-     "How long an answer that has begun waits, its worker lost, while there is no worker at all that could "
-     "go "
-     "on with it. 0: as long as its client does."},
+     "If the worker of an answer is lost and no other worker could continue it: how long the answer waits for "
+     "one. 0: as long as its client waits."},
     {"placement", "local_prefill_tokens", CONFIG_U64, KEY(local_prefill_tokens), "128", 0, 1e7, NULL, true,
-     "Prompts with at most so many uncached tokens are computed on the decode worker itself."},
+     "The decode worker itself computes prompts with at most this many uncached tokens."},
     {"placement", "local_prefill_time", CONFIG_DURATION, KEY(local_prefill_ns), "500ms", 0, S(60), NULL, true,
-     "So are longer ones that it is expected to compute within so long, where a hand-off would add a good "
-     "part to so short a time; each answer it is writing counts as much again. 0: none."},
+     "The decode worker also computes longer prompts that it is expected to finish within this time, because a "
+     "hand-off would add a good part of it. Each answer that it is writing counts the prompt's time once more. "
+     "0: none."},
     {"placement", "prefix_fetch", CONFIG_ENUM, KEY(prefix_fetch), "auto", 0, 0, "off|auto|always", true,
-     "Whether a worker that lacks a prefix asks another one to push its cached KV. auto: where that is "
-     "expected to beat computing it; always: wherever a block is to be had (for tests and measurements)."},
+     "Whether a worker that lacks a prefix asks another worker to push its cached KV. auto: if that is "
+     "expected to be faster than computing it. always: whenever a worker has a block (for tests and "
+     "measurements)."},
     {"placement", "roles", CONFIG_ENUM, KEY(roles), "fixed", 0, 0, "fixed|auto", true,
-     "Whether the router changes workers' roles as the load of the two phases changes. fixed: roles are the "
-     "operator's, and the router only shows what it would want (baton_wanted_workers, batonctl status)."},
+     "auto: the router changes workers' roles when the load of the two phases changes. fixed: only the "
+     "operator changes roles, and the router shows the roles that it would choose (baton_wanted_workers, "
+     "batonctl status)."},
     {"placement", "roles_min", CONFIG_U64, KEY(roles_min), "1", 1, 1024, NULL, true,
      "With roles = auto: the least number of workers of each role, for each model."},
     {"placement", "roles_period", CONFIG_DURATION, KEY(roles_period_ns), "1min", S(1), S(86400), NULL, true,
      "With roles = auto: the least time between two changes of a role among a model's workers."},
     {"placement", "index_entries", CONFIG_U64, KEY(index_entries), "1000000", 1000, 1e8, NULL, false,
-     "Prefix blocks the router remembers the owners of (up to 112 bytes each, whatever the number of "
-     "owners; reserved at the start, used as they come)."},
+     "Most blocks in the router's prefix index. Each takes up to 112 bytes, for any number of owners; the "
+     "address space is reserved at start, memory is used as blocks arrive."},
     {"placement", "index_lifetime", CONFIG_DURATION, KEY(index_lifetime_ns), "5min", S(1), S(86400), NULL,
-     false, "How long it believes them; the workers' cache lifetime."},
+     false,
+     "How long an entry of the index stays valid; set it to the workers' cache lifetime."},
     {"stream", "resume", CONFIG_BOOL, KEY(keeps_streams), "yes", 0, 0, NULL, false,
-     "Give the events of streams ids, with which a client whose router is gone goes on at any router of the "
-     "cluster. How long workers keep an answer for it: their stream.grace."},
+     "Give the events of streams ids. With them a client whose router is lost continues its stream at any "
+     "router of the cluster. Workers keep an answer for it as long as their stream.grace says."},
     {"stop", "lame_duck", CONFIG_DURATION, KEY(lame_duck_ns), "5s", 0, S(3600), NULL, true,
-     "On SIGTERM, first: how long it still accepts and answers, with /readyz at 503 and each answer its "
-     "connection's "
-     "last, so that load balancers send elsewhere before anything is refused."},
+     "First phase after SIGTERM: how long the router still accepts and answers requests, with /readyz at 503 "
+     "and each answer the last of its connection, so that load balancers switch to other routers before any "
+     "request is refused."},
     {"stop", "drain_timeout", CONFIG_DURATION, KEY(drain_timeout_ns), "5min", 0, S(86400), NULL, true,
-     "On SIGTERM, after that: how long running answers may go on."},
+     "Second phase after SIGTERM: how long running answers may continue."},
     {"log", "level", CONFIG_ENUM, KEY(log_level), "info", 0, 0, "debug|info|warn|error", true,
-     "How much is logged."},
+     "The least level that is logged."},
     {"log", "format", CONFIG_ENUM, KEY(log_format), "auto", 0, 0, "auto|json|text|journal", false,
      "auto: journal fields under systemd, text on a terminal, JSON lines elsewhere."},
     {"log", "prefixes", CONFIG_BOOL, KEY(log_prefixes), "no", 0, 0, NULL, false,
      "Log keyed hashes of each prompt's beginnings, one for every 512 tokens, for baton-trace. They show which "
-     "prompts begin alike, and nothing of what they say."},
+     "prompts begin with the same tokens, but none of their text."},
     {"metrics", "names", CONFIG_ENUM, KEY(metrics_names), "both", 0, 0, "baton|vllm|both", true,
-     "Names in /metrics: Baton's own (baton_*), those that dashboards and gateways for vLLM look for (vllm:*), or both."},
+     "Names in /metrics: Baton's own (baton_*), those that dashboards and gateways for vLLM use (vllm:*), or "
+     "both."},
     {"trace", "url", CONFIG_STR, KEY(trace_url), "", 0, 0, NULL, false,
-     "OpenTelemetry collector that gets the spans of sampled requests, by OTLP over HTTP: "
-     "http://HOST[:PORT][/PATH]; without a port 4318, without a path /v1/traces. A collector that is away costs "
-     "spans, never requests. Empty: no spans."},
+     "OpenTelemetry collector for the spans of sampled requests, by OTLP over HTTP: http://HOST[:PORT][/PATH]; "
+     "the default port is 4318, the default path /v1/traces. While the collector is away, spans are lost but "
+     "requests are not delayed. Empty: no spans."},
     {"trace", "sample", CONFIG_RATIO, KEY(trace_sample), "100%", 0, 0, NULL, false,
-     "Share of the requests without a traceparent header of which spans are recorded. With the header its sampled "
-     "flag decides."},
+     "Share of the requests without a traceparent header whose spans are recorded. With the header, its "
+     "sampled flag decides."},
 };
 /* clang-format on */
 

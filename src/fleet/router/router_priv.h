@@ -38,7 +38,7 @@ enum refusal_reason {
     REFUSED_PREDICTED, /* its first token would come too late */
     REFUSED_LATE,      /* it waited, and its first token would come too late now */
     REFUSED_FULL,
-    REFUSED_SHARE, /* its class has its share of the queue */
+    REFUSED_SHARE, /* its class has used up its share of the queue */
     REFUSED_TIMEOUT,
     REFUSED_PUSHED, /* another tenant's request took its place in the queue */
     REFUSED_DESERTED,
@@ -61,10 +61,10 @@ struct router_roles { /* roles.c */
     struct metric *m_changes;
 };
 
-struct router_snapshots {              /* blocks.c: of the blocks that workers have */
-    struct picker_slots wanting;       /* workers whose snapshot is to be asked for */
-    struct picker_slots asked;         /* ... and was asked for, and has not come whole */
-    uint32_t n_wanting, n_asked, turn; /* turn: the worker asked last */
+struct router_snapshots {              /* blocks.c: snapshots of the workers' blocks */
+    struct picker_slots wanting;       /* workers whose snapshot the router will ask for */
+    struct picker_slots asked;         /* ... and has asked for, but not received whole */
+    uint32_t n_wanting, n_asked, turn; /* turn: the last worker asked */
 };
 
 struct router {
@@ -104,12 +104,13 @@ struct router {
     struct router_model models[ROUTER_MAX_MODELS];
     uint32_t n_models;
     uint64_t started_ns;
-    bool is_restarted;          /* a worker came back from an earlier link: others may still come */
+    bool is_restarted;          /* a worker has returned that an earlier router process knew: others may
+                                 * follow */
     struct picker_fleet *fleet; /* rows of workers and their ledgers, by slot */
     struct picker_index *index;
     struct router_stores stores;
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
-    uint32_t order;                            /* of equal workers; each router has its own */
+    uint32_t order;                            /* order of equal workers; each router has its own */
     struct router_roles roles;
     struct router_check *check;       /* the last check of the network; NULL: none yet */
     struct decisions *decisions;      /* decisions_priv.h; NULL: none are kept */
@@ -150,13 +151,13 @@ void router_worker_refresh(struct router *router, const struct router_worker *wo
 /* The row of a worker that may serve a prefix fetch; a draining worker has one too. False: none. */
 bool router_worker_row(const struct router *router, uint32_t slot, struct picker_worker *out);
 int router_choose(struct job *job, struct picker_place *place); /* picker_place_choose()'s codes */
-/* What the choice is given. */
+/* Fills in the inputs of the choice. */
 void router_choose_prepare(struct job *job, struct picker_place *place, struct picker_goals *goals);
 /* The capabilities that the job needs and that no usable worker of its model has; the job then fails with
  * E_UNSUPPORTED. 0: one worker has all of them, or the model has no usable worker. */
 uint64_t router_job_lacks(const struct job *job);
 
-/* Whether its model has another usable worker than `slot` that has not failed the job. */
+/* True if its model has another usable worker than `slot` that has not failed the job. */
 bool router_job_has_other(const struct job *job, uint32_t slot);
 
 /* blocks.c: the blocks that workers have cached */
@@ -185,11 +186,11 @@ void router_job_fail(struct job *job, int status, const char *type, const char *
 void router_job_end(struct job *job, enum gen_end end);
 void router_job_uncharge(struct job *job, struct job_part *part);
 void router_job_free(struct job *job);
-/* A job in no queue and at no worker; takes the order, also on failure. E_NOMEM. */
+/* Makes a job in no queue and at no worker. Takes the order, also on failure. E_NOMEM. */
 int router_job_make(struct router *router, const struct gen_model *model, struct work_order *order,
                     struct job **out);
 void router_job_number(struct job *job); /* a new number, not in by_number yet; no workers */
-/* It replaces an earlier router, and workers of that may still come back. */
+/* True if it replaces an earlier router process whose workers may still return. */
 bool router_is_returning(const struct router *router);
 
 /* resume.c: streams that another router began */
@@ -205,7 +206,7 @@ void router_resume_tick(struct job *job, uint64_t now_ns); /* RESUMING */
 /* chain.c */
 /* Hashes as much of the prompt as the placement needs, or a slice of it. E_NOMEM. */
 int router_chain_begin(struct job *job);
-/* The job is being placed: how many blocks the index learns at once. It learns the others later. */
+/* Returns how many blocks the index learns at the placement. It learns the others later. */
 size_t router_chain_booked(struct job *job);
 void router_chain_work(struct job *job); /* does a slice of the remaining work */
 /* Does a slice of all jobs. True: there is more to do. */
@@ -224,8 +225,8 @@ bool router_jobs_send(struct router *router);
 int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens);
 void router_stream_worker_lost(struct router *router, uint32_t slot);
 void router_stream_tick(struct router *router); /* ends the waits of JOB_TIMED that took too long */
-/* The prefill worker's report will not come, or not soon: the front is told that the job was accepted, by the
- * decode worker's own report, and gets the tokens held. */
+/* Call it when the prefill worker's report will not come soon.  The front gets on_accepted from the decode worker's
+ * report, and the held tokens. */
 void router_job_release(struct job *job);
 
 /* tokens.c */
@@ -237,9 +238,9 @@ void router_job_serving(const struct job *job, struct gen_serving *out);
 /* roles.c */
 void router_roles_declare(struct router *router);
 void router_roles_tick(struct router *router);
-/* A report told the role's age; has_changed: the role is another one than before. */
+/* Takes the role's age from a report. has_changed: the role is a new one. */
 void router_roles_heard(struct router_worker *worker, bool has_changed, uint64_t age_ms);
-void router_roles_ended(const struct job *job); /* its answer, if it has one, counts in the load */
+void router_roles_ended(const struct job *job); /* counts its answer, if it has one, in the load */
 void router_roles_put(const struct router *router, struct buf *out); /* for the status */
 
 /* status.c */

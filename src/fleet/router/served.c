@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns that count what tenants were served at other routers.
+/* Counts the service that tenants got at other routers in their turns here.
  *
  *     row = digest of the model's fingerprint 8 | digest of the class 8 | number of the tenant 8 | service 8
  *
@@ -52,7 +52,7 @@ void served_pack(struct served *served, struct buf *out)
     served->n = 0;
 }
 
-/* The turns of a model and a class; NULL: none that anybody waited in. */
+/* The turns of a model and a class; NULL: no job has waited there yet. */
 static struct fair *served_turns(struct router *router, const struct served_key *key)
 {
     for (uint32_t i = 0; i < router->n_models; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Service of tenants that routers tell each other, so that their turns count it (served.c).  Loop thread. */
+/* Service of tenants, which routers report to each other so that turns count it (served.c).  Loop thread. */
 #ifndef FLEET_ROUTER_SERVED_PRIV_H
 #define FLEET_ROUTER_SERVED_PRIV_H
 
@@ -16,13 +16,13 @@ struct served { /* since the last tick; zeroed: nothing */
         struct served_key key;
         uint64_t n_milli; /* thousandths of a token of weight 1 */
     } rows[SERVED_MAX_ROWS];
-    uint32_t n; /* beyond SERVED_MAX_ROWS tenants the others do not hear of the rest */
+    uint32_t n; /* at SERVED_MAX_ROWS further tenants are not reported */
 };
 
 /* The job's tenant was served n_tokens of its weight. */
 void served_note(struct served *served, const struct job *job, uint64_t n_tokens);
 void served_pack(struct served *served, struct buf *out); /* appends the rows and forgets them */
-/* Charges what another router told to the turns here. */
+/* Charges the service that another router reported to the turns here. */
 void served_hear(struct router *router, struct bytes section);
 
 #endif

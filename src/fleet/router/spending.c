@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Carries what this router spent of its accounts' limits to the other routers, through workers that relay it.
+/* Sends this router's spending of its accounts' limits to the other routers, through workers that relay it.
  *
  *    serve/access/common_limits --tell, each tick--> SPENDING to the views --> worker/loop/spending --> other routers
  *                               <--hear------------- SPENDING <-----------------------------------------'
  *
  * The routers' shared store, if there is one, is a view as well (state.c).
  *
- * A view is a connected worker that relays.  Of all that can, the four with the lowest digests of their names are
- * taken, so routers of the same workers choose the same ones. */
+ * A view is a connected worker that relays.  The router takes the four workers with the lowest digests of their
+ * names, so routers with the same workers choose the same views. */
 #include "fleet/router/spending_priv.h"
 #include "fleet/router/state_priv.h"
 
@@ -187,7 +187,7 @@ void router_spending_hear(struct router *router, uint32_t slot, const Baton__Spe
 
     while (spending != NULL && view < COMMON_WORKER_VIEWS && spending->views[view] != slot)
         view++;
-    if (spending != NULL && view < COMMON_WORKER_VIEWS) /* else it relays for this router no more */
+    if (spending != NULL && view < COMMON_WORKER_VIEWS) /* otherwise it no longer relays for this router */
         spending_hear(router, view, told);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits that are common to several routers: the router's side of it (spending.c). */
+/* Limits that several routers share: the router's side (spending.c). */
 #ifndef FLEET_ROUTER_SPENDING_PRIV_H
 #define FLEET_ROUTER_SPENDING_PRIV_H
 
@@ -16,13 +16,13 @@ void router_spending_worker_up(struct router *router, uint32_t slot);
 void router_spending_worker_down(struct router *router, uint32_t slot);
 void router_spending_hear(struct router *router, uint32_t slot, const Baton__Spending *spending);
 void router_spending_tick(struct router *router);
-/* The shared store's view: it is there or away; what a router told through it; and a router that it does not hear any
- * more (is_over: that ended, else it may live). */
+/* The shared store as a view: it is up or away; a router's message from it. */
 void router_spending_store_up(struct router *router, bool is_up);
 void router_spending_hear_store(struct router *router, const Baton__Spending *spending);
-/* What it kept (is_snapshot); router 0 ends it. */
+/* A message that the store kept (is_snapshot); router 0 ends these. */
 void router_spending_hear_history(struct router *router, const struct common_message *message);
 void router_spending_read_row(const Baton__SpendingRow *told, struct common_row *out);
+/* A router is silent in the store.  is_over: it has ended; otherwise it may still run. */
 void router_spending_silent(struct router *router, uint64_t epoch, bool is_over);
 
 #endif

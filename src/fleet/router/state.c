@@ -57,14 +57,14 @@ struct router_state {
     struct buf forgets; /* sections that wait until the store is back */
     bool has_message;   /* of this tick */
     struct served served;
-    struct state_counts told; /* as the metrics have them */
+    struct state_counts told; /* counts at the last update of the metrics */
     struct metric *m_up, *m_trips, *m_damaged, *m_putting, *m_out, *m_in;
     struct metric *m_found, *m_missed, *m_late, *m_put, *m_put_failed, *m_dropped;
 };
 
-/* ---- what is heard ---- */
+/* ---- received messages ---- */
 
-/* A router that speaks under the name of an earlier one replaces it. */
+/* A router with the name of an earlier one replaces it. */
 static void state_router_over(struct router *router, struct state_router *other)
 {
     router_spending_silent(router, other->epoch, true);
@@ -240,7 +240,7 @@ static void router_state_watch(struct router *router)
     }
 }
 
-/* ---- what is told ---- */
+/* ---- sent messages ---- */
 
 /* Whether there is a way to other routers now. */
 static bool state_may_tell(const struct router *router)

@@ -12,7 +12,7 @@
 #include "serve/access/common_limits.h"
 
 #define HISTORY_MAX_ROWS 2048
-#define HISTORY_GONE_MS  3000 /* a router that said nothing for so long has ended */
+#define HISTORY_GONE_MS  3000 /* a router that was silent for this long has ended */
 
 struct history_key {
     uint64_t router;
@@ -30,12 +30,12 @@ struct history_router {
     uint64_t epoch, number, heard_ns;
     uint32_t window;
     char node[NEWS_NODE_BYTES];
-    bool is_over; /* it said goodbye, or a router of its name began later */
+    bool is_over; /* it sent a goodbye, or a later router has its name */
 };
 
 struct state_history {
     struct hashmap *by_key;
-    struct list rows; /* the least recently told first */
+    struct list rows; /* the least recently reported first */
     struct history_router routers[COMMON_MAX_ROUTERS];
     unsigned n_routers;
 };
@@ -110,7 +110,7 @@ static struct history_row *history_row_of(struct state_history *history, const s
 void state_history_keep(struct state_history *history, const Baton__Spending *told, uint64_t age_ms)
 {
     uint64_t now_ns = clock_now_ns(), age_ns = age_ms * NS_PER_MS;
-    uint64_t heard_ns = age_ns < now_ns ? now_ns - age_ns : 0; /* the clock begins with the machine */
+    uint64_t heard_ns = age_ns < now_ns ? now_ns - age_ns : 0; /* the clock starts at boot */
     struct history_router *router =
         history != NULL ? history_router_of(history, told->router, told->node) : NULL;
 
@@ -138,7 +138,7 @@ void state_history_goodbye(struct state_history *history, uint64_t epoch)
         history->routers[i].is_over |= history->routers[i].epoch == epoch;
 }
 
-/* A router that has the name of this one was this one, before it restarted. */
+/* A router with this router's name is this router before its restart. */
 static bool history_is_gone(const struct history_router *router, const struct router *by, uint64_t now_ns)
 {
     return router->is_over || strncmp(router->node, by->conf->node, NEWS_NODE_BYTES - 1) == 0 ||

@@ -14,15 +14,15 @@ struct front; /* serve/endpoint/front.h */
 int router_state_open(struct router *router, const uint8_t cluster_key[32], struct fault *fault);
 void router_state_close(struct router *router);                /* says goodbye to the other routers */
 struct state *router_state_store(const struct router *router); /* NULL: none */
-/* 16 bytes that routers hash wrong API keys with; NULL: none are shared. */
+/* 16 bytes with which routers hash wrong API keys; NULL: routers do not share these. */
 const uint8_t *router_state_login_salt(const struct router *router);
 void router_state_serve(struct router *router,
                         struct front *front); /* the endpoint is there; NULL: it ends */
 void router_state_tick(struct router *router);
-/* Another router was heard through the store, then; it is watched from now on. */
+/* Watches another router from now on, whose last message in the store was at this time. */
 void router_state_note(struct router *router, uint64_t epoch, const char *node, uint64_t heard_ns);
 void router_state_tell_spending(struct router *router, const Baton__Spending *spending);
-/* A kept response was deleted here (struct front_opts). */
+/* Reports to the other routers that a kept response was deleted here (struct front_opts). */
 void router_state_tell_forget(void *router, const char *tenant, struct bytes id);
 /* Tells one section at once.  False: there is no way to another router now, or the section is too long. */
 bool router_state_say(struct router *router, unsigned kind, struct bytes section);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router's status for batonctl: its workers, queue and jobs, as one JSON object. It is written in parts of
- * WORKERS_PER_PART slots, in different turns of the loop. A worker has one slot for as long as it is registered, so
- * none is told twice. */
+/* The router's status for batonctl: its workers, queue and jobs, as one JSON object. Parts of WORKERS_PER_PART
+ * slots are written in different turns of the loop. A worker keeps its slot while it is registered, so it appears
+ * once. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/state_priv.h"
 

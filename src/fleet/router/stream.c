@@ -161,7 +161,7 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
     router_job_replace(job, job->decode.slot);
 }
 
-/* Tokens came after n_before: the part has begun, and what its answer is still expected to grow by has changed. */
+/* Updates the ledger after new tokens: the part has begun, and the expected rest of its answer has changed. */
 static void job_book_growth(struct job *job, struct job_part *part, uint32_t n_before)
 {
     bool is_first = part->booking.charge.context_tokens > 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The order of each stream is kept in the store that routers share, while it runs and a minute longer.
+/* Keeps the order of each stream in the store that routers share, while the stream runs and for a minute
+ * afterwards.
  *
  *     value = digest of the client's body 32 | the payload of SUBMIT: prompt, seed and all that decides the answer
  *
- * A client returns to this router, whose workers have no tail of its stream (resume.c): another router had workers of
- * its own, or router and worker are gone.  Then the answer is computed again from the order, with the same bits, and
- * the endpoint sends what the client lacks.  Orders of prompts beyond FRAME_PIECE_TOKENS are not kept: packing these
- * would hold the loop up. */
+ * It is for a client that returns to a router whose workers have no tail of its stream (resume.c): the first router
+ * had other workers, or its worker is gone too.  The answer is then computed again from the order, with the same
+ * bits, and the endpoint sends the part that the client lacks.  Orders of prompts beyond FRAME_PIECE_TOKENS are not
+ * kept, because packing them would block the loop. */
 #include "fleet/router/streams_priv.h"
 
 #include "base/err.h"
@@ -70,14 +71,14 @@ void router_streams_over(struct job *job)
     if (!job->is_stored || !state_is_up(store) || streams_name(job, &name) < 0)
         return;
     if (job->handle.is_left)
-        return; /* this router ends, and its client goes to another one */
+        return; /* this router is stopping, and the client will use another one */
     if (job->handle.outcome == GEN_ENDED)
         (void)state_expire(store, &name, STREAM_GRACE_S);
     else
         (void)state_remove(store, &name);
 }
 
-/* ---- going on ---- */
+/* ---- continuing ---- */
 
 static int streams_adopt(struct job *job, struct bytes value)
 {
@@ -104,7 +105,7 @@ static void streams_on_value(void *arg, struct buf *values, enum state_claim cla
     int rc;
 
     (void)claim;
-    job->store_ask = NULL; /* it has ended: nobody cancels it any more */
+    job->store_ask = NULL; /* the question has ended and needs no cancel */
     rc = values[0].len_bytes > 0 ? streams_adopt(job, buf_view(&values[0])) : E_NOT_FOUND;
     if (rc == 0 && job->router->life == DAEMON_DRAINING)
         rc = E_CLOSED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements log.prefixes: logs which prompts begin alike, for baton-trace(1).
+/* Implements log.prefixes: logs the common beginnings of prompts, for baton-trace(1).
  *
  *    {"event": "prefix", "request_id": ..., "from": 0, "ids": "3f09... 81aa... "}
  *
@@ -38,8 +38,8 @@ static void trace_line(const struct job *job, size_t from, size_t n, size_t bloc
 void router_trace_declare(void)
 {
     (void)log_set_limit("prefix", 0);
-    (void)log_set_limit("access", 0); /* no limit on access lines: a trace that lacks requests is a different
-                                       * load */
+    (void)log_set_limit("access", 0); /* no limit on access lines: without all requests the trace would be
+                                       * another load */
 }
 
 void router_trace_job(const struct job *job)

@@ -9,9 +9,9 @@
 #include "base/err.h"
 #include "fleet/picker/turn.h"
 
-/* Sets the costs of a prompt.  A worker that read only short prompts would look fast beside one that read
- * long prompts.  So both are compared by the cost of a token and of a token attended to.  A worker that does
- * not know the latter gets the model's. */
+/* Sets the costs of a prompt.  A worker that has read only short prompts would look fast beside one that has read
+ * long prompts.  So both are compared by the cost of a token and of a token attended to.  A worker that has not
+ * measured the latter gets the model's value. */
 static void fill_prompt_cost(const struct router_worker *worker, struct picker_worker *row)
 {
     const Baton__LoadReport *report = &worker->report;
@@ -55,7 +55,7 @@ static void fill_row(const struct router *router, const struct router_worker *wo
         row->step_seqs = worker->step_seqs;
         row->decode_row_s = worker->row_s;
     }
-    if (report->store != 0) { /* else it is away */
+    if (report->store != 0) { /* 0: the store is away */
         row->store = worker->store;
         row->store_bytes_per_s = report->store_bytes_per_s;
         row->store_ask_s = report->store_ask_ns < NS_PER_S ? (double)report->store_ask_ns / NS_PER_S : 1;

@@ -22,7 +22,9 @@
 #define PAIR_SHARE_ALPHA 0.2
 #define PAIR_SHARE_MAX   0.01 /* an attended token costs at most a hundredth of a prompt token */
 #define MAX_AGE_US                                                                                           \
-    UINT64_C(5000000) /* of a report's figures: beyond it the worker's steps are too long to tell */
+    UINT64_C(                                                                                                \
+        5000000) /* largest age of a report's figures; with older ones the worker's steps are too long to
+                       * judge */
 
 static const struct link_events link_calls;
 
@@ -187,7 +189,7 @@ static void worker_on_up(void *arg, struct link *link)
     list_for_each (node, &router->jobs) {
         struct job *job = container_of(node, struct job, all);
 
-        /* After a restart it may be tried again. */
+        /* A restarted worker may be tried again. */
         picker_slots_remove(&job->excluded, worker_slot(router, worker));
         router_resume_worker_up(job, worker_slot(router, worker));
     }

@@ -26,7 +26,7 @@ struct router_model {
     uint64_t image_bytes;
     struct link *source;       /* the link that sends it; NULL: none */
     struct model_build *build; /* a job thread builds it (models.c); NULL: none */
-    /* The order of its jobs by tenant (queue.c), for each class; NULL: none had a job yet. */
+    /* The order of its jobs by tenant (queue.c), for each class; NULL: the class had no job yet. */
     struct fair *turns[PICKER_MAX_CLASSES];
     /* Relative cost of attending to a token, compared with a prompt token;
      * for workers without a long prompt yet. */
@@ -63,7 +63,8 @@ struct router_worker {
     Baton__LoadReport report; /* scalars only */
     uint64_t reported_ns;
     uint64_t figures_ns; /* when its engine took the figures of the latest report */
-    /* The latest report with decoding sequences: how many, their step without prompts, and one more of them. */
+    /* From the latest report with decoding sequences: their number, their step without prompts, and the time of one
+     * more. */
     uint32_t step_seqs;
     double step_s, row_s;
     uint32_t store;                 /* of the router's stores, from 1: the latest that it reported; 0: none */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Merges the lists of all sources and hands the merged list to the loop.
  *
- * A source's thread merges, under the lock; the loop only takes the result, so that no list costs the loop more than a
- * copy of pointers. An eventfd tells the loop of a new list. */
+ * The source's thread merges under the lock, and an eventfd announces the new list. The loop only takes it, which
+ * costs a copy of pointers. */
 #include "net/discover/discover.h"
 
 #include <curl/curl.h>
@@ -24,7 +24,7 @@ struct discover {
     int event_fd;
     pthread_mutex_t lock;
     struct endpoints fixed;     /* the plain addresses among the items */
-    struct endpoints *merged;   /* the latest list, known to the loop or on its way there */
+    struct endpoints *merged;   /* the latest list; the loop has it or will take it */
     struct endpoints *incoming; /* for the loop; NULL: it has the latest */
     size_t n_sources;
     struct source sources[];
@@ -54,7 +54,7 @@ static void source_log(struct source *source, enum source_state state, const str
                  LOG_STR("effect", "the addresses known before are kept"));
 }
 
-/* Under the lock: a list of all sources, or NULL without memory. */
+/* Merges the lists of all sources.  NULL: no memory.  Call it under the lock. */
 static struct endpoints *discover_merge(const struct discover *discover)
 {
     struct endpoints *all = malloc(sizeof(*all));
@@ -104,7 +104,8 @@ void source_report(struct source *source, struct endpoints *list, const struct f
         free(list);
         return;
     }
-    qsort(list->address, list->n, sizeof(list->address[0]), endpoint_compare); /* DNS answers rotate */
+    qsort(list->address, list->n, sizeof(list->address[0]), endpoint_compare); /* because the order of DNS
+                                                                                * answers rotates */
     source_log(source, SOURCE_UP, list, NULL);
     pthread_mutex_lock(&discover->lock);
     free(source->latest);

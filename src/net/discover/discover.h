@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds daemons: keeps the list of addresses that a set of sources names (url.h), and registers this daemon in etcd.
+/* Finds daemons: merges the address lists of a set of sources (url.h), and registers this daemon in etcd.
  *
- * Each source has a thread, which may wait for a name server or for etcd as long as it likes. The loop gets the merged
- * list when it changes. A source that fails, or that suddenly names nothing, keeps its last list, so an outage of
- * discovery removes no address. The log has one line for each change of a source's state. */
+ * Each source has a thread, which may block on a name server or on etcd. The loop gets the merged list when it
+ * changes. When a source fails or returns an empty list, its last list stays, so an outage of discovery removes no
+ * address. The log has one line for each change of a source's state. */
 #ifndef NET_DISCOVER_DISCOVER_H
 #define NET_DISCOVER_DISCOVER_H
 
@@ -25,7 +25,7 @@ struct discover_opts {
     struct ev_loop *loop;     /* borrowed */
     const char *const *items; /* sources and plain addresses; borrowed during the call */
     size_t n_items;
-    enum discover_role role; /* etcd: which keys */
+    enum discover_role role; /* chooses the etcd keys to read */
     const char
         *fingerprint; /* etcd: workers of this model only; NULL: all. Copied, like the members of tls */
     struct discover_tls tls;
@@ -34,14 +34,14 @@ struct discover_opts {
     void *arg;
 };
 
-/* Starts one thread for each source. Without any source among items it starts none, and *out is NULL. E_FORMAT (a source
- * cannot be parsed), E_NOMEM. Loop thread. */
+/* Starts one thread for each source. If items has plain addresses only, *out is NULL. E_FORMAT (a source cannot be
+ * parsed), E_NOMEM. Loop thread. */
 int discover_open(const struct discover_opts *opts, struct fault *fault, struct discover **out);
 void discover_close(struct discover *discover); /* ends the threads within milliseconds; accepts NULL */
 
 /* ---- registration ---- */
 
-struct discover_entry { /* what this daemon says of itself; borrowed during the call */
+struct discover_entry { /* this daemon's entry in etcd; borrowed during the call */
     enum discover_role role;
     const char *node;        /* the name of the key */
     const char *link;        /* "host:port" to dial */
@@ -52,8 +52,8 @@ struct discover_entry { /* what this daemon says of itself; borrowed during the 
 
 struct discover_registration;
 
-/* Keeps a key PREFIX/routers/NODE or PREFIX/workers/NODE in etcd under a lease of 15 s, from a thread, until it is closed.
- * E_FORMAT: url is not an etcd source. E_NOMEM. Loop thread. */
+/* Starts a thread that keeps the key PREFIX/routers/NODE or PREFIX/workers/NODE in etcd under a lease of 15 s,
+ * until discover_unregister(). E_FORMAT: url is not an etcd source. E_NOMEM. Loop thread. */
 int discover_register(const char *url, const struct discover_tls *tls, const struct discover_entry *entry,
                       struct fault *fault, struct discover_registration **out);
 /* Revokes the lease (at most a second) and ends the thread; accepts NULL. */

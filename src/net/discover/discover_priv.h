@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the sources: the thread of one, the etcd client, pure parsers of answers. */
+/* Shared by the sources: their threads, the etcd client, and pure parsers of answers. */
 #ifndef NET_DISCOVER_DISCOVER_PRIV_H
 #define NET_DISCOVER_DISCOVER_PRIV_H
 
@@ -8,14 +8,14 @@
 
 #include "net/discover/discover.h"
 
-/* ---- a thread that can be told to end (thread.c) ---- */
+/* ---- a thread that another thread can stop (thread.c) ---- */
 
 struct discover_thread {
     pthread_t thread;
     int stop_fd; /* an eventfd, readable once the thread must end; -1: no thread */
     _Atomic bool is_stopping;
     pthread_mutex_t lock;
-    void *multi; /* under the lock: a CURLM whose poll is to be woken too; NULL: none */
+    void *multi; /* under the lock: a CURLM; a stop wakes its poll too; NULL: none */
 };
 
 int discover_thread_start(struct discover_thread *thread, void *(*run)(void *), void *arg); /* E_NOMEM */
@@ -34,7 +34,7 @@ struct source {
     struct discover_url url;
     char shown[DISCOVER_PATH_BYTES + 16]; /* the url without its password, for the log */
     struct discover_thread thread;
-    enum source_state state;  /* of its own thread */
+    enum source_state state;  /* used by the source's thread only */
     struct endpoints *latest; /* under the lock of discover; NULL: it has not answered yet */
 };
 
@@ -48,7 +48,7 @@ int discover_names_open(struct discover_names *names,
                         const struct discover_tls *tls); /* copies the paths; E_NOMEM */
 void discover_names_fini(struct discover_names *names);
 const struct discover_names *discover_names(const struct source *source);
-/* Takes list (malloc'ed) as the source's answer; NULL: the source failed, why says how. Source's thread. */
+/* Takes list (malloc'ed) as the source's answer. NULL: the source failed, and why has the fault. Source's thread. */
 void source_report(struct source *source, struct endpoints *list, const struct fault *why);
 
 void *file_source_run(void *source);
@@ -69,13 +69,13 @@ void etcd_close(struct etcd *etcd);
 struct etcd_post {
     const char *path;    /* "/v3/kv/range" */
     struct bytes body;   /* borrowed */
-    uint64_t timeout_ns; /* at all hosts together */
+    uint64_t timeout_ns; /* for all hosts together */
 };
 /* Posts body to path at the hosts in turn until one answers, within timeout_ns altogether. answer is
  * valid until the next call. E_IO, E_AUTH, E_LIMIT, E_CANCELLED, with text. */
 int etcd_call(struct etcd *etcd, const struct etcd_post *post, struct bytes *answer, struct fault *fault);
-/* As etcd_call, for an answer that goes on: on_line gets each line, and ends the call by returning true (result 0).
- * Result 0 also after timeout_ns. */
+/* As etcd_call, for a streamed answer. on_line gets each line and returns true to end the call.  Returns 0 then,
+ * and also after timeout_ns. */
 int etcd_stream(struct etcd *etcd, const struct etcd_post *post,
                 bool (*on_line)(void *arg, struct bytes line), void *arg, struct fault *fault);
 
@@ -87,7 +87,7 @@ void etcd_put_range(struct buf *out, const char *prefix,
 void etcd_put_put(struct buf *out, const char *key, struct bytes value, int64_t lease);
 void etcd_put_login(struct buf *out, const char *user, const char *password);
 void etcd_put_entry(struct buf *out, const struct discover_entry *entry);
-/* Reads the answer of a range. names says which entries count. E_FORMAT. */
+/* Reads the answer of a range. Takes only the entries that match names. E_FORMAT. */
 int etcd_read_range(struct bytes text, const struct discover_names *names, struct endpoints *list,
                     uint64_t *revision_out);
 enum etcd_watch etcd_read_watch(struct bytes line);

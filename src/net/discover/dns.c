@@ -64,7 +64,7 @@ static void dns_on_services(void *arg, int status, int n_timeouts, unsigned char
         char text[ENDPOINT_BYTES];
         int n = snprintf(text, sizeof(text), "%s:%u", one->host, one->port);
 
-        if (one->host[0] != '\0') /* "." says: no such service */
+        if (one->host[0] != '\0') /* the host "." means that the service does not exist */
             endpoints_add(query->list, bytes_of(text, (size_t)n));
     }
     query->ttl_s = dns_reply_ttl(bytes_of(message, (size_t)n_bytes), DNS_TTL_DEFAULT_S);

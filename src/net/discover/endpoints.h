@@ -13,12 +13,12 @@ enum { ENDPOINTS_MAX = 256, ENDPOINT_BYTES = 272 /* a host name of 255 bytes, it
 
 struct endpoints { /* 70 KB: keep it on the heap. Zeroed: empty */
     uint32_t n;
-    uint32_t n_refused; /* entries that are no address, or that came when the list was full */
+    uint32_t n_refused; /* entries that cannot be dialled, or that did not fit into the list */
     char address[ENDPOINTS_MAX][ENDPOINT_BYTES];
 };
 
-/* Adds one address. Returns false, and counts it in n_refused, where it cannot be dialled or the list is full. A duplicate
- * changes nothing and returns true. */
+/* Adds one address. If it cannot be dialled or the list is full, counts it in n_refused and returns false. A
+ * duplicate changes nothing and returns true. */
 bool endpoints_add(struct endpoints *list, struct bytes address);
 bool endpoints_have(const struct endpoints *list, const char *address);
 /* Adds all addresses of from, with its refused entries. */

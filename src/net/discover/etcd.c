@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client of etcd's JSON gateway for one thread, over libcurl. It stays with a host while that host answers, and logs in
- * again when etcd has forgotten its token. */
+/* A client of etcd's JSON gateway for one thread, over libcurl. It stays with a host while that host answers, and
+ * logs in again when its token has expired. */
 #include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ struct etcd {
     bool is_too_long;
     bool (*on_line)(void *arg, struct bytes line); /* NULL: the answer is collected whole */
     void *on_line_arg;
-    bool is_line_enough; /* on_line said so */
+    bool is_line_enough; /* on_line returned true */
 };
 
 int etcd_open(const struct discover_url *url, const struct discover_names *names,
@@ -98,7 +98,7 @@ static void etcd_prepare(struct etcd *etcd, const char *address, struct bytes bo
     curl_easy_setopt(etcd->easy, CURLOPT_WRITEFUNCTION, etcd_on_data);
     curl_easy_setopt(etcd->easy, CURLOPT_WRITEDATA, etcd);
     curl_easy_setopt(etcd->easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(etcd->easy, CURLOPT_QUICK_EXIT, 1L); /* the end does not wait for a name server */
+    curl_easy_setopt(etcd->easy, CURLOPT_QUICK_EXIT, 1L); /* closing does not wait for a name server */
     curl_easy_setopt(etcd->easy, CURLOPT_PROXY, "");
     curl_easy_setopt(etcd->easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(etcd->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)ETCD_CONNECT_MS);
@@ -213,7 +213,7 @@ static int etcd_ask(struct etcd *etcd, const struct etcd_post *post, struct faul
         if (rc == 0)
             rc = etcd_try(etcd, post->path, post->body, until_ns, fault);
         if (rc == E_AUTH && etcd->token[0] != '\0' && !has_logged_in) {
-            etcd->token[0] = '\0'; /* it may have run out */
+            etcd->token[0] = '\0'; /* it may have expired */
             has_logged_in = true;
             i--;
             continue;
@@ -221,7 +221,8 @@ static int etcd_ask(struct etcd *etcd, const struct etcd_post *post, struct faul
         if (rc == 0 || rc == E_CANCELLED)
             return rc;
         etcd->host =
-            (etcd->host + 1) % etcd->url->n_hosts; /* also after a timeout: it may accept and not answer */
+            (etcd->host + 1) % etcd->url->n_hosts; /* also after a timeout: a host may accept connections
+                                                    * without answering */
         if (clock_now_ns() >= until_ns)
             return rc;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses from etcd. The source reads all keys under the prefix, then watches from the next revision on. Any event, a
- * compaction or an error makes it read all keys again, so it cannot miss a change. It reads them every minute in any case,
- * because a watch over a dead connection looks like a quiet one. */
+/* Addresses from etcd. The source reads all keys under the prefix, then watches from the next revision on. Any
+ * event, a compaction or an error makes it read all keys again, so it cannot miss a change. It also reads them
+ * every minute, because a watch over a dead connection looks like a quiet one. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of addresses, read again when it changes. The folder is watched and not the file, because editors and configuration
+/* A file of addresses, read again when it changes. The watch is on the folder, because editors and configuration
  * management replace files by renaming. */
 #include <poll.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static int file_source_watch(const char *path)
     slash = strrchr(folder, '/');
     slash[slash == folder] = '\0';
     if (fd >= 0 && inotify_add_watch(fd, folder, IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_DELETE) < 0) {
-        close(fd); /* no such folder yet: the timer looks again */
+        close(fd); /* the folder does not exist yet: the timer tries again */
         fd = -1;
     }
     return fd;

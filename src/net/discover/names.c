@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of the options that a thread reads, because the caller's configuration may go first. */
+/* Copies of the options for a source's thread, because the caller may free its configuration first. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -25,7 +25,7 @@ struct discover_registration {
     struct buf value;
     struct etcd *etcd;
     int64_t lease;      /* 0: none */
-    bool is_up, is_new; /* for the log: the state, and whether it was never told */
+    bool is_up, is_new; /* for the log: the state, and whether no line reported it yet */
 };
 
 static int register_grant(struct discover_registration *reg, struct fault *fault)
@@ -82,7 +82,7 @@ static void register_log(struct discover_registration *reg, bool is_up, const st
                  LOG_STR("reason", why->text));
 }
 
-/* The thread was told to end, so the calls of `etcd` would be cancelled: revoke with a call that cannot be. */
+/* Revokes with a call that cannot be cancelled: the thread is stopping, which cancels the calls of `etcd`. */
 static void register_revoke(struct discover_registration *reg)
 {
     struct bytes answer = {0};

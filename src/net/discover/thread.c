@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread that can be told to end while it waits for a descriptor, a name server or etcd. */
+/* A thread that another thread can stop while it waits for a descriptor, a name server or etcd. */
 #include <curl/curl.h>
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses of sources: where a list of daemons comes from. Pure.
+/* Addresses of sources, which give the lists of daemons. Pure.
  *
  *     file:///etc/baton/routers             one host:port on each line
  *     dns://routers.example:8090            every A and AAAA record of the name, with this port
  *     dns+srv://_baton._tcp.example         every SRV record
  *     etcd://host[:port][,host...]/prefix   keys under prefix (etcds:// with TLS)
  *
- * Both forms of DNS take ?server=address[:port], a name server to ask instead of the system's. */
+ * Both forms of DNS accept ?server=address[:port], a name server that replaces the system's. */
 #ifndef NET_DISCOVER_URL_H
 #define NET_DISCOVER_URL_H
 
@@ -33,7 +33,7 @@ struct discover_url {
 
 /* True if text has the form of a source and not of an address. */
 bool discover_is_url(const char *text);
-/* E_FORMAT with a text that says what is wrong, without the password. */
+/* E_FORMAT; the fault's text never has the password. */
 int discover_url_parse(const char *text, struct fault *fault, struct discover_url *out);
 /* Writes the address without user and password, for logs. */
 void discover_url_show(const char *text, char *out, size_t cap);

@@ -403,7 +403,7 @@ static void conn_run(struct http_conn *conn)
     uint64_t begun_ns = clock_now_ns();
 
     while (!conn->is_broken && http_conn_run_state(conn)) {
-        /* One that sends many requests at once is not the only one: the next turn goes on. */
+        /* Be fair to other connections when one has many requests: the next turn continues. */
         if (conn->state == CONN_IDLE && clock_now_ns() - begun_ns > HTTP_TURN_NS) {
             http_conn_kick(conn);
             break;
@@ -422,8 +422,8 @@ static void conn_go_on(struct http_conn *conn)
     ev_work_end();
 }
 
-/* Connections that wait for the next turn come first: then input and sent output wait behind them. So all
- * connections together have HTTP_TURN_NS of a turn, once one of them has used it up. */
+/* Connections on the list for the next turn come before new input and sent output. So once one connection has used
+ * up its HTTP_TURN_NS, all connections together have HTTP_TURN_NS per turn. */
 static void conn_take_turn(struct http_conn *conn)
 {
     if (conn->state == CONN_DEAD || list_is_empty(&conn->server->kicked)) {

@@ -2,7 +2,7 @@
 /* A connection's output, and the deadline of a client that does not read it.
  *
  *      written ──> stall timer ──output left meanwhile──> again
- *                      └──none left for stall_ns, or too much waits for so long──> aborted: slow reader */
+ *                      └──none left for stall_ns, or too much waits that long──> aborted: slow reader */
 #include "net/http/conn_priv.h"
 
 #include <event2/buffer.h>

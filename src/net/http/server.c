@@ -87,7 +87,7 @@ static void on_kick(void *arg)
     uint64_t begun_ns = clock_now_ns();
     struct list *node;
 
-    /* A connection with much input kicks itself again. */
+    /* A connection with more input puts itself on the list again. */
     while ((node = list_pop_front(&server->kicked)) != NULL) {
         http_conn_kicked(container_of(node, struct http_conn, kicked));
         if (clock_now_ns() - begun_ns > HTTP_TURN_NS && !list_is_empty(&server->kicked)) {

@@ -12,7 +12,7 @@
 
 #include "base/err.h"
 
-#define SSE_ID_BYTES 256 /* a longer id counts as none */
+#define SSE_ID_BYTES 256 /* a longer id is ignored */
 
 struct sse_parser {
     size_t max_event_bytes;

@@ -17,7 +17,7 @@ void sse_parser_free(struct sse_parser *parser);
 /* Returns 0, or the nonzero result of the callback. E_LIMIT: an event or a line is over the bound.
  * E_NOMEM. After a failure the parser accepts no more input. */
 int sse_parser_feed(struct sse_parser *parser, struct bytes text);
-/* The id of the last complete event that had one; "": none had. Valid until the next feed. */
+/* The id of the last complete event with an id; "": no event had one. Valid until the next feed. */
 const char *sse_parser_last_id(const struct sse_parser *parser);
 /* The connection is lost, and another one continues after the last event. Drops the incomplete event. */
 void sse_parser_restart(struct sse_parser *parser);

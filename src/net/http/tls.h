@@ -14,7 +14,7 @@
 #include "base/metrics/metrics.h"
 
 struct http_tls;
-struct http_tls_fresh; /* files that were read, not in use yet */
+struct http_tls_fresh; /* files that are loaded but not in use yet */
 
 enum http_tls_min { HTTP_TLS_1_2, HTTP_TLS_1_3 };
 

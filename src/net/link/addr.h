@@ -25,7 +25,7 @@ int addr_parse(const char *text, struct fault *fault, struct addr *out);
 void addr_format(const struct sockaddr *sa, char out[ADDR_TEXT_BYTES]);
 /* True for 127.0.0.0/8, ::1 and IPv6 addresses that map 127.0.0.0/8. False for a name. */
 bool addr_is_loopback(const struct addr *addr);
-/* True for "*", 0.0.0.0 and ::, also mapped: it listens on all addresses, and nobody can dial it. */
+/* True for "*", 0.0.0.0 and ::, also mapped.  Such an address listens everywhere and cannot be dialled. */
 bool addr_is_any(const struct addr *addr);
 /* Returns 0 for a loopback address; E_FORMAT; else E_AUTH with the text "KEY TEXT is not loopback:
  * REMEDY". */

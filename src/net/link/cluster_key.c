@@ -27,7 +27,7 @@
 #define HEX_DIGITS (2 * CLUSTER_KEY_BYTES)
 #define FORM       "not a cluster key (64 hex digits, and a rotation's lines)"
 
-struct key_line { /* what one line after the first says */
+struct key_line { /* one line after the first */
     const char *word;
     uint8_t *key;
     unsigned n;

@@ -38,8 +38,8 @@ struct cluster_keys { /* wipe it with cluster_keys_wipe() */
 
 /* Parses the text of a key file; name stands in the fault. E_FORMAT. */
 int cluster_keys_parse(const char *name, struct bytes text, struct fault *fault, struct cluster_keys *out);
-/* Reads a key file. E_NOT_FOUND, E_IO, E_FORMAT, E_INVAL (no regular file), E_AUTH: users other than owner
- * and group may read or write it. */
+/* Reads a key file. E_NOT_FOUND, E_IO, E_FORMAT, E_INVAL (not a regular file), E_AUTH (users other than owner and
+ * group may read or write it). */
 int cluster_keys_load(const char *path, struct fault *fault, struct cluster_keys *out);
 /* Writes the text of a key file, without a NUL. Returns its length. */
 size_t cluster_keys_print(const struct cluster_keys *keys, char out[CLUSTER_KEY_FILE_BYTES]);
@@ -47,12 +47,12 @@ size_t cluster_keys_print(const struct cluster_keys *keys, char out[CLUSTER_KEY_
 int cluster_keys_store(const char *path, const struct cluster_keys *keys, struct fault *fault);
 /* Replaces an existing key file at once, with its owner, group and mode. E_NOT_FOUND, E_IO. */
 int cluster_keys_save(const char *path, const struct cluster_keys *keys, struct fault *fault);
-/* Takes the next step of a rotation: NONE: a random next key; NEXT: it becomes the current one; FORMER: it
- * is dropped. The data key stays. */
+/* Takes the next step of a rotation. From NONE: adds a random next key. From NEXT: the next key becomes the current
+ * one. From FORMER: drops the former key. The data key stays. */
 void cluster_keys_rotate(struct cluster_keys *keys);
 void cluster_keys_wipe(struct cluster_keys *keys);
 
-/* A name for a key, no secret: the digits are the same on every host. */
+/* A public name for a key, equal on every host. */
 uint32_t cluster_key_id(const uint8_t key[CLUSTER_KEY_BYTES]);
 
 /* Reads only the current key of a file. Errors as cluster_keys_load. */

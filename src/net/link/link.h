@@ -70,8 +70,7 @@ bool link_is_up(const struct link *link);
 /* E_CLOSED: the link is not up. E_LIMIT: the message is too long. E_NOMEM. E_FULL: the queue is over its
  * bound, and the link then goes down from the loop. Never calls an event. */
 int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *message);
-/* Sends a heartbeat now, beside the periodic ones, so that the peer learns of a change at once. Nothing
- * happens while the link is not up. */
+/* Sends an extra heartbeat now, so that the peer learns of a change at once. Does nothing while the link is not up. */
 void link_beat(struct link *link);
 size_t link_queued_bytes(const struct link *link); /* bytes that the kernel has not taken yet */
 const char *link_peer_address(const struct link *link);

@@ -254,7 +254,8 @@ static bool read_frame(struct link *link, struct evbuffer *input)
     evbuffer_drain(input, header.len_bytes);
     if (err != 0) {
         if (link->state == LINK_GREETING && header.type == FRAME_HELLO)
-            link_frame_refuse(link, &fault); /* it could be mended there, so the peer learns the field */
+            link_frame_refuse(link,
+                              &fault); /* the fault names the field, so the peer's operator can fix it */
         else
             link_fail(link, &fault);
         return false;

@@ -6,8 +6,8 @@
  *     reload: B alone       B is proven, so the link stays
  *     reload: C alone       nothing proven is accepted: the link ends after GRACE_BEATS
  *
- * A proof for a key that this side does not have counts for nothing. The peer sends it again in each heartbeat,
- * so no order of reloads loses it. The grace covers a peer whose reload comes a moment later. */
+ * This side ignores a proof for a key that it does not have. The peer repeats its proofs in each heartbeat, so the
+ * order of reloads does not matter. The grace covers a peer that reloads a moment later. */
 #include "net/link/link_priv.h"
 
 #include <event2/bufferevent_ssl.h>
@@ -68,7 +68,8 @@ void link_keys_heard(struct link *link, const Baton__Heartbeat *beat)
     for (size_t i = 0; i < beat->n_keys && i < TLS_MAX_KEYS; i++) {
         struct tls_proof proof = {.id = beat->keys[i]->id};
 
-        memcpy(proof.mac, beat->keys[i]->mac.data, sizeof(proof.mac)); /* proto/frame_check.c: its length */
+        memcpy(proof.mac, beat->keys[i]->mac.data, sizeof(proof.mac)); /* proto/frame_check.c checked its
+                                                                        * length */
         if (!tls_proof_holds(link->opts.tls, ssl, &proof))
             continue;
         ids[i] = proof.id;

@@ -50,10 +50,10 @@ struct link {
     struct fault why;
     struct stranger *stranger; /* accepted, and the peer has not authenticated yet; NULL: no stranger */
 
-    struct link_keys keys;    /* of this connection */
+    struct link_keys keys;    /* known of this connection */
     uint32_t proven[4];       /* ids of cluster keys that the peer proved on it; 0: none */
-    unsigned n_proven;        /* since the connection began; the place of the next is n_proven % 4 */
-    unsigned n_keyless_beats; /* beats in a row in which no proven key is accepted any more */
+    unsigned n_proven;        /* since the connection began; the next goes to proven[n_proven % 4] */
+    unsigned n_keyless_beats; /* beats in a row without a proven key that this side still accepts */
 
     unsigned depth; /* nesting depth of calls into the owner and of callbacks that may destroy the link */
     bool is_closed; /* link_close was called inside such a call: the outermost call destroys the link */
@@ -84,7 +84,7 @@ int link_make_bufferevent(struct link *link, int fd, bool is_server);
 void link_keys_begin(struct link *link); /* the handshake is over */
 unsigned link_keys_prove(struct link *link, struct tls_proof out[TLS_MAX_KEYS]);
 void link_keys_heard(struct link *link, const Baton__Heartbeat *beat);
-/* Once per beat. True: the peer has had none of this side's keys for so long that the link must end. */
+/* Call it once per beat. True: the link must end, because the peer has had none of this side's keys for too long. */
 bool link_keys_are_gone(struct link *link);
 
 /* link_frame.c */

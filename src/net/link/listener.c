@@ -194,7 +194,7 @@ static int listener_open_strangers(struct listener *listener)
 
     if (opts.max == 0)
         return 0;
-    /* Anybody can cause these lines; log_suppressed counts the others. */
+    /* Any stranger can cause these lines, so they are limited; log_suppressed counts the rest. */
     (void)log_set_limit("link_failed", FAILURES_PER_S);
     (void)log_set_limit("link_refused", FAILURES_PER_S);
     stranger_counts_init(&listener->counts, listener->opts.metrics, opts.port);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Up to 64 sockets at a time connect without blocking; poll() tells how each went.
+/* Up to 64 sockets connect at the same time without blocking; poll() reports the result of each.
  *
  *     look all names up  ->  begin all connections  ->  the time runs: poll
  *
- * so a slow name server takes no time from the connections. */
+ * The time limit starts after the look-ups, so a slow name server takes no time from the connections. */
 #include "net/link/probe.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ static uint32_t probe_mtu(int fd)
 
 struct probe_target {
     struct sockaddr_storage sa;
-    socklen_t sa_bytes; /* 0: there is nothing to connect to */
+    socklen_t sa_bytes; /* 0: no address to connect to */
     uint64_t began_ns;
 };
 

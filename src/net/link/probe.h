@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether addresses can be reached: connects to all of them at the same time and closes at once.  Blocks the calling
- * thread for up to wait_ns, and before that for the name lookups, so it is nothing for a loop.  Any thread. */
+/* Tests whether addresses can be reached: connects to all of them at the same time and closes at once.  Blocks the
+ * calling thread for the name look-ups and then for up to wait_ns, so never call it on a loop.  Any thread. */
 #ifndef NET_LINK_PROBE_H
 #define NET_LINK_PROBE_H
 
@@ -21,11 +21,12 @@ enum link_outcome { /* numbers of control.proto's ProbeOutcome */
 struct link_probe {
     char address[128]; /* host:port */
     enum link_outcome outcome;
-    uint32_t rtt_us; /* until the connection was there */
-    uint32_t mtu;    /* of the path, as the kernel knows it; 0: unknown */
+    uint32_t rtt_us; /* time until the connection was established */
+    uint32_t mtu;    /* path MTU as the kernel knows it; 0: unknown */
 };
 
-/* cancel (or NULL) is read between two lookups: once it is true, addresses that are left stay LINK_PROBE_UNKNOWN. */
+/* Reads cancel (may be NULL) between two look-ups.  Once it is true, the remaining addresses stay
+ * LINK_PROBE_UNKNOWN. */
 void link_probe_all(struct link_probe *probes, unsigned n, uint64_t wait_ns, const atomic_bool *cancel);
 
 #endif

@@ -16,8 +16,8 @@
  *
  * With certificates both SSL_CTX hold the same certificate and CA, demand the peer's, and know no PSK.
  *
- * The PSK callbacks have no user argument; the SSL_CTX's ex_data carries the keys, which live as long as the
- * last connection made from that SSL_CTX. The SSL's ex_data tells the id of the key that was used. */
+ * The PSK callbacks have no user argument, so the SSL_CTX's ex_data holds the keys. They live as long as the last
+ * connection of that SSL_CTX. The SSL's ex_data holds the id of the key in use. */
 #include "net/link/tls.h"
 
 #include <openssl/crypto.h>
@@ -243,7 +243,7 @@ static int tls_use_files(SSL_CTX *ctx, const struct tls_conf *conf, struct fault
         return tls_fault(fault, E_FORMAT, conf->ca, "no usable CA certificate (PEM) in it");
     SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
     SSL_CTX_set_verify_depth(ctx, MAX_DEPTH);
-    SSL_CTX_set_mode(ctx, SSL_MODE_NO_AUTO_CHAIN); /* the peer has the CA: send only what the file has */
+    SSL_CTX_set_mode(ctx, SSL_MODE_NO_AUTO_CHAIN); /* the peer has the CA, so send the file's chain only */
     if (tls_want_names(ctx, conf) < 0)
         return fault_set(fault, E_INVAL, "a name of a peer's certificate is unusable");
     return 0;

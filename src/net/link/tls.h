@@ -5,8 +5,8 @@
  *                  rotation two keys are accepted; the PSK identity tells which one the dialler uses.
  *   certificates   each side shows a certificate of link.ca; with names, one that carries such a name.
  *
- * An ephemeral key exchange keeps recorded traffic safe if a key leaks later. One suite: AES-256-GCM with
- * SHA-384. No early data. A daemon uses one of the two ways; a peer of the other way is refused.
+ * An ephemeral key exchange keeps recorded traffic safe if a key leaks later. One suite: AES-256-GCM with SHA-384.
+ * No early data. A daemon uses one of the two, and refuses a peer that uses the other.
  *
  * A context belongs to the loop thread; tls_context_open() and tls_context_free() may run on any thread while no
  * other uses the context. */
@@ -30,7 +30,7 @@ struct tls_conf {                       /* borrowed */
 
 /* key: 32 bytes, the only cluster key; copied, and wiped on free. E_INTERNAL, E_NOMEM. */
 int tls_context_new(const uint8_t key[32], struct fault *fault, struct tls_context **out);
-/* The same with the keys of a file, and perhaps certificates. cluster_key_derive() derives the key for the wire,
+/* The same with the keys of a key file, and optionally certificates. cluster_key_derive() derives the key for TLS,
  * so no purpose learns the key of another purpose. Errors of net/link/tls_files.h, E_INVAL (only some files are
  * given), E_INTERNAL, E_NOMEM. */
 int tls_context_open(const struct cluster_keys *keys, const struct tls_conf *conf, struct fault *fault,
@@ -48,13 +48,13 @@ void tls_warn_expiry(struct tls_context *tls);
  * authenticated the peer. */
 SSL_CTX *tls_server(struct tls_context *tls);
 SSL_CTX *tls_client(struct tls_context *tls);
-/* Why a handshake may have failed, as a question for the operator, or a certificate's fault. ssl may be NULL. */
+/* A likely reason for a failed handshake: a hint for the operator, or the fault of a certificate. ssl may be NULL. */
 const char *tls_hint(const struct tls_context *tls, const SSL *ssl);
 
 /* ---- cluster keys over the life of a connection ----
  *
- * A connection outlives the key that made it. Each side proves in its heartbeats which keys it has now, so a
- * rotation cuts no link, and a key that is dropped ends the links of peers that have no other. */
+ * A connection outlives the key of its handshake. Each side proves in its heartbeats which keys it has now. So a
+ * rotation cuts no link, and a dropped key ends the links of peers that have no other key. */
 
 #define TLS_PROOF_BYTES 32
 #define TLS_MAX_KEYS    2
@@ -67,7 +67,8 @@ struct tls_proof {
 uint32_t tls_key_used(const SSL *ssl); /* id of the key of this handshake; 0: certificates */
 /* Ids of the accepted keys, the current one first. Returns their number, 0 with certificates. */
 unsigned tls_key_ids(const struct tls_context *tls, uint32_t ids_out[TLS_MAX_KEYS]);
-/* Proofs of this side's keys for one connection; their number, 0 if the handshake's key is the only one. */
+/* Writes the proofs of this side's keys for one connection.  Returns their number; 0 if the handshake's key is the
+ * only key. */
 unsigned tls_prove(const struct tls_context *tls, SSL *ssl, struct tls_proof out[TLS_MAX_KEYS]);
 /* True: the peer of this connection has the key of the proof, and this side accepts that key. */
 bool tls_proof_holds(const struct tls_context *tls, SSL *ssl, const struct tls_proof *proof);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The generated structs point into one block of memory, made for a batch and freed with it.
+/* The generated structs of a batch lie in one block of memory, which is freed with the batch.
  *
  *    TraceRequest -> ResourceSpans -> ScopeSpans -> Span [n] -> KeyValue [n * attributes] -> AnyValue
  *                        -> Resource -> KeyValue [3] */

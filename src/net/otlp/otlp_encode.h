@@ -12,13 +12,12 @@ struct otlp_source {     /* the process that the spans come from; borrowed texts
     const char *version;
 };
 
-/* Appends an ExportTraceServiceRequest with the spans. wall_ns: to add to a monotonic time for wall time.
+/* Appends an ExportTraceServiceRequest with the spans. wall_ns is added to their monotonic times to get wall time.
  * E_NOMEM. */
 int otlp_encode(const struct otlp_source *source, const struct span *const *spans, size_t n, uint64_t wall_ns,
                 struct buf *out);
 
-/* The number of spans that the collector's answer says it refused; 0 when the answer says nothing or cannot be
- * read. */
+/* The number of refused spans in the collector's answer; 0 if the answer has none or cannot be read. */
 uint64_t otlp_rejected(struct bytes answer);
 
 struct otlp_url {

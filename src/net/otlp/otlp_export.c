@@ -7,9 +7,9 @@
  *                                      v  |
  *                                     WAITING --MAX_TRIES--> the batch is dropped: IDLE
  *
- * A batch is encoded once and sent again as it is.  After a batch was dropped the pause stays long until the collector
- * answers, so a dead collector costs one attempt to connect in PAUSE_MOST_NS.  The thread looks at the queue once a
- * tick, so a put never wakes anybody. */
+ * A batch is encoded once; a retry sends the same bytes.  After a dropped batch the pause stays long until the
+ * collector answers, so a dead collector costs one connection attempt per PAUSE_MOST_NS. The thread polls the queue
+ * once a tick, so a put costs no wake-up. */
 #include "net/otlp/otlp_export.h"
 
 #include <pthread.h>
@@ -29,7 +29,7 @@
 #define CALL_NS        (5 * NS_PER_S)
 #define PAUSE_FIRST_NS NS_PER_S
 #define PAUSE_MOST_NS  (30 * NS_PER_S)
-#define OTLP_LAST_NS   NS_PER_S /* for the last spans when the daemon stops */
+#define OTLP_LAST_NS   NS_PER_S /* time to send the last spans when the daemon stops */
 #define MAX_TRIES      4
 #define BATCH_SPANS    512
 #define ANSWER_BYTES   4096
@@ -57,8 +57,8 @@ struct otlp_exporter {
     uint64_t pause_ns, again_ns; /* WAITING: until again_ns */
     int status;                  /* of the answer; 0: no head yet */
     struct buf answer;
-    bool is_down;          /* the log has told that the collector does not take spans */
-    atomic_bool is_ending; /* send what there is, then stop */
+    bool is_down;          /* the log has reported that the collector takes no spans */
+    atomic_bool is_ending; /* send the rest, then stop */
     uint64_t n_dropped_told;
     struct metric *m_sent, *m_full, *m_failed, *m_rejected;
 };
@@ -90,7 +90,7 @@ static void otlp_make_batch(struct otlp_exporter *exporter)
         free(spans[i]);
 }
 
-/* The batch is over; sent: the collector took it. */
+/* Ends the batch. is_sent: the collector took it. */
 static void otlp_end_batch(struct otlp_exporter *exporter, bool is_sent)
 {
     uint64_t n_rejected = is_sent ? otlp_rejected(buf_view(&exporter->answer)) : 0;
@@ -167,7 +167,7 @@ static void otlp_on_end(void *arg, int result, const struct fault *fault)
 static const struct http_call_events otlp_call_events = {
     .on_head = otlp_on_head, .on_body = otlp_on_body, .on_end = otlp_on_end};
 
-/* The name is looked up here, on the exporter's own thread, because that may block. */
+/* Looks the name up on the exporter's own thread, because that may block. */
 static int otlp_connect(struct otlp_exporter *exporter, struct fault *fault)
 {
     struct http_client_opts opts = {.loop = exporter->loop,
@@ -218,7 +218,7 @@ static void otlp_go_on(struct otlp_exporter *exporter)
             ev_loop_stop(exporter->loop);
         return;
     }
-    /* A collector that refused a whole batch is asked again after the pause only. */
+    /* After a dropped batch, the next one waits for the pause. */
     if (exporter->n_batch == 0 && exporter->is_down && clock_now_ns() < exporter->again_ns && !is_ending)
         return;
     if (exporter->n_batch == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends a daemon's spans to an OTLP collector, on a thread of its own.
  *
- * The exporter fails open: nothing waits for it.  A collector that is away or slow costs the bound of the queue
- * (SPAN_QUEUE_SPANS) and of one batch; spans beyond are dropped and counted in baton_trace_spans_dropped_total. */
+ * No request ever waits for the exporter.  While the collector is away or slow, the queue (SPAN_QUEUE_SPANS) and
+ * one batch keep spans.  Further spans are dropped and counted in baton_trace_spans_dropped_total. */
 #ifndef NET_OTLP_OTLP_EXPORT_H
 #define NET_OTLP_OTLP_EXPORT_H
 
@@ -23,7 +23,7 @@ int otlp_exporter_new(const struct otlp_opts *opts, struct fault *fault, struct 
 /* Sends the spans of the queue, for at most one second, and joins the thread.  Accepts NULL. */
 void otlp_exporter_free(struct otlp_exporter *exporter);
 
-/* Takes spans from any thread; NULL exporter: NULL, which span_queue_put() accepts. */
+/* The exporter's queue, for any thread.  With a NULL exporter returns NULL, which span_queue_put() accepts. */
 struct span_queue *otlp_exporter_queue(struct otlp_exporter *exporter);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See redis_conn.h.  The socket never blocks; poll() waits, so that each wait has its end.
+/* See redis_conn.h.  The socket never blocks; only poll() waits, and always with a time limit.
  *
  *     socket --recv, SSL_read--> in[at, end) --> resp.c --> items that point into `in`
  *
@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define REDIS_WAIT_NS    (100 * NS_PER_MS) /* is_ending is looked at this often */
+#define REDIS_WAIT_NS    (100 * NS_PER_MS) /* how often is_ending is checked */
 #define REDIS_READ_BYTES (64u * 1024)
 
 struct redis_conn {
@@ -113,7 +113,7 @@ static int redis_conn_receive(struct redis_conn *conn)
 {
     size_t room = conn->cap - conn->end, got = 0;
 
-    if (redis_conn_is_ending(conn)) /* also while the server always has more to say */
+    if (redis_conn_is_ending(conn)) /* also while the server sends without a pause */
         return E_CANCELLED;
     if (conn->ssl != NULL) {
         int rc;

@@ -5,8 +5,8 @@
  *     redis_conn_send: commands, as many as the caller likes before ...
  *     redis_conn_reply: ... their replies, in order
  *
- * Every wait ends: when nothing moved for stall_ns, or when *is_ending is set.  After E_IO, E_CLOSED, E_TIMEOUT
- * or E_PROTO the connection is of no more use; close it.  One thread for each connection. */
+ * Every wait ends: after stall_ns without a byte, or when *is_ending is set.  After E_IO, E_CLOSED, E_TIMEOUT or
+ * E_PROTO the connection is unusable; close it.  One thread for each connection. */
 #ifndef NET_REDIS_REDIS_CONN_H
 #define NET_REDIS_REDIS_CONN_H
 
@@ -20,7 +20,7 @@ struct redis_conn;
 struct redis_conn_opts { /* borrowed for the life of the connection */
     const struct redis_url *url;
     void *tls;                    /* SSL_CTX, from redis_tls_new(); NULL without TLS */
-    uint64_t stall_ns;            /* a wait without a byte for so long ends with E_TIMEOUT */
+    uint64_t stall_ns;            /* a wait without a byte for this long ends with E_TIMEOUT */
     size_t max_reply_bytes;       /* a longer reply is E_PROTO */
     const atomic_bool *is_ending; /* set: waits end with E_CANCELLED.  NULL: never */
     bool reads_replicas;          /* sends READONLY: a replica of a cluster answers reads */
@@ -37,9 +37,10 @@ int redis_conn_open(const struct redis_conn_opts *opts, const struct redis_node 
 void redis_conn_close(struct redis_conn *conn);
 
 int redis_conn_send(struct redis_conn *conn, struct bytes data);
-/* The next reply, pushes left out: its first item, and all of its bytes.  Both are valid until the next call. */
+/* Returns the next reply, without pushes: its first item, and all of its bytes.  Both are valid until the next
+ * call. */
 int redis_conn_reply(struct redis_conn *conn, struct resp_item *item_out, struct bytes *all_out);
-/* Sends a command of words (NULL ends them) and gives its reply. */
+/* Sends a command, whose words end with NULL, and returns its reply. */
 int redis_conn_ask(struct redis_conn *conn, const char *const *words, struct resp_item *item_out,
                    struct bytes *all_out);
 

@@ -44,7 +44,7 @@ static size_t redis_slot_parse(struct bytes text, unsigned *out)
     return at + 1;
 }
 
-/* "host:port", where an IPv6 address may stand without brackets, and the host may be missing. */
+/* Parses "host:port".  An IPv6 address may lack brackets, and the host may be empty. */
 static int redis_peer_parse(struct bytes text, struct redis_node *out)
 {
     char bracketed[REDIS_HOST_BYTES + 16];

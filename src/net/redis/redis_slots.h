@@ -13,9 +13,9 @@ enum { REDIS_N_SLOTS = 16384, REDIS_MAX_RANGES = 4096, REDIS_MAX_COPIES = 8 };
 unsigned redis_slot(struct bytes key);
 
 struct redis_redirect {
-    bool is_ask; /* for the next command only; else the slot has moved for good */
+    bool is_ask; /* valid for the next command only; else the slot has moved permanently */
     unsigned slot;
-    struct redis_node node; /* host may be empty: that of the server that answered */
+    struct redis_node node; /* an empty host means the host of the server that answered */
 };
 /* Reads the error "MOVED slot host:port" or "ASK slot host:port".  E_FORMAT: it is another error. */
 int redis_redirect_parse(struct bytes error, struct redis_redirect *out);

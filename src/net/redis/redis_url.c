@@ -25,7 +25,7 @@ bool redis_url_is(const char *text)
     return redis_scheme_of(text) != NULL;
 }
 
-/* A decimal number up to most; false: it is none. */
+/* Parses a decimal number up to most.  False: it is not one. */
 static bool redis_number_parse(struct bytes text, uint32_t most, uint32_t *out)
 {
     uint64_t value = 0;

@@ -31,7 +31,7 @@ struct redis_url {
     unsigned db;
 };
 
-bool redis_url_is(const char *text); /* whether it begins like one */
+bool redis_url_is(const char *text); /* whether it begins with one of these schemes */
 /* E_FORMAT; the text of the fault never has the password. */
 int redis_url_parse(const char *text, struct fault *fault, struct redis_url *out);
 /* Takes the login from "user:password" or "password", without escapes.  E_FORMAT. */

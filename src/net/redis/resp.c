@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See resp.h.  Each item begins with a byte that tells its kind, and a line that ends in CR LF:
+/* See resp.h.  Each item begins with a byte for its kind, and a line that ends in CR LF:
  *
  *     +OK   -ERR text   :7   $3 CRLF abc CRLF   *2 items   _   #t   ,1.5   (123   =7 CRLF txt:abc CRLF
  *     !5 CRLF ERR x CRLF   %1 two items   ~2 items   >2 items   |1 two items, then the item itself

@@ -2,8 +2,8 @@
 /* RESP, the protocol of Redis and Valkey, versions 2 and 3: bytes in, items out.
  *
  * A reply is one item, or an aggregate item (array, map, set, push) and the items that follow it.  The parser
- * gives one item at a time and knows no nesting: an aggregate says how many items follow.  So no reply makes it
- * recurse or allocate.
+ * returns one item at a time: an aggregate item has the number of items that follow it.  So no reply makes the
+ * parser recurse or allocate.
  *
  * Pure functions; any thread. */
 #ifndef NET_REDIS_RESP_H
@@ -25,7 +25,7 @@ enum resp_kind {
     RESP_LIST,    /* array or set: number of items follow */
     RESP_MAP,     /* number of items follow, keys and values in turns */
     RESP_PUSH,    /* out of band; number of items follow, and the reply is still to come */
-    RESP_NOTE     /* an attribute: number of items follow, then the item that they are about */
+    RESP_NOTE     /* an attribute: number of items follow, then the item that they describe */
 };
 
 struct resp_item {
@@ -34,8 +34,8 @@ struct resp_item {
     int64_t number;
 };
 
-/* Reads the first item.  0, and *used_out is its length.  E_AGAIN: more bytes are needed, *used_out in all if
- * that is known, else 0.  E_PROTO: not RESP, or over a limit. */
+/* Reads the first item.  Returns 0, and sets *used_out to its length.  E_AGAIN: more bytes are needed; *used_out is
+ * the total if it is known, else 0.  E_PROTO: not RESP, or over a limit. */
 int resp_item_parse(struct bytes image, struct resp_item *out, size_t *used_out);
 /* The length of the first reply, its items and attributes included.  E_AGAIN (as above), E_PROTO. */
 int resp_reply_bytes(struct bytes image, size_t *used_out);

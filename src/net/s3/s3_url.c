@@ -68,7 +68,7 @@ static int s3_options_parse(struct bytes text, struct s3_url *out)
     return 0;
 }
 
-/* The path before the key.  Amazon's buckets are parts of the host's name, others' of the path. */
+/* Makes the path before the key.  Amazon has the bucket in the host name, other stores have it in the path. */
 static int s3_place(struct bytes bucket, struct bytes prefix, struct s3_url *out)
 {
     struct buf path = {0};

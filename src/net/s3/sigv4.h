@@ -21,9 +21,9 @@ struct sigv4_header {
 struct sigv4_request {
     const char *access_key, *secret_key, *region;
     const char *method, *path,
-        *query; /* path and query encoded, the query's names in order; it may be empty */
+        *query; /* both encoded; the query's names are sorted; the query may be empty */
     const struct sigv4_header
-        *headers; /* by name; "host", "x-amz-content-sha256" and "x-amz-date" among them */
+        *headers; /* sorted by name; include "host", "x-amz-content-sha256" and "x-amz-date" */
     unsigned n_headers;
     const char *payload_hash; /* hexadecimal SHA-256 of the body, or "UNSIGNED-PAYLOAD" */
     const char *time;         /* as in "x-amz-date" */

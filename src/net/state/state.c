@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop's side of the shared state: what is under way, its bounds and deadlines, and the breaker.
+/* The loop's side of the shared state: jobs in flight, their bounds and deadlines, and the breaker.
  *
- * A question whose time is over ends without its job: the job returns later, and finds that nobody waits. */
+ * A question ends at its deadline, even if its job is still in flight.  The job returns later with ask NULL and is
+ * dropped. */
 #include "net/state/state.h"
 
 #include <openssl/crypto.h>
@@ -16,8 +17,8 @@
 
 #define STATE_STALL_NS    NS_PER_S
 #define STATE_CLOSE_NS    (200 * NS_PER_MS)
-#define STATE_NEWS_TURN   4    /* messages that are given on in one turn of the loop */
-#define STATE_MAX_WAITING 4096 /* messages that wait for that; beyond, no more are fetched */
+#define STATE_NEWS_TURN   4    /* messages delivered in one turn of the loop */
+#define STATE_MAX_WAITING 4096 /* messages that wait for delivery; at this limit no more are fetched */
 
 struct state_ask {
     struct list node; /* state.asks */
@@ -90,7 +91,7 @@ static void state_fail(struct state *state, const struct fault *fault)
         state_report_down(state, fault->text);
 }
 
-/* is_in_time: somebody waited for the answer.  Only that ends a row of late ones. */
+/* is_in_time: the answer came before its deadline.  Only such an answer resets the count of late ones. */
 static void state_succeed(struct state *state, bool is_in_time)
 {
     if (state_is_up(state) && !is_in_time) {
@@ -188,7 +189,7 @@ static void state_remove_owed(struct state *state)
     for (uint32_t i = 0; i < n; i++) {
         const struct state_name name = state->owed[i];
 
-        (void)state_forget(state, &name); /* it has room for those that fail: no more than there were */
+        (void)state_forget(state, &name); /* the list has room again for each that fails */
     }
 }
 
@@ -218,7 +219,7 @@ int state_tell(struct state *state, struct bytes news)
 
 /* ---- questions ---- */
 
-/* Ends the question: its caller hears of it, its job will find nobody. */
+/* Ends the question: calls done, and detaches the job. */
 static void state_ask_end(struct state_ask *ask, struct buf *values, enum state_claim claim)
 {
     struct state_job *job = ask->job;
@@ -322,7 +323,7 @@ void state_ask_cancel(struct state_ask *ask)
 
 /* ---- news ---- */
 
-/* Gives some messages on; the loop serves sockets between two slices. */
+/* Delivers some messages; the loop serves sockets between two calls. */
 static void state_on_turn(void *arg)
 {
     struct state *state = arg;
@@ -344,7 +345,7 @@ static void state_on_turn(void *arg)
         ev_timer_start(state->turn, 0);
 }
 
-/* The messages of before have all been read: an empty one says so. */
+/* All old messages have been read: queues an empty message that marks this. */
 static void state_news_end_old(struct state *state)
 {
     struct state_message *end = calloc(1, sizeof(*end));
@@ -452,7 +453,7 @@ static void state_end_ask(struct state *state, struct state_job *job)
     atomic_fetch_sub(&state->answer_bytes, bytes);
     if (job->ask != NULL)
         state_ask_end(job->ask, job->values, job->claimed);
-    else if (job->claimed == STATE_CLAIM_SET) /* its asker went on without it */
+    else if (job->claimed == STATE_CLAIM_SET) /* its question ended without it */
         (void)state_remove(state, &job->claim);
 }
 
@@ -492,7 +493,7 @@ static void state_on_done(void *arg, int fd, unsigned ready)
             return;
         state_job_end(state, job);
     }
-    mailbox_wake(state->done); /* the rest in the next turn */
+    mailbox_wake(state->done); /* the next turn takes the rest */
 }
 
 /* ---- start and end ---- */
@@ -548,11 +549,11 @@ int state_open(const struct state_opts *opts, struct fault *fault, struct state 
     return 0;
 }
 
-/* Lets the threads send what was told and put last. */
+/* Waits while the threads send the last news and values. */
 static void state_flush(struct state *state)
 {
     uint64_t until_ns = clock_now_ns() + STATE_CLOSE_NS;
-    uint32_t n_news = state->is_news_away; /* that is not the last */
+    uint32_t n_news = state->is_news_away; /* the fetch in flight, not the last one */
 
     if (!state_is_up(state))
         return;

@@ -3,8 +3,8 @@
  *
  *     jobs --up to STATE_BATCH--> all commands in one send --> the replies, in order --> done
  *
- * In a cluster of servers all names have one slot.  The thread connects to the server that has it, and asks again
- * which one that is after MOVED or a failure. */
+ * In a cluster of servers all names have one slot.  The thread connects to the server that has this slot.  After
+ * MOVED or a failure it looks that server up again. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -88,7 +88,7 @@ void state_url_show(const char *url, char *out, size_t out_bytes)
         snprintf(out, out_bytes, "%.*s://%s", (int)(begin - url), url, at + 1);
 }
 
-struct state_owner { /* of the names' slot */
+struct state_owner { /* the server that has the slot of the names */
     unsigned slot;
     bool is_found;
     struct redis_node node;
@@ -106,7 +106,7 @@ static void state_on_range(void *arg, unsigned first, unsigned last, const struc
     owner->node = nodes[0];
 }
 
-/* Goes on to the server of the cluster that has the names. */
+/* Connects to the server of the cluster that has the names. */
 static int state_connect_owner(struct state_thread *thread, const struct redis_node *seed,
                                struct fault *fault)
 {
@@ -170,7 +170,7 @@ static unsigned state_batch_read(struct state_thread *thread, int *rc_out)
     return thread->n_batch;
 }
 
-/* Sends the batch.  < 0: no job had an answer. */
+/* Sends the batch. < 0: no job got an answer. */
 static int state_batch_send(struct state_thread *thread, struct fault *fault)
 {
     unsigned trip = atomic_load(&thread->state->trip);
@@ -205,12 +205,12 @@ static void state_batch_done(struct state_thread *thread)
         if (job->result < 0 && job->result != E_CANCELLED)
             job->is_store_down = true;
         while (mailbox_send(thread->state->done, job) == E_FULL)
-            clock_sleep_ns(NS_PER_MS); /* cannot happen: it holds all jobs that may be under way */
+            clock_sleep_ns(NS_PER_MS); /* cannot happen: the mailbox holds all jobs that may be in flight */
     }
     thread->n_batch = 0;
 }
 
-/* The store does not answer: what waits for it ends now, instead of after one stall for each batch. */
+/* The store does not answer: ends all waiting jobs now, instead of one batch per stall. */
 static void state_fail_waiting(struct state_thread *thread, int rc, const struct fault *fault)
 {
     struct state_job *job;
@@ -243,7 +243,7 @@ static void state_batch_run(struct state_thread *thread)
     for (unsigned i = 0; i < thread->n_batch; i++)
         if (thread->batch[i]->result < 0 && thread->batch[i]->result != E_FULL)
             rc = thread->batch[i]->result;
-    if (rc < 0) { /* a connection whose replies are not known to fit is of no more use */
+    if (rc < 0) { /* the position in its replies is lost, so close the connection */
         redis_conn_close(thread->conn);
         thread->conn = NULL;
     }

@@ -112,7 +112,7 @@ static int state_append_range(struct state *state, struct state_job *job, struct
                              6);
 }
 
-/* A store that takes no writes is of no use: a test writes. */
+/* The test writes, because a store that takes no writes is of no use. */
 static int state_append_probe(struct state *state, struct state_job *job, struct buf *out)
 {
     job->n_replies++;
@@ -122,7 +122,7 @@ static int state_append_probe(struct state *state, struct state_job *job, struct
                              5);
 }
 
-/* A first fetch only asks for the time, and whether the store takes writes; the next one reads from there. */
+/* The first fetch only gets the server's time and tests a write; the next one reads from that time on. */
 static int state_append_news(struct state *state, struct state_job *job, struct buf *out)
 {
     int rc = state_put_command(out, (const struct bytes[]){bytes_str("TIME")}, 1);
@@ -178,7 +178,7 @@ static int state_error_code(struct bytes error)
     return bytes_starts_with(error, "NOPERM") || bytes_starts_with(error, "NOAUTH") ? E_AUTH : E_PROTO;
 }
 
-/* A value that does not open counts as not there. */
+/* A value that cannot be decrypted counts as missing. */
 static void state_take_value(struct state *state, struct state_job *job, struct bytes image)
 {
     struct buf *value = &job->values[job->at];
@@ -226,7 +226,7 @@ static int state_take_item(struct bytes *rest, struct resp_item *out)
     return rc;
 }
 
-/* Gives a message on, unless it is this router's own. */
+/* Queues the message, unless it is this router's own. */
 static int state_take_message(struct state *state, struct state_job *job, struct bytes image,
                               const struct state_cursor *id)
 {
@@ -277,7 +277,7 @@ static int state_reply_range(struct state *state, struct state_job *job, struct 
             return E_PROTO;
         if (id.ms < job->cursor.ms ||
             (id.ms == job->cursor.ms && id.seq <= job->cursor.seq && job->cursor.seq != UINT64_MAX))
-            return E_PROTO; /* it gives a message twice */
+            return E_PROTO; /* the store returned a message twice */
         if (state_take_message(state, job, item.text, &id) < 0)
             return E_NOMEM;
     }

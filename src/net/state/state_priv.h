@@ -5,8 +5,8 @@
  *     state_io.c     the two threads: connections, and batches of jobs
  *     state_jobs.c   each kind of job: its commands, and their replies
  *
- * A job is a heap object that goes to a thread and returns through the mailbox `done`.  Threads read the state's
- * fields above the line only, which do not change after open. */
+ * A job is a heap object that goes to a thread and returns through the mailbox `done`.  Threads read only the
+ * fields of struct state above the line; these do not change after open. */
 #ifndef NET_STATE_STATE_PRIV_H
 #define NET_STATE_STATE_PRIV_H
 
@@ -24,7 +24,7 @@ enum {
     STATE_BATCH = 32,       /* jobs in one send */
     STATE_PAGE = 128,       /* messages of one fetch */
     STATE_TELLS = 64,       /* messages that wait for a tick */
-    STATE_JOBS = 8192,      /* of a mailbox: more than can be under way */
+    STATE_JOBS = 8192,      /* capacity of a mailbox: more than can be in flight */
     STATE_STREAM_MAX = 8192 /* messages that the stream keeps, about */
 };
 
@@ -38,7 +38,7 @@ struct state_message {
     struct list node;
     uint64_t age_ms, id_ms;
     bool is_old;
-    struct buf text; /* the sender's epoch, 8 bytes, and what it told; empty: the old ones have ended */
+    struct buf text; /* the sender's epoch, 8 bytes, then the message; empty: marks the end of the old ones */
 };
 
 struct state_job {
@@ -46,14 +46,14 @@ struct state_job {
     int result;
     bool is_store_down; /* the store did not answer, or is full; for the reason in fault */
     struct fault fault;
-    unsigned n_replies; /* still to come for its commands */
+    unsigned n_replies; /* replies that its commands still wait for */
     /* PUT, REMOVE */
     struct state_name name;
     uint64_t life_s;
     struct buf value;
     bool is_owed; /* state_forget() */
     /* ASK */
-    struct state_ask *ask;    /* NULL: its time was over, or it was cancelled */
+    struct state_ask *ask;    /* NULL: its deadline passed, or it was cancelled */
     uint32_t n, at;           /* at: the reply that comes next */
     struct state_name *names; /* [n] */
     struct buf *values;       /* [n] */
@@ -65,7 +65,7 @@ struct state_job {
     /* NEWS */
     struct buf tells[STATE_TELLS];
     uint32_t n_tells;
-    bool is_first;              /* wants the server's time first, and news from two minutes before */
+    bool is_first;              /* first gets the server's time, then news from two minutes before it */
     struct state_cursor cursor; /* in: of the last message; out: of the last one read */
     struct list messages;       /* struct state_message */
     bool has_more;
@@ -92,8 +92,8 @@ struct state {
     struct state_name stream, probe;
     struct mailbox *done;
     atomic_bool is_ending;
-    atomic_uint trip;           /* times that the store was given up: connections from before may be dead */
-    atomic_size_t answer_bytes; /* of values that threads fetched, and the loop has not given on */
+    atomic_uint trip;           /* times that the breaker opened: older connections may be dead */
+    atomic_size_t answer_bytes; /* of fetched values that the loop has not delivered */
     /* ---- */
     struct state_opts opts;
     char url_text[256];
@@ -106,7 +106,7 @@ struct state {
     struct list news;   /* struct state_message, to give on */
     uint32_t n_waiting; /* of these */
     bool news_are_old, is_news_away, wants_first;
-    uint64_t fresh_ms; /* the server's time when the first fetch began: what came before is old */
+    uint64_t fresh_ms; /* the server's time when the first fetch began: earlier messages are old */
     struct state_cursor cursor;
     struct buf tells[STATE_TELLS];
     uint32_t n_tells;
@@ -121,7 +121,7 @@ void state_threads_stop(struct state *state);
 /* NULL: out of memory. */
 struct state_job *state_job_new(enum state_job_kind kind);
 struct state_job *state_job_named(enum state_job_kind kind, const struct state_name *name, uint64_t life_s);
-void state_job_free(struct state_job *job);                        /* NULL is fine */
+void state_job_free(struct state_job *job);                        /* accepts NULL */
 void state_url_show(const char *url, char *out, size_t out_bytes); /* without the password */
 
 /* ---- state_jobs.c: on the threads ---- */

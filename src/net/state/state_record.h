@@ -8,9 +8,9 @@
  *
  * sealed, tag = AES-256-GCM(HMAC-SHA-256(key, "state" | salt), nonce 0, aad = bytes [0, 40) | name).
  *
- * Numbers are little endian, times are seconds of the Unix clock.  The salt is random, so no key is used twice.  Who
- * owns the store cannot read a value, nor make one, nor give one under another name, nor give it after its time.  All
- * names of a cluster have one hash slot, because of the braces.
+ * Numbers are little endian, times are seconds of the Unix clock.  The salt is random, so no key is used twice.
+ * The operator of the store can neither read nor forge a value, nor return it under another name or after its
+ * lifetime.  The braces put all names of a cluster into one hash slot.
  *
  * Pure functions but for the salt; any thread. */
 #ifndef NET_STATE_STATE_RECORD_H
@@ -23,7 +23,7 @@ enum {
     STATE_HEAD_BYTES = 56,
     STATE_TIMES_BYTES = 16,
     STATE_NAME_BYTES = 80,
-    STATE_CLOCKS_S = 60 /* what the clocks of two hosts may differ by */
+    STATE_CLOCKS_S = 60 /* largest accepted difference between the clocks of two hosts */
 };
 
 struct state_name {
@@ -36,8 +36,8 @@ int state_name_make(const uint8_t key[STATE_KEY_BYTES], const char *kind, struct
 /* Appends the sealed value.  E_NOMEM, E_INTERNAL. */
 int state_record_seal(const uint8_t key[STATE_KEY_BYTES], const struct state_name *name,
                       const uint64_t times_s[2], struct bytes value, struct buf *out);
-/* Appends the value.  now_s: of the reader's clock.  E_FORMAT, E_TRUNCATED, E_AUTH (it was not sealed under this name),
- * E_RANGE (its time is over), E_NOMEM. */
+/* Appends the value. now_s is the reader's clock.  E_FORMAT, E_TRUNCATED, E_AUTH (it was not sealed under this
+ * name), E_RANGE (its lifetime is over), E_NOMEM. */
 int state_record_open(const uint8_t key[STATE_KEY_BYTES], const struct state_name *name, uint64_t now_s,
                       struct bytes image, struct buf *out);
 

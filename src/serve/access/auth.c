@@ -198,7 +198,7 @@ static int auth_read_file(const char *path, struct fault *fault, struct buf *out
     if (file == NULL)
         return fault_set(fault, E_IO, "%s: %s", path, why);
     if (fstat(fileno(file), &info) == 0 && (info.st_mode & S_IROTH) != 0)
-        rc = fault_set(fault, E_AUTH, "%s: readable by everybody (chmod o-r it)", path);
+        rc = fault_set(fault, E_AUTH, "%s: readable by all users (chmod o-r it)", path);
     if (rc == 0 && (rc = file_read_rest(file, MAX_FILE_BYTES, out)) != 0)
         fault_set(fault, rc, "%s: %s", path,
                   rc == E_LIMIT ? "too large"

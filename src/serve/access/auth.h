@@ -15,7 +15,7 @@
  *     expires=T    the key is invalid from T on: YYYY-MM-DD, or YYYY-MM-DDTHH:MM:SSZ
  *     weight=N     weight among competing tenants, 1 (the default) to 1000; a key's own weight
  *                  overrides its tenant's
- *     class=NAME   the class of its requests (docs/routing.md), and the bound of what they may ask for
+ *     class=NAME class of its requests (docs/routing.md), and the highest class that they may name
  *
  * Numbers are whole, from 1, and may end in k or m (thousands, millions). */
 #ifndef SERVE_ACCESS_AUTH_H
@@ -73,7 +73,7 @@ bool auth_tenant_at(const struct auth_keys *keys, size_t index, struct auth_entr
 int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *fault);
 bool auth_rule_allows(const struct auth_rule *rule, const char *model);
 
-/* Finds the key's entry, in the same time whatever the number of keys.  0 or E_AUTH. */
+/* Finds the key's entry, in a time that does not depend on the number of keys. 0 or E_AUTH. */
 int auth_check(const struct auth_keys *keys, struct bytes key, struct auth_key *out);
 /* Writes the hash that begins a key's line: 64 hex digits and NUL. */
 void auth_key_hash(struct bytes key, char out[65]);

@@ -6,14 +6,15 @@
  *                     | '-- its last view went down --> LOST --ten minutes--> FREE
  *                     '-------------heard---------------'
  *
- * An account is charged with the amount that the views agree on: the largest that any told for a window, but where three
- * or more views speak of the router, the second largest; one that told nothing of the account counts as 0.  So messages may come twice, late or not at all, and one worker of
- * three that lies upwards (spending, demand, requests under way) throttles no account.  Less is never counted than what
- * was acknowledged: an acknowledged message was told by every view that speaks, so by two honest ones of three.  With
- * one or two views the largest counts, because nothing tells which one lies.
+ * Charge an account, for each window, with the largest amount that any view reports.  If three or more views report
+ * the router, charge the second largest; a view that reports nothing of the account counts as 0.  So messages may
+ * come twice, late or not at all.  And one lying worker of three cannot throttle an account by too large values of
+ * spending, demand or running requests.  The charge is never less than the acknowledged spending: every reporting
+ * view has relayed an acknowledged message, so two honest views of three have.  With one or two views the largest
+ * counts, because a liar cannot be identified.
  *
- * An end of a view or a router is a number (n_gone, lives, n_cuts).  What is heard of an account compares its own
- * numbers when it is next looked at.  What was heard of a router that left is freed in slices. */
+ * When a view or a router goes away, one counter changes (n_gone, lives, n_cuts).  Each struct common_heard keeps
+ * copies of these counters and catches up at its next use.  Those of a router that left are freed in slices. */
 #include "serve/access/common_limits_priv.h"
 
 #include <math.h>
@@ -22,13 +23,13 @@
 
 #define GONE_NS     (2 * NS_PER_S)
 #define LOST_NS     (600 * NS_PER_S)
-#define CUT_NS      (10 * NS_PER_S) /* a view that went down so long ago may have been the way to a lost router */
-#define START_NS    (5 * NS_PER_S) /* without a worker that relays */
-#define MAX_HEARS   512u           /* messages of one view in a second */
+#define CUT_NS      (10 * NS_PER_S) /* from the loss of a view: a router gone meanwhile is lost */
+#define START_NS    (5 * NS_PER_S)  /* grace period without a relaying worker */
+#define MAX_HEARS   512u            /* messages of one view in a second */
 #define MAX_HEARD   (4 * COMMON_MAX_ACCOUNTS)
-#define FREE_SLICE  256 /* heard of routers that left, freed in one tick: 20 us */
+#define FREE_SLICE  256 /* structs of routers that left, freed in one tick: 20 us */
 #define LEAST_VOTES 3
-#define FAR_WINDOWS 6 /* no view is late by so many */
+#define FAR_WINDOWS 6 /* no view is late by this many windows */
 
 static void heard_free(struct common_limits *common, struct common_heard *heard)
 {
@@ -44,7 +45,7 @@ void common_heard_drop(struct common_limits *common, struct common_account *acco
     account->heard[router] = NULL;
 }
 
-/* All that was heard of the router may be freed; in constant time. */
+/* Marks all amounts of the router as free to drop; constant time. */
 static void heard_all_stale(struct common_limits *common, unsigned router)
 {
     struct list *head = &common->stale, *from = &common->heard[router];
@@ -58,18 +59,19 @@ static void heard_all_stale(struct common_limits *common, unsigned router)
     list_init(from);
 }
 
-/* The view went away: amounts stay until their windows end. */
+/* The view went away.  Its amounts stay until their windows end. */
 static void heard_forget_view(struct common_heard *heard, unsigned view)
 {
     heard->demand[view] = 0;
     heard->n_running[view] = 0;
     heard->told &= (uint8_t) ~(1u << view);
     for (unsigned slot = 0; slot < COMMON_N_WINDOWS; slot++)
-        if (heard->windows[slot].told != 1u << view) /* else it would be free */
+        if (heard->windows[slot].told != 1u << view) /* the last report stays, because a window without one is
+                                                      * free */
             heard->windows[slot].told &= (uint8_t) ~(1u << view);
 }
 
-/* The view whose end comes next, of those that heard has not seen yet; COMMON_VIEWS: none. */
+/* The view with the earliest end that `heard` has not seen yet; COMMON_VIEWS: none. */
 static unsigned heard_next_gone(const struct common_limits *common, const struct common_heard *heard)
 {
     unsigned next = COMMON_VIEWS;
@@ -101,7 +103,7 @@ struct common_heard *common_heard_at(struct common_limits *common, struct common
     return heard;
 }
 
-/* The amount that the views of the mask `told` agree on; `speaking`: those that speak of the router now. */
+/* The amount that the views of the mask `told` agree on. `speaking`: the views that report the router now. */
 static float views_agree(unsigned told, unsigned speaking, const float values[COMMON_VIEWS])
 {
     bool is_vote = __builtin_popcount(speaking) >= LEAST_VOTES;
@@ -306,10 +308,10 @@ void common_limits_view_up(struct common_limits *common, unsigned view, uint64_t
         common->routers[i].views[view] = (struct common_view){.is_up = false};
     common->is_view_up[view] = common->is_telling[view] = true;
     common->nodes[view] = node;
-    common->told_ns = 0; /* it is told at once */
+    common->told_ns = 0; /* send the next message at once */
     if (view != COMMON_STORE_VIEW)
         return;
-    /* What was told while the store was failing may have been lost. */
+    /* Messages sent while the store was failing may be lost. */
     list_for_each (entry, &common->accounts)
         common_account_busy(common, container_of(entry, struct common_account, node), true);
 }
@@ -376,13 +378,13 @@ static struct common_heard *common_heard_of(struct common_limits *common, struct
 
 struct window_told {
     uint32_t window;
-    unsigned view, all_views; /* all_views: a bit for each view that speaks of the router */
+    unsigned view, all_views; /* all_views: a bit for each view that reports the router */
     bool is_known;            /* a snapshot, whose level includes these amounts */
     const float *parts;
 };
 
-/* Where the window is held, or goes.  COMMON_N_WINDOWS: nowhere, because it is over.  A single view's word for a window
- * far ahead does not end the present one. */
+/* The slot that has the window or can take it.  COMMON_N_WINDOWS: none, because the window is over.  A window far
+ * ahead that only one view reports does not replace the present one. */
 static unsigned window_slot(const struct common_heard *heard, uint32_t window)
 {
     unsigned least = heard->windows[0].window <= heard->windows[1].window ? 0 : 1;
@@ -400,14 +402,14 @@ static unsigned window_slot(const struct common_heard *heard, uint32_t window)
     return window < heard->windows[least].window ? COMMON_N_WINDOWS : least;
 }
 
-/* What a router gave back counts once all views told it. */
+/* A refund of a router counts once all views have reported it. */
 static float window_net(const struct common_heard *heard, unsigned slot, int kind, unsigned all_views)
 {
     unsigned told = heard->windows[slot].told;
     float least = (all_views & ~told) != 0 ? 0 : -(float)COMMON_MAX_PART, nets[COMMON_VIEWS];
 
     if (__builtin_popcount(all_views) >= LEAST_VOTES && __builtin_popcount(told & all_views) < 2)
-        return heard->windows[slot].charged[kind]; /* one view alone neither charges nor gives back */
+        return heard->windows[slot].charged[kind]; /* a single view can neither charge nor refund */
     for (unsigned view = 0; view < COMMON_VIEWS; view++)
         nets[view] = heard->windows[slot].net[view][kind];
     return fmaxf(least, views_agree(told, all_views, nets));
@@ -447,7 +449,8 @@ static void window_hear(struct common_account *account, struct common_heard *hea
     }
 }
 
-/* Whether the window is one that no second view of three or more has come near: these are never seconds apart. */
+/* True if fewer than two of three or more views have reached about this window.  Honest views are never seconds
+ * apart. */
 static bool window_is_ahead(const struct common_router *router, unsigned speaking, uint32_t window)
 {
     unsigned n_near = 0;
@@ -457,7 +460,7 @@ static bool window_is_ahead(const struct common_router *router, unsigned speakin
     return __builtin_popcount(speaking) >= LEAST_VOTES && n_near < 2;
 }
 
-/* The replica is at least as full as the other router's was. */
+/* Fills the replica at least to the level of the other router's replica. */
 static void level_hear(struct common_account *account, const struct common_row *row)
 {
     for (int kind = 0; kind < COMMON_KINDS; kind++) {
@@ -469,7 +472,7 @@ static void level_hear(struct common_account *account, const struct common_row *
     }
 }
 
-struct hearing { /* a message, by which view it came, and its router; NULL: no router of ours */
+struct hearing { /* a message, its view, and its router; router NULL: not in the table */
     const struct common_message *message;
     unsigned view;
     struct common_router *router;
@@ -504,7 +507,7 @@ static void row_hear(struct common_limits *common, const struct hearing *hearing
             fminf(fmaxf(bound_part(row->demand / (float)COMMON_MAX_DEMAND), 0), 1) * (float)COMMON_MAX_DEMAND;
         heard->n_running[view] = row->n_running;
         heard->told |= (uint8_t)(1u << view);
-        is_known |= heard->was_cut; /* its share was charged meanwhile */
+        is_known |= heard->was_cut; /* its share was charged while it was lost */
         heard->was_cut = false;
         is_ahead = window_is_ahead(router, all_views, message->window);
         if (!is_ahead)
@@ -514,7 +517,8 @@ static void row_hear(struct common_limits *common, const struct hearing *hearing
             window_hear(account, heard,
                         &(struct window_told){message->window - 1, view, all_views, is_known, row->before});
     }
-    if (message->is_snapshot && common->is_telling[view]) /* else it could fill the replica again and again */
+    if (message->is_snapshot && common->is_telling[view]) /* at other times a view could fill the replica
+                                                           * again and again */
         level_hear(account, row);
 }
 
@@ -527,7 +531,7 @@ static bool too_many_hears(struct common_limits *common, unsigned view, uint64_t
     return ++common->n_hears[view] > MAX_HEARS;
 }
 
-/* Whether another view told of the router, so that its word counts. */
+/* True if another view has reported the router too. */
 static bool router_was_told(const struct common_limits *common, const struct common_router *router,
                             unsigned view)
 {

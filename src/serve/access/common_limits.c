@@ -3,12 +3,13 @@
  *
  *   spend ──> fresh ──message n──> sent ──every router acknowledged n──> the lease is renewed
  *
- * Other routers may not know the amounts of fresh and sent yet.  Without any acknowledgement the lease is a bucket
+ * Amounts in `fresh` and `sent` may be unknown to other routers.  Without any acknowledgement the lease is a bucket
  * with this router's share of the limit.
  *
- * A router with little demand beside a flood would always find the bucket full.  So each router also has a credit,
- * which it may spend at any level and which refills at its share.  The credit is small: an n-th of 5 % of the
- * limit, or one larger request.  All routers together exceed a limit by at most the sum of their credits. */
+ * During a flood at other routers, a router with little demand would always find the bucket full.  So each router
+ * also has a credit, which it may spend at any level and which refills at the rate of its share.  With n routers
+ * the credit is 5 % of the limit divided by n, or one larger request.  All routers together exceed a limit by at
+ * most the sum of their credits. */
 #include "serve/access/common_limits_priv.h"
 
 #include <math.h>
@@ -19,12 +20,12 @@
 
 #include "base/err.h"
 
-#define EQUAL_PART     0.25 /* of the shares that is split in equal parts */
-#define CREDIT_PART    0.05 /* of a limit: all credits together */
+#define EQUAL_PART     0.25 /* part of the limit that is split equally */
+#define CREDIT_PART    0.05 /* part of a limit that all credits have together */
 #define DEMAND_FADE_NS (10 * NS_PER_S)
 #define TELL_NS        (1 * NS_PER_S) /* without news */
 #define LEAST_DEMAND   0.01
-#define ROUNDING       1e-6 /* of the wire's single precision */
+#define ROUNDING       1e-6 /* rounding error of floats on the wire */
 
 int common_limits_new(uint64_t self, const uint8_t key[32], uint64_t now_ns, struct common_limits **out)
 {
@@ -128,7 +129,8 @@ static double account_demand_at(const struct common_account *account, uint64_t n
     return account->demand * exp(-passed / (double)DEMAND_FADE_NS);
 }
 
-/* The shares of all routers are 1 at most: each counts its own demand only as far as the others know of it. */
+/* The shares of all routers add up to 1 at most, because each counts only that demand of its own which the others
+ * know. */
 static double common_share_by(struct common_limits *common, struct common_account *account, double own_demand,
                               double demand)
 {
@@ -147,7 +149,7 @@ static double common_share_of(struct common_limits *common, struct common_accoun
     return common_share_by(common, account, own, own);
 }
 
-/* The shares of routers beyond a partition. */
+/* The sum of the shares of lost routers. */
 static double common_share_lost(struct common_limits *common, struct common_account *account)
 {
     double sum = 0;
@@ -159,8 +161,8 @@ static double common_share_lost(struct common_limits *common, struct common_acco
     return sum;
 }
 
-/* The replica drains before the amounts that it has not taken yet: both are parts of one bucket.  Routers beyond
- * a partition count as if they spent their shares. */
+/* Replica and `others` form one bucket; the replica drains first.  Lost routers count as if they spent their whole
+ * shares. */
 void common_account_drain(struct common_limits *common, struct common_account *account, uint64_t now_ns)
 {
     double sunk =
@@ -179,7 +181,7 @@ void common_account_drain(struct common_limits *common, struct common_account *a
     account->level_ns = now_ns;
 }
 
-/* Counts amounts as known that every router has acknowledged. */
+/* Drops the amounts that every router has acknowledged. */
 static void common_account_settle(struct common_limits *common, struct common_account *account,
                                   uint64_t now_ns)
 {
@@ -199,8 +201,8 @@ static void common_account_settle(struct common_limits *common, struct common_ac
     account->is_acked = true;
 }
 
-/* A lease is this router's share of the remaining budget that all routers know.  Until they acknowledge its
- * spending, the lease grows by its share of the draining amount. */
+/* A lease is this router's share of the remaining budget.  Until all routers have acknowledged its spending, the
+ * lease grows by the share of the amount that drains. */
 static void lease_renew(struct common_limits *common, struct common_account *account, uint64_t now_ns)
 {
     double share = common_share_of(common, account, now_ns);
@@ -335,7 +337,7 @@ void common_limits_spend(struct common_limits *common, const struct common_id *i
 
 /* ---- messages ---- */
 
-/* Whether the account has something to report, or waits for an acknowledgement. */
+/* True if the account has something to report, or waits for an acknowledgement. */
 static bool common_account_has_news(struct common_limits *common, struct common_account *account,
                                     uint64_t now_ns)
 {
@@ -395,7 +397,7 @@ static size_t tell_rows(struct common_limits *common, uint64_t now_ns, struct co
         if (!account->is_dirty)
             continue;
         account_tell(common, account, now_ns, &rows[n++]);
-        list_remove(&account->busy); /* the others first, next time */
+        list_remove(&account->busy); /* the next message begins with the other accounts */
         list_push_back(&common->busy, &account->busy);
     }
     return n;

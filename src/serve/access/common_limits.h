@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits that several routers keep together, without a leader.
+/* Limits that several routers enforce together, without a leader.
  *
  *     router A --spending--> worker --spending--> router B        every 100 ms, and only what changed
  *
- * Each router keeps a replica of every account's buckets (serve/access/limits.c).  It reports its own
- * spending, and adds the spending of the other routers.  Between two messages it may spend only its lease,
- * which is its share of the remaining budget.  So all routers together cannot exceed the limit, however late
- * their messages are:
+ * Each router keeps a replica of every account's buckets (serve/access/limits.c).  It reports its own spending, and
+ * adds the reported spending of the other routers.  Between two messages it may spend only its lease, its share of
+ * the remaining budget.  So all routers together cannot exceed the limit, however late their messages are:
  *
  *     lease = share * remains - spent and not acknowledged yet by each other router
  *     share = 1/4 in equal parts, 3/4 by demand; the shares of all routers are 1 at most
  *
- * Without messages nothing is acknowledged, so each router continues with its share of the limit.  A router that
- * all relaying workers report as gone leaves after two seconds, and its share returns.  A router that is lost
- * together with its last relaying worker may live behind a partition.  So its share stays reserved for ten
- * minutes.
+ * Without messages there is no acknowledgement, and each router continues with its share of the limit.  When all
+ * relaying workers report that a router is gone, it leaves after two seconds and the others get its share.  A
+ * router that vanishes together with its last relaying worker is *lost*: it may still run behind a partition, so
+ * its share stays reserved for ten minutes.
  *
- * Amounts are parts of the limit (1: the whole limit of a minute), so routers whose key files differ agree.  Times
- * are ages and counts, so the clocks of hosts may differ.  Messages come through up to four workers (views).  Of one
- * or two views that speak of a router the largest amount counts: a worker that lies can lower a limit, not lift it, while
- * the other is honest.  Of three or four the second largest counts: one worker that lies can do neither.
+ * Amounts are parts of the limit (1: the whole limit of a minute), so routers with different key files agree.
+ * Times are ages and counts, so the clocks of hosts may differ.  Messages come through up to four workers, the
+ * *views* of the other routers.  With one or two views of a router the largest reported amount counts: one lying
+ * worker can lower a limit but not lift it.  With three or four the second largest counts: one lying worker can do
+ * neither.
  *
  * Pure: no socket, no clock.  Loop thread only.
  *
- * More than 15 functions: two callers, the limits of requests and the links to workers, each with a half of them. */
+ * More than 15 functions: the limits of requests use one half, the links to workers the other. */
 #ifndef SERVE_ACCESS_COMMON_LIMITS_H
 #define SERVE_ACCESS_COMMON_LIMITS_H
 
@@ -50,7 +50,7 @@ struct common_id {
 };
 
 struct common_use { /* of one limit of an account */
-    int kind;       /* of a minute, or COMMON_CONCURRENT */
+    int kind;       /* a limit of a minute, or COMMON_CONCURRENT */
     double part;    /* of the limit */
     double level;   /* how full the replica is */
 };
@@ -60,7 +60,7 @@ struct common_row { /* one account at one router */
     float level[COMMON_KINDS]; /* of its replica */
     float spent[COMMON_KINDS],
         before[COMMON_KINDS]; /* its own requests in this window of ten seconds, and in the previous one */
-    float demand;             /* wanted lately, admitted or not */
+    float demand;             /* recent demand, admitted or not */
     uint32_t n_running;
     uint32_t age_ms; /* of a row in a snapshot */
 };
@@ -73,10 +73,10 @@ struct common_message {
     uint64_t router; /* the router that spent: its epoch */
     uint64_t number; /* counts its messages, from 1 */
     uint32_t window;
-    bool is_gone;     /* the worker's link to it is down */
-    bool is_snapshot; /* the worker kept it: not the router's latest words */
-    bool
-        is_silent; /* with is_gone: the view only did not hear of it lately, so it may live beyond a partition */
+    bool is_gone;     /* the worker's link to that router is down */
+    bool is_snapshot; /* a stored copy from the worker, not the router's latest message */
+    bool is_silent;   /* with is_gone: the view only got no message lately, so the router may run behind a
+                    * partition */
     struct common_ack acks[COMMON_MAX_ROUTERS];
     size_t n_acks;
     const struct common_row *rows;
@@ -87,25 +87,27 @@ enum common_change { COMMON_NONE, COMMON_JOINED, COMMON_LEFT, COMMON_CUT, COMMON
 
 /* self: this router's epoch.  key: 32 bytes, the same on all routers.  E_NOMEM. */
 int common_limits_new(uint64_t self, const uint8_t key[32], uint64_t now_ns, struct common_limits **out);
-void common_limits_free(struct common_limits *common); /* NULL is fine */
+void common_limits_free(struct common_limits *common); /* accepts NULL */
 /* The keyed hash that names an account on the wire. */
 void common_limits_id(const struct common_limits *common, bool is_tenant, struct bytes name,
                       struct common_id *out);
 
 /* ---- this router's requests ---- */
 
-/* Whether another router shares the limits; until the first snapshot, or for five seconds, one may. */
+/* True if another router shares the limits.  Also true before the first snapshot, for at most five seconds. */
 bool common_limits_is_shared(const struct common_limits *common);
 /* Spending of other routers since the last call, as parts of the limit. Negative: they gave back. */
 void common_limits_take(struct common_limits *common, const struct common_id *id, uint64_t now_ns,
                         double parts_out[COMMON_KINDS]);
-/* Notes that a request wants this part of its limit. */
+/* Records that a request asks for this part of its limit. */
 void common_limits_want(struct common_limits *common, const struct common_id *id, double part,
                         uint64_t now_ns);
-/* Whether the lease allows this part.  level: the replica's, before it.  kind: COMMON_CONCURRENT too. */
+/* True if the lease allows this part. use->level: level of the replica before it. use->kind may be
+ * COMMON_CONCURRENT. */
 bool common_limits_may(struct common_limits *common, const struct common_id *id, const struct common_use *use,
                        uint64_t now_ns);
-/* Spends it, after common_limits_may(), or gives it back (part < 0).  level: the replica's, after it. */
+/* Spends the part after common_limits_may(), or gives it back (part < 0). use->level: level of the replica
+ * afterwards. */
 void common_limits_spend(struct common_limits *common, const struct common_id *id,
                          const struct common_use *use, uint64_t now_ns);
 /* Requests of the account that run at other routers. */
@@ -120,14 +122,15 @@ void common_limits_view_down(struct common_limits *common, unsigned view, uint64
  * too many routers or messages. */
 bool common_limits_hear(struct common_limits *common, unsigned view, const struct common_message *message,
                         uint64_t now_ns);
-/* Fills in this router's next message; its rows go to rows[COMMON_MAX_ROWS].  False: nothing to tell. */
+/* Fills in this router's next message; its rows go to rows[COMMON_MAX_ROWS]. False: there is nothing to report. */
 bool common_limits_tell(struct common_limits *common, uint64_t now_ns, struct common_row *rows,
                         struct common_message *out);
-/* One router that joined, left, was cut off or came back since the last call; COMMON_NONE: no more. */
+/* Returns one router that joined, left, was lost or came back since the last call; COMMON_NONE: no more. */
 enum common_change common_limits_tick(struct common_limits *common, uint64_t now_ns, uint64_t *router_out);
 
-uint32_t common_limits_n_routers(const struct common_limits *common); /* that share, this one included */
-uint32_t common_limits_n_cut(const struct common_limits *common);     /* of these, beyond a partition */
+uint32_t common_limits_n_routers(const struct common_limits *common); /* routers that share the limits, this
+                                                                       * one included */
+uint32_t common_limits_n_cut(const struct common_limits *common);     /* lost routers among them */
 uint32_t common_limits_n_accounts(const struct common_limits *common);
 
 #endif

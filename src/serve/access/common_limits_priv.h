@@ -11,26 +11,26 @@
 #define COMMON_WINDOW_NS (10 * NS_PER_S)
 #define COMMON_MINUTE_NS (60 * NS_PER_S)
 #define COMMON_SILENT_NS                                                                                     \
-    (3 * NS_PER_S)            /* a view that says nothing for so long does not hold acknowledgements up */
+    (3 * NS_PER_S)            /* a view that is silent for this long no longer delays acknowledgements */
 #define COMMON_MAX_PART   4.0 /* the most that one account may be charged for one window */
 #define COMMON_MAX_DEMAND 100.0
 #define COMMON_N_WINDOWS  2
 
 struct common_heard { /* one account at one other router; read it through common_heard_at() */
-    struct list node; /* what is heard of that router, or what may be freed */
+    struct list node; /* in the list of that router, or in the list `stale` */
     struct common_account *account;
-    uint64_t life, n_cuts;         /* of the router, when this was last looked at */
-    uint64_t n_gone[COMMON_VIEWS]; /* of the views, too */
+    uint64_t life, n_cuts;         /* the router's counters at the last use */
+    uint64_t n_gone[COMMON_VIEWS]; /* the views' counters at the last use */
     uint8_t router;
-    uint8_t told; /* a bit for each view that told demand and n_running */
+    uint8_t told; /* a bit for each view that reported demand and n_running */
     struct {
         uint32_t window;
-        uint8_t told;                           /* a bit for each view that told it; 0: the window is free */
-        float base[COMMON_VIEWS][COMMON_KINDS]; /* known before each view told of it */
-        float net[COMMON_VIEWS][COMMON_KINDS];  /* what each view told beyond that */
-        float charged[COMMON_KINDS];            /* already passed on to the account: the largest of them */
+        uint8_t told; /* a bit for each view that reported it; 0: the slot is free */
+        float base[COMMON_VIEWS][COMMON_KINDS]; /* counted before the view's first report */
+        float net[COMMON_VIEWS][COMMON_KINDS];  /* reported by the view beyond that */
+        float charged[COMMON_KINDS];            /* the amount already charged to the account */
     } windows[COMMON_N_WINDOWS];
-    float balance[COMMON_KINDS]; /* charged and not drained, at balance_ns: the most that it can give back */
+    float balance[COMMON_KINDS]; /* charged and not drained, at balance_ns: the largest possible refund */
     uint64_t balance_ns;
     bool was_cut; /* its router was lost: its spending since then is unknown, so its share was charged */
     float demand[COMMON_VIEWS];
@@ -42,19 +42,19 @@ struct common_account {
     struct list node; /* accounts, the least recently used first */
     struct list busy; /* accounts that may have something to report */
     bool is_busy, is_dirty;
-    uint64_t used_ns;            /* last spent or heard of */
-    double others[COMMON_KINDS]; /* heard, and not taken by the replica yet */
+    uint64_t used_ns;            /* time of the last spending or report */
+    double others[COMMON_KINDS]; /* reported, but not in the replica yet */
     double level[COMMON_KINDS];  /* of the replica at level_ns */
     uint64_t level_ns;
     uint32_t window; /* of spent[0] */
     double spent[2][COMMON_KINDS];
     uint32_t n_running;
-    /* Spent and not acknowledged: since the last message, and by the message sent_number (0: none). */
+    /* Spent and not acknowledged. fresh: since the last message; sent: in the message sent_number (0: none). */
     double fresh[COMMON_KINDS + 1], sent[COMMON_KINDS + 1];
     uint64_t sent_number;
     bool is_acked;               /* sent was acknowledged, and the lease is not renewed yet */
-    double lease[COMMON_KINDS];  /* what may be spent, at lease_ns */
-    double credit[COMMON_KINDS]; /* used of the guaranteed part, at lease_ns */
+    double lease[COMMON_KINDS];  /* what it may spend, at lease_ns */
+    double credit[COMMON_KINDS]; /* how much of the credit is used, at lease_ns */
     uint64_t lease_ns;
     bool is_by_credit[COMMON_KINDS];
     double demand, demand_told, demand_sent, demand_settled;
@@ -65,14 +65,14 @@ struct common_account {
 enum common_router_state {
     COMMON_ROUTER_FREE,
     COMMON_ROUTER_LIVE, /* a view has a link to it */
-    COMMON_ROUTER_GONE, /* every view says that it is gone; it leaves after a moment */
-    COMMON_ROUTER_LOST  /* it went away with its last view: it may live beyond a partition */
+    COMMON_ROUTER_GONE, /* every view reports it as gone; it leaves after two seconds */
+    COMMON_ROUTER_LOST  /* it went away with its last view: it may still run behind a partition */
 };
 
 struct common_view {
     bool is_up; /* the view has a link to that router */
     uint64_t number, acked, heard_ns;
-    uint32_t window; /* the last one told */
+    uint32_t window; /* the latest one reported */
 };
 
 struct common_router { /* another router */
@@ -80,8 +80,8 @@ struct common_router { /* another router */
     uint64_t epoch;
     uint64_t since_ns;         /* of its state */
     uint64_t cut_ns, cut_node; /* the last view that went down with it; 0: none */
-    unsigned speaking;         /* a bit for each view that speaks of it, as of the last look */
-    bool owes_ack;             /* it told rows since our last message */
+    unsigned speaking;         /* a bit for each view that reported it, at the last check */
+    bool owes_ack;             /* it sent rows since our last message */
     enum common_change change;
     struct common_view views[COMMON_VIEWS];
 };
@@ -95,17 +95,17 @@ struct common_limits {
     uint32_t n_heard;                      /* of all accounts */
     struct list heard[COMMON_MAX_ROUTERS]; /* by router */
     struct list stale;                     /* of routers that left */
-    uint64_t lives[COMMON_MAX_ROUTERS];    /* of the router's place: one more for each that leaves */
+    uint64_t lives[COMMON_MAX_ROUTERS];    /* counter of the slot: one more for each router that leaves it */
     uint64_t n_cuts[COMMON_MAX_ROUTERS];   /* times that it was lost */
-    uint64_t n_gone[COMMON_VIEWS];         /* the number of the view's last end, counted over all views */
+    uint64_t n_gone[COMMON_VIEWS];         /* number of the view's latest end, counted over all views */
     uint64_t n_ends;
     struct common_router routers[COMMON_MAX_ROUTERS];
     uint32_t n_others; /* routers in use */
     bool is_view_up[COMMON_VIEWS];
-    bool is_telling[COMMON_VIEWS]; /* its snapshot is under way */
+    bool is_telling[COMMON_VIEWS]; /* its snapshot is arriving */
     uint64_t nodes[COMMON_VIEWS];  /* the workers behind the views */
     uint64_t number, told_ns;
-    uint64_t hear_ns[COMMON_VIEWS]; /* the second of n_hears */
+    uint64_t hear_ns[COMMON_VIEWS]; /* start of the second that n_hears counts */
     uint32_t n_hears[COMMON_VIEWS];
 };
 
@@ -113,22 +113,22 @@ struct common_limits {
 struct common_account *common_account_of(struct common_limits *common, const struct common_id *id,
                                          uint64_t now_ns);
 void common_account_touch(struct common_limits *common, struct common_account *account, uint64_t now_ns);
-/* Lets level and pending amounts drain until now. */
+/* Drains level and `others` until now. */
 void common_account_drain(struct common_limits *common, struct common_account *account, uint64_t now_ns);
 /* The latest message of this router that every other router has. */
 uint64_t common_acked(const struct common_limits *common, uint64_t now_ns);
-/* The latest message of a router that all of its views told. */
+/* The latest message of a router that all of its views have relayed. */
 uint64_t common_heard_number(const struct common_limits *common, const struct common_router *router,
                              uint64_t now_ns);
-/* It may have to tell something; is_dirty: it has. */
+/* Puts the account on the list `busy`, because it may have something to report. is_dirty: it has. */
 void common_account_busy(struct common_limits *common, struct common_account *account, bool is_dirty);
-/* Routers that share, this one included; while it does not know, it counts with one other. */
+/* Number of routers that share the limits, this one included.  While it is unknown, assumes one other. */
 uint32_t common_n_sharing(const struct common_limits *common);
-/* What is known of the account at this router; NULL: nothing.  Routers and views that went away since the last call
- * take effect here, so that their end is no work for thousands of accounts at once. */
+/* The amounts of the account at that router; NULL: none.  Routers and views that went away since the last call take
+ * effect here, so that their end does not touch thousands of accounts at once. */
 struct common_heard *common_heard_at(struct common_limits *common, struct common_account *account,
                                      unsigned router);
-/* The demand that the router's views agree on; 0 if nothing is known. */
+/* The demand that the router's views agree on; 0 if it is unknown. */
 double common_heard_demand(struct common_limits *common, struct common_account *account, unsigned router);
 void common_heard_drop(struct common_limits *common, struct common_account *account, unsigned router);
 

@@ -72,8 +72,8 @@ void failed_logins_free(struct failed_logins *logins)
     free(logins);
 }
 
-/* Reads IPv4 in its form mapped into IPv6; of IPv6 only the network of one site.  E_FORMAT: not an
- * address. */
+/* Parses an address.  IPv4 becomes an IPv6-mapped address; IPv6 is cut to the network of one site.  E_FORMAT: not
+ * an address. */
 static int read_address(const char *peer, uint8_t out[ADDRESS_BYTES])
 {
     static const uint8_t mapped[12] = {[10] = 0xff, 0xff};
@@ -197,7 +197,7 @@ void failed_logins_note(struct failed_logins *logins, const char *peer, struct b
     source->last_key = hash;
 }
 
-/* ---- common to several routers ---- */
+/* ---- shared by several routers ---- */
 
 void failed_logins_share(struct failed_logins *logins, const uint8_t salt[16])
 {

@@ -31,7 +31,7 @@ struct fair_queue_job { /* embedded in the object that has work; zeroed at first
 };
 
 int fair_queue_new(const struct fair_queue_opts *opts, struct fair_queue **out);
-/* No job may wait any more.  NULL is fine. */
+/* No job may wait at this point.  Accepts NULL. */
 void fair_queue_free(struct fair_queue *queue);
 /* E_FULL: no room; E_LIMIT: the owner uses its half already; E_NOMEM.  On an error the job is not taken. */
 int fair_queue_submit(struct fair_queue *queue, struct fair_queue_job *job);

@@ -6,15 +6,15 @@
  *          |   _/  | \__       settle: gives back what was reserved and not used
  *          +--------------->
  *
- * A bucket stores the usage, not the remainder, so a load that changes a limit leaves the count as it is.
- * The accounts of the old and of the new limits share one usage, so both count during a load.  A request larger than its limit passes when the bucket is empty and leaves the bucket in debt;
- * such a request is slow but possible.  A request reserves its whole output (max_tokens) before it is
- * submitted.  However many requests start at once, together they cannot exceed the limit.
+ * A bucket stores the usage, not the remainder, so a load that changes a limit leaves the count as it is.  The
+ * accounts of the old and of the new limits share one usage, so both count during a load.  A request larger than
+ * its limit passes when the bucket is empty and leaves the bucket in debt; such a request is slow but possible.  A
+ * request reserves its whole output (max_tokens) before it is submitted.  So requests that start at the same time
+ * cannot exceed the limit together.
  *
- * Accounts are part of their limits, which therefore live as long as the last request that began under them.
- * Usages live in slabs, one for each load, with room for the keys and tenants that were new.  These are few large
- * pieces of memory instead of many small ones: otherwise an allocation on the loop has to sort pieces that
- * another thread freed. */
+ * A request holds its account, which is part of the limits, so old limits live until their last request ends.
+ * Usages live in slabs: each load makes one, with room for its new keys and tenants.  A slab is one large piece of
+ * memory, because many small ones that another thread frees would slow down allocations on the loop. */
 #include "serve/access/limits_priv.h"
 
 #include <math.h>
@@ -81,9 +81,9 @@ static double bucket_add(const struct limit_account *account, enum limit_kind ki
     return bucket->used / (double)limit;
 }
 
-/* ---- limits common to several routers (serve/access/common_limits.h) ---- */
+/* ---- limits shared by several routers (serve/access/common_limits.h) ---- */
 
-/* Its name on the wire; NULL: nothing of it is common. */
+/* The account's name on the wire; NULL: routers share none of its limits. */
 static const struct common_id *account_id(const struct limit_account *account)
 {
     const struct common_limits *common = account->limits->common;
@@ -141,7 +141,7 @@ static void add_used(const struct limit_account *account, enum limit_kind kind, 
                             &(struct common_use){kind, by / (double)limit, level}, now_ns);
 }
 
-/* One request more, or less (by -1), at once. */
+/* Counts one more request in flight, or one less (by -1). */
 static void add_running(const struct limit_account *account, int by, uint64_t now_ns)
 {
     uint64_t limit = limits_limit_of(account->rule, LIMIT_CONCURRENT);
@@ -222,7 +222,8 @@ bool limits_allow_model(const struct limit_account *account, const char *model)
 
 const void *limits_tenant(const struct limit_account *account)
 {
-    return account == NULL ? NULL : account->tenant->usage; /* it outlives a load, the account does not */
+    return account == NULL ? NULL
+                           : account->tenant->usage; /* the usage outlives a load, the account does not */
 }
 
 uint32_t limits_weight(const struct limit_account *account)
@@ -356,7 +357,7 @@ static int list_all(struct loading *loading, const struct auth_keys *keys)
     return 0;
 }
 
-/* How many usages the load may need, and accounts (most_out). */
+/* An upper bound of the usages that the load needs; *most_out: of its accounts. */
 static size_t count_new(const struct limits *old, const struct auth_keys *keys, size_t *most_out)
 {
     struct auth_entry entry;

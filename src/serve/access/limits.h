@@ -5,10 +5,9 @@
  *     one request,      its tokens at       its tokens as
  *     one at once       their maximum       really used
  *
- * A request must fit both the key's own rule and its tenant's.  The counts belong to this process, or are common to
- * several routers (limits_set_common()).  The caller gives the time (ns of any one clock).
- * A load of keys makes new limits, puts them in place and frees the old ones.  Loop thread only, but for
- * limits_make and limits_free. */
+ * A request must fit both the key's own rule and its tenant's.  The counts belong to this process, or several
+ * routers share them (limits_set_common()).  The caller passes the time (ns of any one clock).  A load of keys
+ * makes new limits, swaps them in and frees the old ones.  Loop thread only, except limits_make and limits_free. */
 #ifndef SERVE_ACCESS_LIMITS_H
 #define SERVE_ACCESS_LIMITS_H
 
@@ -43,14 +42,14 @@ struct limit_lease { /* what one request holds; zeroed: nothing */
 
 enum limit_dialect { LIMIT_MESSAGES, LIMIT_OPENAI };
 
-/* Limits of these keys, which must live longer.  Keys and tenants that old (may be NULL) has too share their
- * usage with it.  Any thread; old stays in use meanwhile.  E_NOMEM. */
+/* Makes the limits of these keys, which must outlive them.  Keys and tenants that are also in `old` (may be NULL)
+ * share its usage. `old` stays in use meanwhile.  Any thread.  E_NOMEM. */
 int limits_make(const struct auth_keys *keys, const struct limits *old, struct limits **out);
 /* Shares the counts with other routers from now on, also after a load.  common outlives the limits. */
 void limits_set_common(struct limits *limits, struct common_limits *common);
-/* False: a request holds a lease of them, so they cannot be freed yet. */
+/* False: a running request uses them, so they cannot be freed yet. */
 bool limits_are_idle(const struct limits *limits);
-/* Any thread, when idle.  NULL is fine. */
+/* Only when idle.  Any thread.  Accepts NULL. */
 void limits_free(struct limits *limits);
 /* Fills in who->account (borrowed until the next load).  NULL: the key is not among the loaded keys. */
 void limits_find(const struct limits *limits, struct auth_key *who);

@@ -29,7 +29,7 @@ struct told { /* the state of one limit */
     double share;      /* remaining / limit */
 };
 
-/* Keeps the tighter of told and the account's own limits. */
+/* Replaces `told` by the account's limit if that is tighter. */
 static void limits_tell(const struct limit_account *account, enum limit_kind kind, uint64_t now_ns,
                         struct told *told)
 {

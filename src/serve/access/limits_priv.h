@@ -21,13 +21,13 @@ struct limit_usage {
     struct common_id common_id; /* on the wire, once has_common_id */
     bool has_common_id;
     struct usage_slab *slab;
-    atomic_uint n_refs; /* accounts; a job thread drops those of old limits */
+    atomic_uint n_refs; /* number of accounts; a job thread drops the references of old limits */
     uint64_t n_running;
     struct bucket buckets[LIMIT_N_BUCKETS];
 };
 
 struct usage_slab {
-    atomic_size_t n_refs; /* usages with accounts, and the load itself while it runs */
+    atomic_size_t n_refs; /* number of usages with accounts, and one for a running load */
     struct limit_usage items[];
 };
 

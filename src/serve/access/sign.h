@@ -2,9 +2,9 @@
 /* Signatures of thinking blocks.  They are opaque to clients; the server uses them to recognise its own
  * text when a client sends it back.
  *
- * A signature is a keyed hash of the text.  Routers derive the key from the cluster's.  Where none was given
- * it is drawn when the process first signs, and this process cannot verify signatures of another process.  It
- * accepts them anyway, as it accepts any signature.  Any thread. */
+ * A signature is a keyed hash of the text.  Routers derive the key from the cluster's key.  Without a given key,
+ * the first signature draws a random one, and the process cannot verify signatures of other processes.  It accepts
+ * them anyway, as it accepts any signature.  Any thread. */
 #ifndef SERVE_ACCESS_SIGN_H
 #define SERVE_ACCESS_SIGN_H
 
@@ -12,7 +12,7 @@
 
 #define SIGN_CHARS 48
 
-/* Signs with this key from now on, so that several processes know each other's signatures. Before any other
+/* Signs with this key from now on, so that several processes recognise each other's signatures. Call it before any
  * thread signs. */
 void sign_use_key(const uint8_t key[32]);
 /* A keyed hash of a request's id and a number: part of the ids of its events (serve/api/event_id.h). */

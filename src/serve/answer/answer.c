@@ -42,7 +42,7 @@ struct answer { /* fields that every token needs come first */
 
     const char *spellings[MAX_MARKS]; /* ... and their text */
     const char *call_prefix, *id_seed;
-    uint32_t n_ids;     /* made for calls */
+    uint32_t n_ids;     /* number of call ids made */
     struct buf thought; /* the text of the open thinking block, to be signed */
     unsigned n_calls;   /* complete calls */
     size_t stop_index;

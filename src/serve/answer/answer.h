@@ -35,7 +35,8 @@ struct answer_opts {
     struct answer_scratch *scratch;    /* outlives the answer */
     const struct gen_model *model;     /* outlives the answer */
     const struct gen_request *request; /* the same: its tools are read later */
-    const char *id_seed;               /* the same: ids of calls follow from it; NULL: they are random */
+    const char *id_seed;               /* borrowed likewise; call ids are derived from it; NULL: they are
+                                        * random */
     bool begins_thinking;              /* the prompt has opened the thinking block */
 };
 

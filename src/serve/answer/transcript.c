@@ -5,9 +5,8 @@
  *        └──> answer ──blocks──> transcript ──> the sink   ├──> cached_answer
  *                                   └─────────────> blocks ┘
  *
- * An answer that its model ended is complete: its ids stand for everything between the tokens that open
- * the turn and those that close it.  An answer that ended otherwise has too many ids, or lacks the tokens
- * that close its last block:
+ * If the model ended the answer, its ids are complete: they cover everything between the tokens that open the turn
+ * and those that close it.  Otherwise there are too many ids, or the tokens that close the last block are missing:
  *
  *     a limit cut its text      keep the ids up to the last whole character
  *     a stop string             keep the ids wholly inside the delivered text, and the text left over

@@ -14,13 +14,13 @@ extern const struct answer_sink transcript_sink; /* its arg is the transcript */
 
 /* Passes everything on to the sink, borrowed with its arg.  E_NOMEM. */
 int transcript_new(const struct answer_sink *sink, void *arg, struct transcript **out);
-void transcript_free(struct transcript *transcript); /* NULL is fine */
+void transcript_free(struct transcript *transcript); /* accepts NULL */
 /* Records tokens that are about to be pushed into the answer.  When memory runs out the transcript ends;
  * the answer continues. */
 void transcript_tokens(struct transcript *transcript, const token_id *ids, size_t n);
 
-/* Prefetches into the CPU cache what transcript_tokens() needs.  A second call (is_deep) prefetches what the
- * first one's data points to.  NULL is fine. */
+/* Prefetches the memory that transcript_tokens() needs.  A second call (is_deep) prefetches the memory that the
+ * first one's data points to.  Accepts NULL. */
 void transcript_fetch(const struct transcript *transcript, bool is_deep);
 
 struct transcript_end {

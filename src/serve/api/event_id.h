@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The id of a stream's event, with which a client comes back for the rest: "REQUEST.CACHED.TAG.NUMBER".
+/* The id of a stream's event: "REQUEST.CACHED.TAG.NUMBER".  A client sends it to get the rest of the stream.
  *
  *    REQUEST   the request's id; alone it stands for the whole stream
  *    CACHED    prompt tokens that came from a cache: a part of the answer's usage that its tokens do not tell
@@ -22,7 +22,7 @@ struct event_id {
     uint64_t number;
 };
 
-/* E_FORMAT: not an id of ours. */
+/* E_FORMAT: not an event id. */
 int event_id_parse(struct bytes text, struct event_id *out);
 /* Writes the id up to the last dot. */
 void event_id_put_prefix(const struct event_id *id, char out[EVENT_ID_PREFIX_BYTES]);

@@ -35,7 +35,7 @@ struct gen_tool {
     struct bytes name;
     struct bytes description;
     struct bytes input_schema; /* JSON text */
-    struct bytes short_schema; /* of a long one, its properties' types; empty: input_schema is short */
+    struct bytes short_schema; /* if input_schema is long: only its properties' types; else empty */
     bool is_strict;            /* its arguments must match the schema whatever tool_choice says */
 };
 
@@ -62,7 +62,7 @@ struct gen_prompt { /* a prompt without a conversation: text or tokens */
     size_t n_tokens;
 };
 
-struct gen_response {      /* what /v1/responses asks besides a prompt */
+struct gen_response {      /* the fields of /v1/responses beside the prompt */
     bool is_stored;        /* keep the response for later requests */
     bool wants_summary;    /* thinking is given as a summary, not as content */
     bool wants_signature;  /* include: reasoning.encrypted_content */
@@ -70,7 +70,7 @@ struct gen_response {      /* what /v1/responses asks besides a prompt */
     struct bytes previous; /* previous_response_id; empty: none */
     struct bytes *wanted;  /* [n_wanted]: ids of kept responses that the parser needs first */
     size_t n_wanted;       /* 0: the request is complete */
-    struct bytes items;    /* all input items as they are kept: JSON objects, ",\n" between them */
+    struct bytes items;    /* all input items in the form that is kept: JSON objects, ",\n" between them */
     struct bytes echo;     /* the members of the response that repeat the request: ,"name":value ... */
     struct bytes warnings; /* a JSON list; empty: none */
     struct bytes left_out; /* types of the tools that were left out, for the log; empty: none */
@@ -106,7 +106,7 @@ struct gen_request { /* all memory comes from the arena */
     uint32_t n_choices;         /* answers per prompt; 0 counts as 1 */
     struct gen_prompt *prompts; /* [n_prompts]; with prompts there are no messages */
     size_t n_prompts;
-    uint32_t embedding_dims;  /* keep so many first numbers of an embedding; 0: all */
+    uint32_t embedding_dims;  /* keep this many leading numbers of an embedding; 0: all */
     bool embedding_is_base64; /* as base64 of 32-bit floats, little-endian; false: a list of numbers */
     bool adds_special;        /* a text prompt begins with BOS if the model uses one */
     bool echoes;              /* the answer begins with the prompt */

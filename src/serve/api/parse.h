@@ -6,9 +6,9 @@
 #include "serve/api/error.h"
 #include "serve/api/gen.h"
 
-/* The endpoints that parse a body.  COUNT_TOKENS: max_tokens is optional; generation fields are only checked.  DETOKENIZE: one
- * prompt, of tokens.  INPUT_TOKENS: the body of RESPONSES.  EMBEDDINGS: each prompt's answer is its embedding.
- * X(name, route, name in the access log, operation in traces) */
+/* The endpoints that parse a body.  COUNT_TOKENS: max_tokens is optional; generation fields are only checked.
+ * DETOKENIZE: one prompt of tokens.  INPUT_TOKENS: the body of RESPONSES. EMBEDDINGS: each prompt's answer is its
+ * embedding.  X(name, route, name in the access log, operation in traces) */
 #define API_CALL_TABLE(X)                                                                                    \
     X(MESSAGES, "/v1/messages", "messages", "chat")                                                          \
     X(COUNT_TOKENS, "/v1/messages/count_tokens", "count_tokens", "count_tokens")                             \

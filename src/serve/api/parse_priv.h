@@ -100,8 +100,8 @@ void parse_enter_turn(struct parse *parse, enum gen_role role);                 
 /* Adds a block with this text, unless it is empty.  parse_chat.c */
 int parse_add_text(struct parse *parse, enum gen_block_kind kind, struct parse_origin origin,
                    struct bytes text);
-/* The body of /v1/responses.  parse_responses.c: puts kept items before and into the input; 1: responses are
- * needed first, and nothing else was parsed.  Then the whole body. */
+/* The body of /v1/responses (parse_responses.c).  The first function puts kept items before and into the input.  It
+ * returns 1 if it needs kept responses first; then nothing else was parsed.  The second parses the whole body. */
 int parse_responses_join(struct parse *parse, json_t *root, struct bytes history);
 int parse_responses(struct parse *parse, json_t *root);
 int parse_response_items(struct parse *parse, json_t *list);        /* parse_response_items.c */

@@ -113,7 +113,7 @@ static int parse_encoding(struct parse *parse, const json_t *root)
     return 0;
 }
 
-/* An embedding is computed like a prompt whose answer has one token, which nobody reads. */
+/* An embedding is computed like a prompt with an answer of one token, which is dropped. */
 int parse_embeddings(struct parse *parse, const json_t *root)
 {
     struct gen_request *out = parse->out;

@@ -207,7 +207,7 @@ static int parse_items_list(struct parse *parse, json_t *list, struct buf *syste
     buf_append(system, parse->out->system.data, parse->out->system.len_bytes);
     parse_push(parse, "input");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        size_t index = i < parse->n_earlier ? i : i - parse->n_earlier; /* in the client's numbering */
+        size_t index = i < parse->n_earlier ? i : i - parse->n_earlier; /* the index as the client counts */
         size_t was = parse_push_index(parse, index);
         int rc = parse_items_item(parse, json_array_get(list, i), index, system);
 

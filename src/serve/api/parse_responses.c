@@ -6,7 +6,7 @@
  *                                              v
  *        [items of the previous response] + [input, references replaced] ──> turns, fields, echo
  *
- * The input becomes one list of items, so that all of it is parsed, paired and kept in the same way.
+ * The input becomes one list of items, so that all items are parsed, paired and kept in the same way.
  * parse_response_items.c turns items into turns, and parse_response_tools.c reads tools and their choice.
  * parse_response_echo.c writes the part that the answer repeats. */
 #include <string.h>
@@ -19,7 +19,7 @@
 #define MAX_ITEMS       100000
 #define MAX_METADATA    16
 #define MAX_KEY_BYTES   64
-#define MAX_VALUE_BYTES 512 /* characters in the API; no client sends more bytes than that */
+#define MAX_VALUE_BYTES 512 /* the API counts characters; no client sends more bytes than this */
 #define MAX_TOP         20
 
 /* ---- the input ---- */

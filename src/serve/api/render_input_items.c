@@ -56,7 +56,7 @@ static size_t input_items_index_of(const struct walk *walk, size_t i)
     return walk->is_ascending ? i : walk->n - 1 - i;
 }
 
-/* The id of an item, or one made of its place. */
+/* The item's id, or one made from its index. */
 static struct bytes input_items_id_of(const struct walk *walk, size_t i, char own[IDS_BYTES])
 {
     size_t index = input_items_index_of(walk, i);
@@ -102,8 +102,8 @@ static struct bytes *input_items_read_all(struct bytes items, size_t *n_out)
     return lines;
 }
 
-/* Finds the place behind the item with this id.  An id that was made of a place is made again only for the
- * item there, so that a long list takes little time. */
+/* Finds the index after the item with this id.  A made id contains its item's index, so only the id of that item is
+ * made again and compared.  A long list thus takes little time. */
 static int input_items_find_first(const struct walk *walk, struct bytes after, size_t *out)
 {
     size_t digits = after.len_bytes;

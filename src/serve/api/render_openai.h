@@ -53,8 +53,8 @@ struct api_embedding {
     bool is_base64;
 };
 
-/* Appends numbers [from, to) of an embedding: from 0 begins it, to n_dims ends it.  from is a multiple of
- * API_EMBEDDING_PIECE.  Embeddings are appended in order, then the end.  n_tokens: of all inputs. */
+/* Appends numbers [from, to) of an embedding. from 0 begins the embedding, to n_dims ends it; from is a multiple of
+ * API_EMBEDDING_PIECE. Append the embeddings in order, then the end. n_tokens: of all inputs together. */
 #define API_EMBEDDING_PIECE 48u
 int api_put_embedding(struct buf *out, const struct api_embedding *embedding, uint32_t from, uint32_t to);
 int api_put_embeddings_end(struct buf *out, struct bytes model, uint64_t n_tokens);

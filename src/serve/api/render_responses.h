@@ -54,7 +54,7 @@ const char *api_response_status(enum api_response_status status); /* "completed"
 int api_put_response_event(struct buf *out, const char *type, uint64_t sequence,
                            const struct api_response *response, struct api_range *output_out);
 
-struct api_place { /* of an event: which item of which response, and the event's number */
+struct api_place { /* what an event is about: its response and item; and the event's number */
     const struct api_response *response; /* id and asked are read */
     unsigned index;
     uint64_t sequence;
@@ -69,7 +69,7 @@ enum api_item_event {
     API_ITEM_DONE /* response.output_item.done */
 };
 
-/* The event's name, static: it depends on the kind of item.  NULL: items of this kind have no such event. */
+/* The event's name (static), which depends on the kind of item.  NULL: items of this kind have no such event. */
 const char *api_item_event_name(const struct api_place *place, enum api_item_event event,
                                 enum gen_block_kind kind);
 int api_put_item_event(struct buf *out, const struct api_place *place, enum api_item_event event,
@@ -83,8 +83,8 @@ struct api_item_page { /* a page of GET /v1/responses/ID/input_items */
     struct bytes after; /* id of an item; empty: from the first one */
 };
 
-/* items: as gen_response.items.  Items without an id get one made of the response's.  A page ends early when
- * it is long.  E_NOT_FOUND: there is no item after. */
+/* items: as gen_response.items.  Items without an id get one made from the response's.  A page ends early when it
+ * is long.  E_NOT_FOUND: no item has the id `after`. */
 int api_put_input_items(struct buf *out, const char *response_id, struct bytes items,
                         const struct api_item_page *page);
 int api_put_input_tokens(struct buf *out, uint32_t n_tokens); /* the answer of /v1/responses/input_tokens */

@@ -25,8 +25,8 @@ struct admin {
     struct admin_tokens tokens;
     bool has_console;
     struct list waiting;   /* admin_wait */
-    struct list parts;     /* admin_status that are being written */
-    struct ev_timer *turn; /* runs while there are any */
+    struct list parts;     /* statuses that are being written (admin_status) */
+    struct ev_timer *turn; /* runs while `parts` is not empty */
     struct admin_events *events;
 };
 
@@ -189,7 +189,7 @@ static void admin_on_turn(void *arg)
         ev_timer_start(admin->turn, 0);
 }
 
-/* exchange NULL: for the watchers of events.  E_NOMEM. */
+/* exchange NULL: for the clients of /admin/events.  E_NOMEM. */
 static int admin_begin_status(struct admin *admin, struct http_exchange *exchange)
 {
     struct admin_status *status = calloc(1, sizeof(*status));
@@ -213,7 +213,7 @@ static void admin_on_ask(void *arg)
     struct admin *admin = arg;
 
     if (admin_begin_status(admin, NULL) < 0)
-        admin_events_sent(admin->events); /* the next time may have memory */
+        admin_events_sent(admin->events); /* memory may suffice next time */
 }
 
 static void admin_show_events(struct admin *admin, struct http_exchange *exchange)
@@ -322,7 +322,7 @@ static void set_role(struct admin *admin, struct http_exchange *exchange, const 
     reply_text(exchange, rc < 0 ? 409 : 200, rc < 0 ? fault.text : "done");
 }
 
-/* Whether the path is one of a request; answers it. */
+/* Answers /admin/request/ID. False: the path is another. */
 static bool admin_show_request(const struct admin *admin, struct http_exchange *exchange)
 {
     static const char prefix[] = "/admin/request/";
@@ -362,7 +362,7 @@ int32_t admin_check_row(struct bytes path)
     return (int32_t)row;
 }
 
-/* Whether the path is that of a check of the network; answers it. */
+/* Answers /admin/check and its rows.  False: the path is another. */
 static bool admin_show_check(struct admin *admin, struct http_exchange *exchange)
 {
     int32_t row = admin_check_row(http_exchange_path(exchange));
@@ -380,7 +380,7 @@ static bool admin_show_check(struct admin *admin, struct http_exchange *exchange
     return true;
 }
 
-/* Whether the path is that of the placements; answers it. */
+/* Answers /admin/placements.  False: the path is another. */
 static bool admin_show_placements(const struct admin *admin, struct http_exchange *exchange)
 {
     struct buf body = {0};
@@ -517,7 +517,7 @@ int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin *
     return 0;
 }
 
-/* Whether a token that permits everything is gone. */
+/* True if a token that permits everything was dropped. */
 static bool admin_loses_token(const struct admin_tokens *before, const struct admin_tokens *after)
 {
     for (size_t i = 0; i < ADMIN_MAX_TOKENS; i++) {
@@ -537,7 +537,7 @@ void admin_set_tokens(struct admin *admin, const struct admin_tokens *tokens)
 
     admin->tokens = *tokens;
     if (is_lost)
-        admin_events_end(admin->events); /* who has another token comes back with it */
+        admin_events_end(admin->events); /* clients with a valid token reconnect */
 }
 
 uint16_t admin_port(const struct admin *admin)

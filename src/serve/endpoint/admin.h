@@ -7,10 +7,10 @@
  *   POST /admin/check, GET /admin/check and /admin/check/ROW (router)
  *   GET /admin/request/ID (router)   POST /admin/drain-move (workers)   POST /admin/role/ROLE/WORKER
  *
- * Every request but those of /console carries `authorization: Bearer <token>`. The token is derived from the cluster's
- * key, so only users who can read that key can operate the daemons.  Access to the same host is not enough.  A second
- * token, derived for the purpose "metrics", reads /metrics and nothing else; give that one to Prometheus.  Loop thread
- * only. */
+ * Every request, except those of /console, carries `authorization: Bearer <token>`.  The token is derived from the
+ * cluster's key, so only users who can read that key can operate the daemons.  Access to the same host is not
+ * enough.  A second token, derived for the purpose "metrics", reads /metrics only; give it to Prometheus.  Loop
+ * thread only. */
 #ifndef SERVE_ENDPOINT_ADMIN_H
 #define SERVE_ENDPOINT_ADMIN_H
 
@@ -34,9 +34,11 @@ struct admin_role {            /* an order to give a worker another role; borrow
 };
 
 struct admin_calls {
-    /* Appends a part of one JSON object: 0, 1, 2 ... in different turns of the loop.  1: more parts follow. */
+    /* Appends one part of a JSON object.  Parts 0, 1, 2 ... come in different turns of the loop.  Returns 1 if more
+     * parts follow. */
     int (*status)(void *arg, uint32_t part, struct buf *out);
-    /* 0 or an error; the operator sees the fault's text.  1: admin_acted() tells the end. */
+    /* Returns 0 or an error, and the operator sees the fault's text.  Returns 1 if admin_acted() will report the
+     * end. */
     int (*act)(void *arg, enum admin_verb verb, struct fault *fault);
     /* Orders the role change.  Returns as act does. */
     int (*set_role)(void *arg, const struct admin_role *wanted, struct fault *fault);
@@ -44,8 +46,8 @@ struct admin_calls {
     int (*request)(void *arg, const char *request_id, struct buf *out);
     /* Appends one JSON object with the latest placements, a bounded number.  The call may be NULL. */
     int (*placements)(void *arg, struct buf *out);
-    /* Appends one JSON object about the last check of the network: its head (row -1), or what worker row found, from 0 on.
-     * E_NOT_FOUND.  The call may be NULL. */
+    /* Appends one JSON object about the last network check: its head (row -1), or the findings of worker `row`,
+     * from 0 on.  E_NOT_FOUND. The call may be NULL. */
     int (*check)(void *arg, int32_t row, struct buf *out);
 };
 
@@ -53,7 +55,8 @@ struct admin;
 
 #define ADMIN_MAX_TOKENS 2
 
-struct admin_tokens { /* from admin_token(); "": none.  Two of each while the cluster changes its key */
+struct admin_tokens { /* from admin_token(); "": none.  There are two of each while the cluster changes its
+                       * key */
     char all[ADMIN_MAX_TOKENS][ADMIN_TOKEN_BYTES];     /* permit everything */
     char metrics[ADMIN_MAX_TOKENS][ADMIN_TOKEN_BYTES]; /* read the metrics */
 };
@@ -69,7 +72,7 @@ struct admin_opts {
 };
 
 int admin_new(const struct admin_opts *opts, struct fault *fault, struct admin **out);
-void admin_free(struct admin *admin); /* NULL is fine */
+void admin_free(struct admin *admin); /* accepts NULL */
 
 /* Requests need one of these tokens from now on; copied.  When a token is dropped, all event streams end. */
 void admin_set_tokens(struct admin *admin, const struct admin_tokens *tokens);

@@ -107,7 +107,7 @@ bool admin_events_drop(struct admin_events *events, const struct http_exchange *
 
 void admin_events_end(struct admin_events *events)
 {
-    /* an end may begin the connection's next request: newcomers stay */
+    /* an end may begin the connection's next request: skip watchers that join now */
     for (unsigned n = events->n; n > 0 && !list_is_empty(&events->watchers); n--) {
         struct admin_watcher *watcher =
             container_of(list_pop_front(&events->watchers), struct admin_watcher, node);
@@ -139,7 +139,7 @@ void admin_events_send(struct admin_events *events, const char *name, struct byt
 
             if (!watcher->is_paused)
                 (void)http_reply_write(watcher->exchange,
-                                       buf_view(&text)); /* its failure comes as an abort */
+                                       buf_view(&text)); /* a failure is reported by an abort */
         }
     buf_fini(&text);
 }

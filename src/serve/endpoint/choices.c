@@ -21,8 +21,10 @@
 
 #define MAX_TURN_BYTES ((size_t)4 << 20) /* submitted in one turn, because links bound their queues */
 #define MAX_TURN_NS    NS_PER_MS
-#define MAX_AT_ONCE    128 /* choices of a request that the backend has: the events of one turn are no more */
-#define NEXT_TURN_NS   (10 * NS_PER_MS)
+#define MAX_AT_ONCE                                                                                          \
+    128 /* choices of a request at the backend at a time; this bounds the events of one
+                            * turn */
+#define NEXT_TURN_NS (10 * NS_PER_MS)
 
 /* ---- submitting ---- */
 
@@ -118,7 +120,7 @@ static void on_later(void *arg)
         if (choice->state != CHOICE_WAITING || !is_prompt_known(choice))
             continue;
         if (request->n_choices - request->n_waiting - request->n_over == MAX_AT_ONCE)
-            return; /* the end of one calls this again */
+            return; /* the end of a choice calls this again */
         if (n_bytes > MAX_TURN_BYTES || clock_now_ns() - begun_ns > MAX_TURN_NS) {
             ev_timer_start(request->later, n_bytes > MAX_TURN_BYTES ? NEXT_TURN_NS : 0);
             return;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The build writes the files of share/console as the rows of console.inc.
  *
- * An answer lends the connection the text itself, so a client that does not read holds no memory beyond its head.  The
- * policy lets the page load its own files and ask its own origin, and nothing else: no inline script, no foreign origin,
- * no frame around it. */
+ * An answer borrows its text from the binary, so a client that does not read costs only the memory of its head.
+ * The content security policy lets the page load files from and send requests to its own origin only: no inline
+ * scripts, no other origins, no embedding in a frame. */
 #include "serve/endpoint/console_priv.h"
 
 #include "base/check.h"

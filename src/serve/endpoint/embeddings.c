@@ -20,7 +20,7 @@
 #define PLAIN_BYTES  17u /* ... and in digits */
 #define HEAD_BYTES   96u
 #define MAX_RESERVED ((size_t)1 << 30)
-#define SLICE        (8 * API_EMBEDDING_PIECE) /* numbers between two looks at the clock */
+#define SLICE        (8 * API_EMBEDDING_PIECE) /* numbers between two readings of the clock */
 
 static void fail_short(struct request *request, uint32_t n_dims)
 {
@@ -47,8 +47,8 @@ void embeddings_take(struct choice *choice, const struct gen_tokens *tokens)
         memcpy(choice->embedding, tokens->embedding, choice->n_dims * sizeof(*choice->embedding));
 }
 
-/* Makes room for the whole answer: copying fifty megabytes while the body grows would stop the loop.  Pages are
- * touched only when they are written.  A failure here is seen when the body grows. */
+/* Reserves memory for the whole answer, because copying fifty megabytes while the body grows would block the loop.
+ * Pages are touched only when they are written.  If this fails, a later append fails. */
 void embeddings_finish(struct request *request)
 {
     size_t number_bytes = request->gen.embedding_is_base64 ? PACKED_BYTES : PLAIN_BYTES;
@@ -88,7 +88,7 @@ static int render_some(struct choice *choice)
     return api_put_embedding(&request->body, &embedding, from, choice->n_rendered);
 }
 
-/* Frees a rendered choice now: two thousand of them at the end would take milliseconds. */
+/* Frees a rendered choice now, because freeing two thousand at the end would take milliseconds. */
 static void release_rendered(struct choice *choice)
 {
     free(choice->embedding);

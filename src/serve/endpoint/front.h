@@ -18,8 +18,7 @@
  * A stream carries the same stats if its request had the header `baton-proof: stream`: as usage.baton of its
  * message_delta event, or as "baton" of its last chunk.  Errors on OpenAI's paths use OpenAI's format.
  *
- * One front per loop.  The loop's thread does everything but parse and tokenise long bodies; job threads do
- * that. */
+ * One front per loop.  The loop's thread does all work, except that job threads parse and tokenise long bodies. */
 #ifndef SERVE_ENDPOINT_FRONT_H
 #define SERVE_ENDPOINT_FRONT_H
 
@@ -65,12 +64,13 @@ struct front_opts {
     const char *const *origins; /* borrowed: origins allowed by CORS; see net/http/server.h */
     size_t n_origins;
     const uint8_t
-        *sign_key; /* borrowed, 32 bytes: routers sign alike (serve/access/sign.h); NULL: a key of its own */
+        *sign_key; /* borrowed, 32 bytes: the signing key of all routers (serve/access/sign.h); NULL: a random
+                    * key */
     bool keeps_streams;         /* events have ids, so that clients can resume streams (resume.c) */
     bool shares_port;           /* several fronts listen on the same address */
     uint64_t ping_ns;           /* idle time of a stream before a ping event */
     uint64_t model_wait_ns;     /* how long a request waits for a model that the backend does not know yet */
-    uint32_t max_model_waits;   /* so many requests may; more are refused at once */
+    uint32_t max_model_waits;   /* how many requests may wait for a model; more are refused at once */
     uint32_t max_requests;      /* requests in flight, of all kinds; more get 529 */
     uint32_t inline_bytes;      /* larger bodies are parsed and tokenised on a job thread */
     const char *public_prefix;  /* file (serve/prompt/public_prefix.h); NULL: tenants share nothing */
@@ -87,7 +87,7 @@ struct front_opts {
 void front_opts_init(struct front_opts *opts);
 
 int front_new(const struct front_opts *opts, struct fault *fault, struct front **out);
-/* Cancels running requests.  NULL is fine.  It waits for their jobs in the pool, so free the pool after
+/* Cancels running requests.  Accepts NULL.  It waits for their jobs in the pool, so free the pool after
  * the front. The loop must not run any more. */
 void front_free(struct front *front);
 
@@ -111,7 +111,7 @@ void front_set_draining(struct front *front);
 /* Begins the drain: accepts no new connections,
  * finishes running requests, then calls done(arg) from the loop. */
 void front_drain(struct front *front, ev_call done, void *arg);
-/* Another router deleted a kept response. */
+/* Call it when another router has deleted a kept response. */
 void front_forget_response(struct front *front, const char *tenant, struct bytes id);
 /* Another router's client cancels a response: if it runs here, it ends, and the answer for that client is appended.
  * False: it does not run here. */

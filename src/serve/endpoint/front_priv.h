@@ -85,7 +85,7 @@ struct front {
     struct stall *stall;
     struct public_prefix *public_prefix; /* NULL: tenants share nothing */
     struct list requests;
-    struct list visits; /* of /v1/responses/ID that wait for the shared store (shared.c) */
+    struct list visits; /* exchanges of /v1/responses/ID that wait for the shared store (shared.c) */
     uint32_t n_visits;
     struct list cancels; /* of responses that another router may run (cancels.c) */
     uint32_t n_cancels;
@@ -222,7 +222,7 @@ void report_state(struct request *request, enum request_state from); /* the stat
 void report_model(struct request *request);                          /* the model is known */
 void report_tokens(struct choice *choice, uint64_t now_ns, size_t n);
 void report_conversation(struct front *front,
-                         enum conversations_take result); /* of continuing a conversation */
+                         enum conversations_take result); /* result of continuing a conversation */
 void report_end(struct request *request);
 void report_serving_fields(const struct request *request, struct http_fields *fields);
 

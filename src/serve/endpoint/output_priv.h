@@ -48,7 +48,8 @@ extern const struct output_dialect output_embeddings;               /* embedding
 /* embeddings.c: the answer of /v1/embeddings */
 /* Keeps the prompt's embedding in the choice.  A failure ends the request. */
 void embeddings_take(struct choice *choice, const struct gen_tokens *tokens);
-void embeddings_finish(struct request *request); /* every choice is over: renders them turn by turn */
+void embeddings_finish(struct request *request); /* call it when every choice is over; renders them turn by
+                                                  * turn */
 void embeddings_turn(struct request *request);   /* the next turn; the last one ends the request */
 
 #endif

@@ -45,7 +45,7 @@ struct reload_opts {
 };
 
 int reload_new(const struct reload_opts *opts, struct reload **out); /* E_NOMEM */
-/* Call it after freeing the pool of job threads.  NULL is fine. */
+/* Call it after freeing the pool of job threads.  Accepts NULL. */
 void reload_free(struct reload *reload);
 /* Begins a reload; it ends with calls->done.  During a reload the call queues one more, and done is called
  * once, after the last. */

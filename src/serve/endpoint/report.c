@@ -221,7 +221,7 @@ static double s_of(uint64_t ns)
     return (double)ns / 1e9;
 }
 
-/* An exemplar names a trace that a collector has. */
+/* Adds an exemplar only if the trace is sampled, so that the collector has it. */
 static void report_observe(const struct request *request, struct metric *metric, double value)
 {
     if (request->front->opts.spans != NULL && request->trace.is_sampled)

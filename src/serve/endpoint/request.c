@@ -162,7 +162,7 @@ void request_free(struct request *request)
 
 /* Enters the last state and reports it.  Frees the request unless a job in the pool
  * still needs it. */
-/* The request waits for its model no longer. */
+/* Stops the request's wait for its model. */
 static void request_stops_waiting(struct request *request)
 {
     request->front->n_awaiting -= request->awaits_model;
@@ -417,7 +417,7 @@ static void parse_done(void *arg)
         request_fail(request, &request->error);
         return;
     }
-    if (request->conversation == NULL) /* otherwise the owner was set when the conversation was looked up */
+    if (request->conversation == NULL) /* otherwise the look-up of the conversation set the owner */
         replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
     if (request_awaits_conversation(request)) {
         if (!shared_fetch_conversation(request, continue_conversation))
@@ -427,7 +427,7 @@ static void parse_done(void *arg)
     request_take_model(request);
 }
 
-/* Refuses embeddings of a model that writes text, and text of an embedder. */
+/* Refuses embeddings from a model that writes text, and text from an embedding model. */
 static int request_check_kind(const struct request *request, struct api_error *error)
 {
     bool is_embedder = tokenizer_is_embedder(request->model->tokenizer);

@@ -30,7 +30,7 @@
 #define HEAD_BYTES         12
 #define MAX_KEPT_BYTES     ((size_t)4 << 20) /* limit on a response, and on its input */
 #define MAX_RECALLED_BYTES ((size_t)4 << 20)
-#define MAX_RECALLED       4096 /* limit on the responses that one request refers to */
+#define MAX_RECALLED       4096 /* largest number of responses that one request refers to */
 #define DEFAULT_ITEMS      20
 #define MAX_ITEMS          100
 
@@ -216,7 +216,7 @@ bool responses_allow(enum http_method method, struct bytes path)
     case VERB_CANCEL:
         return method == HTTP_POST;
     case VERB_NONE:
-        return true; /* the path names nothing */
+        return true; /* the path names no response */
     }
     return true;
 }

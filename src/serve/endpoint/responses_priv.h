@@ -10,7 +10,7 @@ int responses_recall(struct request *request, struct api_error *error);
 /* Keeps the request's response for later requests, if the request asked for that.
  * output: its output items as text. */
 void responses_keep(struct request *request, struct bytes text, struct bytes output);
-/* Keeps a response that another router kept, if it is one; empties text. */
+/* Keeps a copy of another router's kept response, if text is one; empties text. */
 void responses_take_kept(struct front *front, struct bytes id, const char *owner, struct buf *text);
 bool responses_allow(enum http_method method, struct bytes path); /* true if a path under the route allows the
                                                                    * method */

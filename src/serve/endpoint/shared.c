@@ -7,8 +7,8 @@
  *     a remembered answer           its answer ended           a request's messages have it, likewise
  *     the claim of a conversation   a request continues it     always: one request of all routers gets it
  *
- * What is found goes into this router's own stores, and then the request goes on as if it had been there.  What is
- * not found in time is not there: the request goes on without. */
+ * A value that is found goes into this router's own stores, and the request continues as if the value had been
+ * there before.  If none is found in time, the request continues without it. */
 #include "serve/endpoint/shared_priv.h"
 
 #include <stdlib.h>

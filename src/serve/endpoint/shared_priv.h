@@ -35,7 +35,7 @@ bool shared_fetch_conversation(struct request *request, void (*go_on)(struct req
 bool shared_fetch_answers(struct request *request, void (*go_on)(struct request *request));
 /* Puts fetched answers into the answer cache.  On the tokenise job's thread. */
 void shared_take_answers(struct request *request);
-/* The request ends.  is_continued: its conversation cannot be continued again. */
+/* Call it when the request ends. is_continued: its conversation cannot be continued again. */
 void shared_end(struct request *request, bool is_continued);
 
 /* Keep a copy for the other routers. */

@@ -10,6 +10,6 @@ struct stall;
 
 /* Watches loop from its next run on.  Borrows loop and metrics. */
 int stall_new(struct ev_loop *loop, struct metrics *metrics, struct stall **out);
-void stall_free(struct stall *stall); /* call when the loop does not run; NULL is fine */
+void stall_free(struct stall *stall); /* call when the loop does not run; accepts NULL */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arguments as tags or keywords, for a tool whose arguments must match its schema.  Properties come in the schema's
- * order, each up to its closing tag.
+/* Constraints of arguments as tags or keywords, for a tool whose arguments must match its schema.  Properties come
+ * in the schema's order.  Each value has one of three forms:
  *
  *     only a string    its text as it is, within the schema's pattern, format and lengths: {"tagged": ...}
  *     no string        JSON
@@ -236,7 +236,7 @@ static void put_keyword(struct place *place, const char *key, const json_t *sche
     place->has_needed |= is_needed;
 }
 
-/* The splitter cannot read an argument of such a name. */
+/* Refuses an argument name that the splitter cannot read. */
 static void refuse_name(struct constraint *constraint, const char *key)
 {
     bool is_long = strlen(key) > MAX_NAMED_BYTES;

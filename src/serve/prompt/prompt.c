@@ -440,7 +440,8 @@ static int prompt_fail(struct api_error *error, int rc, const struct fault *faul
     return rc;
 }
 
-/* Answers are split on the loop, which has no time to read long schemas. A failure costs the types only. */
+/* The loop splits answers and cannot read long schemas in time, so shorten them here. Without memory only the types
+ * are lost. */
 static void shorten_schemas(struct gen_request *request)
 {
     for (size_t i = 0; i < request->n_tools; i++) {

@@ -18,7 +18,7 @@ struct public_prefix;
 
 /* Reads and checks the file.  E_IO, E_FORMAT, E_LIMIT, E_NOMEM; the fault names the file and the mistake. */
 int public_prefix_load(const char *path, struct fault *fault, struct public_prefix **out);
-void public_prefix_free(struct public_prefix *prefix); /* NULL is fine */
+void public_prefix_free(struct public_prefix *prefix); /* accepts NULL */
 
 /* Returns the number of the prompt's public tokens; also 0 when out of memory.  The declared beginnings
  * are rendered once per model. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks where daemons find each other: sources of addresses, and the registration in etcd. */
+/* Checks the settings of discovery: sources of addresses, and the registration in etcd. */
 #include <string.h>
 
 #include "base/file.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What gives a daemon access to its cluster: the keys of link.cluster_key, and the TLS context of its links.
+/* A daemon's access to its cluster: the keys of link.cluster_key, and the TLS context of its links.
  *
- * The start reads it once. A reload reads it again on a job thread; then the loop puts it in place. */
+ * The daemon reads it at start. A reload reads it again on a job thread, and the loop swaps it in. */
 #ifndef SERVE_SETUP_LINK_ACCESS_H
 #define SERVE_SETUP_LINK_ACCESS_H
 
@@ -19,14 +19,14 @@ struct link_conf { /* borrowed from the snapshot; members have the names of the 
 struct link_access {
     struct cluster_keys keys;
     struct tls_context *tls;
-    struct ev_timer *watch; /* NULL: no certificate, or not in place */
+    struct ev_timer *watch; /* NULL: no certificate, or not in use yet */
     struct metric *expiry;
 };
 
 /* Reads key file and certificates. The fault names the file. Errors of cluster_keys_load and tls_context_open.
  * Any thread. */
 int link_access_read(const struct link_conf *conf, struct fault *fault, struct link_access **out);
-/* The same for a reload: links turn from the key to certificates, or back, only by a restart: E_UNSUPPORTED. */
+/* The same for a reload.  E_UNSUPPORTED: only a restart can change links from the key to certificates, or back. */
 int link_access_read_again(const struct link_conf *conf, bool has_certificate, struct fault *fault,
                            struct link_access **out);
 /* Puts fresh in place of access, frees fresh, and logs the keys' ids. Loop thread. */
@@ -37,8 +37,8 @@ void link_access_free(struct link_access *access); /* accepts NULL */
  * E_INTERNAL. */
 int link_access_derive(const struct link_access *access, const char *purpose,
                        uint8_t out[TLS_MAX_KEYS][CLUSTER_KEY_BYTES]);
-/* Keeps a gauge of the certificate's expiry, if there is a certificate, and warns once a day when it is near.
- * E_NOMEM. Loop thread. */
+/* Keeps a gauge of the certificate's expiry, and warns once a day when the expiry is near. Does nothing without a
+ * certificate. E_NOMEM. Loop thread. */
 int link_access_watch(struct link_access *access, struct ev_loop *loop, struct metrics *metrics);
 /* Appends `"link_keys": {...}, ` for the status of a daemon. */
 void link_access_put(const struct link_access *access, struct buf *out);

@@ -45,8 +45,8 @@ void setup_check_listen(struct config_check *check, struct setup_listens *listen
 /* Checks the addresses of setup_common; the daemon adds its own further ones. */
 void setup_check_listens(struct config_check *check, const struct setup_common *common,
                          struct setup_listens *listens);
-/* Checks a list of host:port to dial, and of sources (net/discover/url.h): each host has a port, none appears twice, max at
- * most. */
+/* Checks a list of host:port to dial and of sources (net/discover/url.h): each host has a port, none appears twice,
+ * and there are at most max. */
 void setup_check_dials(struct config_check *check, const char *key, const struct config_list *list,
                        size_t max);
 /* Parses one such address; a NULL fault: the caller wants no message. */

@@ -14,9 +14,9 @@
  *                                           inner (optional): no line end at either side
  *                                           not (optional): the pattern is not found in it
  *     {"free": {"until": ["</think>"], "max_tokens": N}}
- *                                           any text up to the first of these marks, the mark excluded (no
- *                                           "until": to the end).  After N tokens (absent: no limit) it can
- *                                           only end.  Control tokens are not text.
+ *                                           any text up to the first of these marks, the mark excluded (no "until":
+ *                                           to the end).  After N tokens (absent: no limit) it can only end.
+ *                                           Control tokens are not text.
  *     {"seq": [CON, ...]}                   one after another
  *     {"any": [CON, ...]}                   one of them, decided as characters come
  *     {"rep": CON, "min": N, "max": M}      N to M times (max absent: no limit)
@@ -75,7 +75,7 @@ void grammar_run_free(struct grammar_run *run);
 const uint64_t *grammar_mask(struct grammar_run *run, uint32_t tokens_left);
 /* Advances the run by the drawn token.  0; E_INVAL when it is not allowed (the run stays).  E_NOMEM. */
 int grammar_accept(struct grammar_run *run, token_id id);
-/* Takes back the last n tokens accepted since the run was new or since grammar_commit(). */
+/* Takes back the last n accepted tokens.  They must be newer than the last grammar_commit(). */
 void grammar_rewind(struct grammar_run *run, uint32_t n);
 void grammar_commit(struct grammar_run *run);
 bool grammar_is_complete(const struct grammar_run *run); /* the answer may end here */

@@ -26,7 +26,7 @@ struct chat_message { /* one turn; the text is borrowed */
     size_t n_calls;
     struct bytes call_id; /* tool only: the id of the call that this result belongs to; may be empty */
     size_t number;        /* used by the rendering only */
-    /* Used by the rendering only: bytes of the text that are the format's, not the client's. */
+    /* Used by the rendering only: the spans of text that the format wrote, not the client. */
     const struct calls_span *own;
     size_t n_own;
 };

@@ -29,7 +29,7 @@ struct context {
     const struct chat_extras *extras; /* may be NULL */
     bool is_reshaped;                 /* chat_message.number is set */
     struct jinja *jinja;
-    struct text *pieces; /* room for those of the message with the most */
+    struct text *pieces; /* room for the pieces of the message that has the most */
 };
 
 /* The caller's number of message i; SIZE_MAX: chat_reshape() made the message. */
@@ -198,7 +198,7 @@ struct content { /* a message's text in pieces, each with its mark */
     size_t n, next_own;
 };
 
-/* Adds the text between from and to. The format's own bytes in it are not the client's. */
+/* Adds the text between from and to. Bytes that the format wrote are not marked as the client's. */
 static void content_add(struct content *content, size_t from, size_t to, uint32_t mark)
 {
     const struct chat_message *message = content->message;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds out by trial renderings which features a template has.
  *
- * Templates were written for different callers. Some accept malformed tools, others fail on them. Some accept
- * a system message, others refuse it. Some want the arguments of a call as an object, others as text. The
- * source of a template does not tell.
+ * Templates were written for different callers. Some accept malformed tools, others fail on them. Some accept a
+ * system message, others refuse it. Some want the arguments of a call as an object, others as text. The source of a
+ * template does not show this.
  *
  * So the probe renders small conversations with made-up words and searches the output for those words. It
  * decides each property before it tries the next. It needs at most forty renderings of a few words, once,

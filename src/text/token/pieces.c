@@ -11,8 +11,8 @@
  * between two characters that are side by side in no token, because no merge can cross that place. The bitmap
  * of neighbours answers this question. Two pairs may share a bit; then a piece is only longer.
  *
- * Where the file does list the merges (Gemma 4), they are read by merges.c, and only the characters and the
- * neighbours come from here. */
+ * If the file lists the merges (Gemma 4), merges.c reads them, and this file provides only the characters and the
+ * neighbours. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/err.h"
@@ -233,7 +233,7 @@ static int cut_token(struct tokenizer *tokenizer, token_id id, uint32_t rank)
     return 0;
 }
 
-/* ranks: NULL if the file lists the merges. Then only the neighbours are of interest. */
+/* ranks: NULL if the file lists the merges; then only the neighbours are needed. */
 static int cut_tokens(struct tokenizer *tokenizer, const uint32_t *ranks, struct fault *fault)
 {
     if (ranks && pairs_init(&tokenizer->pairs) != 0)

@@ -79,7 +79,8 @@ bool calls_is_keyword(struct bytes name)
     return n > 0 && n == name.len_bytes && n < CALLS_MAX_HEADER_BYTES;
 }
 
-/* The length of the word that begins text; 0: its end is not there yet; KEYWORDS_BAD: no word, or too long. */
+/* The length of the word at the start of text. 0: the word is not complete yet.  KEYWORDS_BAD: there is no word, or
+ * it is too long. */
 static size_t keywords_word(struct bytes text)
 {
     size_t n = 0;
@@ -135,7 +136,7 @@ static size_t keywords_literal(struct calls *calls, struct bytes text)
     if (!is_number)
         return KEYWORDS_BAD;
     buf_append(&calls->good, text.data, n);
-    if (calls_is_blank(text.data[n])) /* keeps two numbers apart, so that the walk refuses them */
+    if (calls_is_blank(text.data[n])) /* keep the blank, so that the JSON walk refuses two numbers in a row */
         buf_append_byte(&calls->good, ' ');
     return n;
 }
@@ -196,7 +197,7 @@ static size_t keywords_part(struct calls *calls, struct bytes text)
                                                      : keywords_value(calls, text);
 }
 
-/* Walks calls->good from this byte on, and drops bytes that are no JSON. */
+/* Checks calls->good from this byte on, and drops bytes that are not JSON. */
 static enum json_walk_result keywords_walk(struct calls *calls, size_t from)
 {
     enum json_walk_result result = JSON_WALK_MORE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The types that a tool's schema allows for a value.  A schema may take milliseconds to read, so long ones are
- * shortened where requests are tokenised, in a job thread: the splitter on the loop reads the short form. */
+/* The types that a tool's schema allows for a value.  A long schema takes milliseconds to read.  So the job thread
+ * that tokenises the request shortens it, and the splitter on the loop reads the short form. */
 #include "text/toolcall/calls_types.h"
 
 #include "base/check.h"
@@ -111,7 +111,7 @@ static json_t *property_of(unsigned types)
     return json_pack("{s:o}", "type", list);
 }
 
-/* The bytes that a member takes in the short form, and more: each byte of its key may need six. */
+/* An upper bound of a member's bytes in the short form: each byte of its key may need six. */
 static size_t member_bytes(size_t key_bytes)
 {
     return 6 * key_bytes + sizeof("\"\": {\"type\": [\"string\", \"integer\", \"number\", \"boolean\", "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a value between tags is a string or JSON, by its schema.  A constraint on such a value
- * (serve/prompt) follows the same rule.  A value is a string if the schema allows only strings.  Otherwise it
- * is JSON if it parses as an allowed type, and a string if not. */
+/* Decides by its schema if a value between tags is a string or JSON. A constraint on such a value (serve/prompt)
+ * follows the same rule.  A value is a string if the schema allows only strings.  Otherwise it is JSON if it parses
+ * as an allowed type, and a string if not. */
 #ifndef TEXT_TOOLCALL_CALLS_TYPES_H
 #define TEXT_TOOLCALL_CALLS_TYPES_H
 

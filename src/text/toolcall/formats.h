@@ -42,7 +42,7 @@ struct calls_tags {                   /* arguments between tags */
     const char *end;                  /* after the last value */
     const char *key_written;          /* from a key to its value, as the model writes it */
     const char *value_written;        /* from a value to the next tag, as the model writes it */
-    bool is_tight; /* no line end is written around a value; one that stands there belongs to the tags */
+    bool is_tight; /* no line end surrounds a value; if there is one, it belongs to the tags */
 };
 
 /* open (call_open name_before NAME name_after name_end ARGUMENTS call_close between)* close */
@@ -56,8 +56,8 @@ struct calls_grammar {
     bool has_keywords;             /* the arguments are K=V, as in Python, instead */
     const char *between;           /* text between calls */
     bool is_one;                   /* the format allows one call per answer */
-    bool has_list;                 /* all calls of an answer stand in one pair of open and close */
-    bool has_commas;               /* between stands between two calls, and nowhere else */
+    bool has_list;                 /* one pair of open and close surrounds all calls of an answer */
+    bool has_commas;               /* `between` comes between two calls, and not after the last */
 };
 
 /* ---- the table ---- */

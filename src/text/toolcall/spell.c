@@ -5,7 +5,7 @@
  *     tags                         key tag, value, tag; a string stands without quotes
  *     keywords, as in Python       city="Oslo", days=3; a name that is no identifier: **{"my city": "Oslo"}
  *
- * The row's text is recorded as own, so that its marks become control tokens. The client's text is not. */
+ * Text of the row is recorded in `own`, so that its marks become control tokens. Text of the client is not. */
 #include "text/toolcall/spell.h"
 
 #include <string.h>
@@ -71,7 +71,7 @@ static void spell_keyword(struct calls_spelling *out, struct bytes key, struct b
         spell_own(out, "}");
 }
 
-/* Arguments that are no JSON object stand as they are. */
+/* Arguments that are not a JSON object are copied unchanged. */
 static void spell_arguments(struct calls_spelling *out, const struct calls_grammar *grammar,
                             struct bytes arguments)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes calls as a model of the format writes them, from the row of the table (formats.h): for histories
+/* Writes calls in the form of their tool-call format, from its row of the table (formats.h). Used for histories
  * that a chat template cannot show. Pure; any thread. */
 #ifndef TEXT_TOOLCALL_SPELL_H
 #define TEXT_TOOLCALL_SPELL_H
@@ -16,7 +16,7 @@ struct calls_spelling { /* zeroed: empty. The caller owns both buffers; is_bad i
     size_t n_calls;
 };
 
-/* Appends a call. arguments: a JSON object; other text stands as it is. */
+/* Appends a call. arguments: a JSON object; other text is copied unchanged. */
 void calls_spell(enum calls_format format, struct bytes name, struct bytes arguments,
                  struct calls_spelling *out);
 void calls_spell_end(enum calls_format format, struct calls_spelling *out); /* after the last call */

@@ -35,7 +35,7 @@ enum send_state {
 
 struct send_run {
     uint32_t first; /* number of its first block */
-    uint32_t skip;  /* once granted: its first block that is sent, and that block's place */
+    uint32_t skip;  /* once granted: number of the first block to send, and its offset in the grant */
     uint32_t at;
     uint32_t *ready, *pushed; /* [n_layers] blocks before this number */
     kv_block_id *blocks;      /* from first on; those up to n_captured are leased */
@@ -111,7 +111,7 @@ static int send_open_runs(struct kvxfer_send *send)
         run->pushed = calloc(opts->n_layers, sizeof(*run->pushed));
         run->blocks = calloc(opts->n_blocks - run->first, sizeof(*run->blocks));
         if (run->ready == NULL || run->pushed == NULL || run->blocks == NULL) {
-            send->n_runs++; /* to be freed */
+            send->n_runs++; /* counted now, so that free covers it */
             return E_NOMEM;
         }
     }

@@ -40,8 +40,8 @@ struct kvxfer_send_opts {
     uint64_t fetch;    /* not 0: answers the prefix fetch of this id with cached blocks and no first token */
     uint32_t n_layers; /* of a block */
     uint32_t n_tokens, n_blocks; /* of the prompt */
-    /* Tables beside the prompt's own, of the groups of windowed layers (cache/kv/window.h).  Their blocks from
-     * first_windowed on are sent behind the prompt's.  0: none. */
+    /* Number of further block tables, one for each group of windowed layers (cache/kv/window.h); 0: none.  Their
+     * blocks from first_windowed on follow the prompt's in the transfer. */
     uint32_t n_windows, first_windowed;
     const char *tcp_address, *unix_path; /* the receiver's addresses; copied */
     uint64_t timeout_ns;                 /* give up after this time without progress */

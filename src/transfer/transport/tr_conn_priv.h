@@ -70,7 +70,7 @@ struct tr_conn {
     size_t head_bytes;
     uint64_t last_rejected;
     uint8_t peer_key[TR_KEY_BYTES]; /* the key that the peer proved */
-    uint64_t retired_ns;            /* since then that key is not accepted any more; 0: it is */
+    uint64_t retired_ns;            /* when that key stopped being accepted; 0: it is accepted */
     unsigned wants;                 /* the events that watch is set to */
     bool is_kicked;                 /* the timer `again` runs */
     bool is_leaving;                /* takes no new work; closes when its current work is done */
@@ -89,7 +89,7 @@ void tr_conn_wake(struct tr_conn *conn); /* dialler: there is work to send */
  * stream, or malformed. */
 int tr_conn_read_frame(struct tr_conn *conn, struct fault *fault, struct kv_frame *out);
 struct moving; /* each kind has its own */
-/* One step of reading a run of pieces. Returns bytes moved; 0: none now; negative: the error. */
+/* Reads one step of a run of pieces. Returns the bytes moved; 0: none now; negative: the error. */
 typedef ssize_t (*tr_conn_step)(struct tr_conn *conn, struct moving *moving, struct fault *fault);
 /* Reads runs of pieces until TR_TURN_BYTES have moved. 1: more may be there; 0: none now; negative: the
  * error, with the fault filled. */

@@ -7,8 +7,8 @@
  *                    acceptor: closes when it is idle, RETIRED_NS later at the earliest; io_timeout_ns after
  *                              that also when it is busy
  *
- * So a peer that follows the rotation loses nothing but a transfer that is longer than that, and one that does not
- * loses its connection. */
+ * So a peer that follows the rotation loses only transfers that take longer than that.  A peer that does not follow
+ * it loses its connection. */
 #include "transfer/transport/tr_priv.h"
 
 #include <openssl/crypto.h>
@@ -93,7 +93,7 @@ static bool tr_conn_carries_push(const struct tr_conn *conn)
 static bool tr_conn_may_retire(const struct tr_conn *conn, uint64_t now_ns)
 {
     if (conn->peer == NULL && now_ns - conn->retired_ns > RETIRED_NS + conn->owner->opts.io_timeout_ns)
-        return true; /* a peer that stays busy for ever keeps no key alive */
+        return true; /* even a peer that is always busy cannot keep an old key in use */
     if (conn->ops->is_busy(conn) || tr_stream_has_output(&conn->stream))
         return false;
     return conn->peer != NULL ? !tr_conn_carries_push(conn) : now_ns - conn->retired_ns > RETIRED_NS;

@@ -139,7 +139,7 @@ void tr_pushes_free(struct tr_node *node);
 
 /* ---- keys: tr_keys.c ---- */
 
-struct tr_access {                    /* what tr_node_set_access brings */
+struct tr_access {                    /* the argument of tr_node_set_access() */
     SSL_CTX *tls_server, *tls_client; /* referenced */
     struct tr_keys keys;
 };
@@ -185,7 +185,7 @@ struct tr_totals { /* struct tr_counts, readable by other threads */
 };
 
 struct tr_node {
-    struct tr_access *access; /* owns what opts.tls_* and opts.keys show */
+    struct tr_access *access; /* owns the objects behind opts.tls_* and opts.keys */
     struct tr_opts opts;      /* its strings point into the fields below */
     char name[KV_FRAME_NODE_BYTES];
     char tcp_address[64];

@@ -7,10 +7,10 @@
  *     sender:    END, then WHICH for each ticket that was open --> HAVE: on over TCP with what is missing
  *     receiver:  END; lets every ticket go; answers WHICH from the tickets' bitmaps
  *
- * The order makes it safe. The receiver's queue pairs are gone before it answers WHICH and before it lets a
- * ticket go. So no late packet can land in blocks that were given back, or over bytes that came by TCP. The
- * sender's queue pairs are gone before it asks, so the receiver's count is final. A chunk that arrived just
- * before the end still counts: the completions are polled once more.
+ * The order makes it safe. The receiver destroys its queue pairs before it answers WHICH and before it lets a
+ * ticket go. So no late packet can land in blocks that were given back, or over bytes that came by TCP. The sender
+ * destroys its queue pairs before it sends WHICH, so the receiver's count is final. A chunk that arrived just
+ * before the end still counts, because the completions are polled once more.
  *
  * Only the first bad completion is reported; the others are flushed because of it. One bad queue pair ends
  * all of them: the others would soon fail too, and one path through the code is enough. The next push sets up
@@ -255,7 +255,7 @@ int rdma_fall_on_have(struct rdma_side *side, const struct kv_frame_have *have, 
     if (rdma_push == NULL)
         return 0; /* stopped in the meantime */
     if (rdma_push->state != RDMA_WHICH || have->n_bits != rdma_push->n_layers * rdma_push->n_blocks)
-        return fault_set(fault, E_PROTO, "HAVE of %u bits that nobody asked for", have->n_bits);
+        return fault_set(fault, E_PROTO, "HAVE of %u bits without a WHICH", have->n_bits);
     list_init(&jobs);
     for (uint32_t layer = 0; layer < rdma_push->n_layers; layer++)
         if (rdma_fall_add_jobs(rdma_push, bits, layer, &jobs) != 0) {

@@ -173,7 +173,7 @@ static void rdma_qp_take_good(struct rdma_qp *qp, const struct ibv_wc *wc)
         rdma_send_done(qp);
         break;
     default:
-        rdma_break(qp, wc, "a completion nobody asked for");
+        rdma_break(qp, wc, "a completion without a request");
         break;
     }
 }

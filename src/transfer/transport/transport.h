@@ -175,8 +175,8 @@ tr_node_rdma_opened(const struct tr_node *node); /* rails that were usable at th
  * or with E_NOMEM. The mailbox reserves room for closing and stopping, so these fail only when the thread
  * hangs. */
 
-/* New connections use these from now on; connections of peers whose key is gone end once they are idle. The SSL_CTX
- * are referenced, and NULL exactly if they were NULL at the start. */
+/* New connections use these from now on. Connections of peers whose key was dropped end once they are idle. The
+ * SSL_CTX are referenced; they must be NULL if and only if they were NULL at the start. */
 int tr_node_set_access(struct tr_node *node, SSL_CTX *tls_server, SSL_CTX *tls_client,
                        const struct tr_keys *keys);
 

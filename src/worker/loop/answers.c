@@ -20,8 +20,8 @@
 #define ANSWER_BYTES 384u         /* upper bound of an answer with its serving stats, without tokens */
 #define TOKEN_BYTES  11u          /* upper bound of an id, its logprob and its count of top tokens */
 #define TOP_BYTES    9u
-/* A number of an embedding has four bytes.  It counts as more, because the router reads many numbers: a whole frame
- * of them would stop its loop for milliseconds. */
+/* A number of an embedding has four bytes but counts as more here.  Otherwise a whole frame of numbers would block
+ * the router's loop for milliseconds. */
 #define EMBEDDING_BYTES 32u
 #define MAX_LOOK        8u /* how many answers of a frame a single token is compared with */
 

@@ -9,7 +9,7 @@
 #include "serve/access/fair_queue.h"
 #include "worker/loop/worker_priv.h"
 
-#define MAX_WAITING       128 /* grammars.c never orders as many */
+#define MAX_WAITING       128 /* grammars.c never orders so many */
 #define MAX_WAITING_BYTES (64u << 20)
 
 struct worker_compile { /* a grammar being compiled; the job thread owns it between work and done */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Routers and peers that a file, DNS or etcd names (net/discover), and this worker's own registration in etcd.
  *
- * The list of a source says whom to dial, and nothing else: a link that is up stays up whatever the list says, and the
- * link's TLS admits who has the cluster's key. A timer looks at the list again, because slots become free with time. */
+ * The list of a source only proposes addresses to dial. A link that is up stays up even if the list drops its
+ * address, and the link's TLS admits only peers with the cluster's key. A timer goes through the list again,
+ * because slots become free with time. */
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/discovery_priv.h"
 

@@ -7,7 +7,7 @@
 
 /* discovery.c: routers and peers from a file, DNS or etcd, and this worker's own key in etcd */
 int worker_discovery_open(struct worker *worker, struct fault *fault);
-/* A source names routers, now or later: without one the worker is not ready. */
+/* True if a source can provide routers.  Without routers the worker is not ready. */
 bool worker_discovery_finds_routers(const struct worker *worker);
 void worker_discovery_close(struct worker *worker);
 

@@ -37,7 +37,7 @@ static int draft_compare_tokens(const struct tokenizer *own, const struct tokeni
     return 0;
 }
 
-/* Layers with a window share the blocks of the others: the draft model has blocks of one kind. */
+/* In a draft model, layers with a window use the same blocks as the other layers. */
 static struct engine_load_opts draft_load_opts(const struct worker_conf *conf, struct gguf *gguf)
 {
     struct engine_load_opts opts = worker_load_opts(conf, gguf);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports how far loading a model file is: model.c. */
+/* Reports the progress of loading a model file: model.c. */
 #ifndef WORKER_LOOP_LOAD_PROGRESS_PRIV_H
 #define WORKER_LOOP_LOAD_PROGRESS_PRIV_H
 
@@ -13,8 +13,8 @@ struct worker_progress { /* of one file */
     uint64_t said_ns; /* when it was last reported */
 };
 
-/* Tells the service manager and the log, once a second. arg: struct worker_progress. False: the worker is asked
- * to stop. Loop thread. */
+/* Reports to the service manager and the log, once a second. arg: struct worker_progress. False: a stop signal
+ * came. Loop thread. */
 bool worker_load_on_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes);
 
 #endif

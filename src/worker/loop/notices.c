@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Load that the engine thread has not reported yet, for the other routers.
+/* Notices: new load that the engine thread has not reported yet, sent to the other routers.
  *
  *    router A --SUBMIT--> notice --2 ms--> HEARTBEAT with it to routers B, C
  *                           '--> the engine thread --its next report includes it--> dropped
  *
- * A router knows its own dispatches at once, and those of other routers from heartbeats.  With one heartbeat a second
- * two routers send their prompts to the same worker, and mean TTFT grows by a third.  So a worker that takes a job from one router tells the others at once what it adds.
+ * A router knows its own dispatches at once, and those of other routers from heartbeats.  With one heartbeat a
+ * second, two routers send their prompts to the same worker, and mean TTFT grows by a third.  So a worker that
+ * takes a job from one router reports the added load to the other routers at once.
  *
- * The engine's figures are up to 100 ms old.  A report takes off the time that has passed from the queued prompts. */
+ * The engine's figures are up to 100 ms old.  So a report subtracts the time since then from the queued prompts. */
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/spending_priv.h"
 
@@ -17,7 +18,7 @@
 #include "base/err.h"
 
 #define SOON_NS     (2 * NS_PER_MS)
-#define MAX_NOTICES 256 /* beyond, the oldest are left out until the engine reports them */
+#define MAX_NOTICES 256 /* at the limit, the oldest are dropped; the engine's next report has them */
 
 struct load_notice {
     uint64_t number;
@@ -28,7 +29,7 @@ struct notices {
     struct load_notice ring[MAX_NOTICES];
     uint32_t first, n;
     uint64_t next_number, reported_ns;
-    uint32_t untold; /* a bit for each router that should hear of them */
+    uint32_t untold; /* a bit for each router that still has to get it */
     struct ev_timer *timer;
 };
 
@@ -96,7 +97,7 @@ void worker_notices_reported(struct worker *worker)
     }
 }
 
-/* Prompts have been computed since the engine's report. */
+/* Subtracts the prompts that were computed since the engine's report. */
 static void notices_age(const struct notices *notices, Baton__LoadReport *load)
 {
     double passed_s = (double)(clock_now_ns() - notices->reported_ns) / 1e9;

@@ -3,8 +3,8 @@
  *
  *    router --PROBE--> loop --> probe thread: link_probe_all() --> loop --PROBED--> the router with that epoch
  *
- * The thread is made for the first probe, so that connecting never delays a grammar on the job thread.  One probe runs at a
- * time; a router that asks meanwhile gets no answer and asks again. */
+ * The thread starts with the first probe.  It is separate, so that connecting never delays a grammar on the job
+ * thread.  One probe runs at a time; a router that asks during a probe gets no answer and asks again. */
 #include <stdlib.h>
 
 #include "base/clock.h"

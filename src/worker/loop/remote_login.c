@@ -15,7 +15,7 @@ int worker_remote_login(const struct worker_conf *conf, struct fault *fault, cha
     return file_read_login(conf->remote_login, out, WORKER_LOGIN_BYTES, fault);
 }
 
-/* The store may be away, and the worker runs without it: only what cannot be right is refused. */
+/* Refuses only settings that can never work: the store may be away now, and the worker runs without it. */
 void worker_check_remote(struct config_check *check, const struct worker_conf *conf)
 {
     struct fault fault = {0};

@@ -389,8 +389,8 @@ static void worker_routers_close_one(struct worker_router *router)
 
 /* ---- routers that discovery names (discovery.c) ---- */
 
-/* A down link gives its slot to another router. The slot of a router that was up waits until no answer can still refer to
- * it: the grace of its streams. */
+/* A link that is down gives its slot to another router. If it was up before, its slot waits for the grace of its
+ * streams, because answers still refer to it. */
 static bool worker_routers_may_go(const struct worker_router *router)
 {
     uint64_t wait_ns = WORKER_ROUTER_TRY_NS;
@@ -447,7 +447,7 @@ void worker_routers_list(struct worker *worker, const struct endpoints *list)
         }
     }
     for (uint32_t i = 0; i < list->n;
-         i++) { /* from where the slots ran out the last time, so that each has its turn */
+         i++) { /* start where the slots ran out last time, so that each address gets a turn */
         const char *address = list->address[(worker->router_list_at + i) % list->n];
         struct worker_router *slot =
             worker_routers_have(worker, address) ? NULL : worker_routers_slot(worker);

@@ -64,7 +64,7 @@ static struct link *link_of(const struct worker *worker, uint32_t reader)
     return peer->is_told && worker_follow_has_room(peer) ? peer->link : NULL;
 }
 
-/* Only a hint: a router that loses it knows less. */
+/* Only a hint: a router that loses it knows of fewer blocks. */
 static void send_store(struct link *link, const struct report *report, struct frame *frame)
 {
     Baton__StoreBlocks message = BATON__STORE_BLOCKS__INIT;
@@ -87,7 +87,7 @@ static void send_store(struct link *link, const struct report *report, struct fr
     }
 }
 
-/* To all routers that want it, or to one. */
+/* Sends the report to all routers that want it, or to one. */
 static void tell_store(const struct worker *worker, const struct report *report, struct frame *frame)
 {
     for (uint32_t i = 0; i < worker->n_routers; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Relays what each router spent of its accounts' limits to the other routers (serve/access/common_limits.h).
+/* Relays each router's spending of its accounts' limits to the other routers (serve/access/common_limits.h).
  *
  *    router A --SPENDING--> rows kept by (router, account) --SPENDING--> routers B, C
  *                               '--a router's first SPENDING on its link--> a snapshot of them
  *
- * The worker understands none of the amounts.  It keeps the latest row of each router and account, the least recently
- * changed are dropped first, so a restarted router learns how full the limits are.  Rows of a router that is away are
- * kept for two minutes: by then its limits are empty. */
+ * The worker does not interpret the amounts.  It keeps the latest row of each router and account, so a restarted
+ * router learns how full the limits are.  When there are too many, it drops the least recently changed.  It keeps
+ * the rows of a router that is away for two minutes; by then its limits have drained. */
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/spending_priv.h"
 
@@ -81,7 +81,7 @@ void worker_spending_close(struct worker *worker)
     worker->spendings = NULL;
 }
 
-/* ---- what is kept ---- */
+/* ---- kept rows ---- */
 
 static void kept_router_free(struct spendings *spendings, struct kept_router *router)
 {
@@ -90,7 +90,7 @@ static void kept_router_free(struct spendings *spendings, struct kept_router *ro
     router->epoch = 0;
 }
 
-/* The entry of a router; of all entries, the router that is away for longest gives its place. */
+/* The entry of a router.  If the table is full, replaces the router that has been away for longest. */
 static struct kept_router *kept_router_for(struct spendings *spendings, const struct worker_router *router)
 {
     struct kept_router *found = NULL;
@@ -203,7 +203,8 @@ static void send_kept(struct worker_router *to, struct kept_router *from)
         (void)link_send(to->link, FRAME_SPENDING, &out.base);
         out.n_rows = 0;
     }
-    (void)link_send(to->link, FRAME_SPENDING, &out.base); /* also without rows: the router exists */
+    (void)link_send(to->link, FRAME_SPENDING, &out.base); /* send it even without rows, because it shows that
+                                                           * the router exists */
 }
 
 static void send_snapshot(struct worker_router *to)

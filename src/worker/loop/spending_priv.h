@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker passes on between routers: spent limits (spending.c), and load that no report has yet (notices.c). Loop thread. */
+/* What a worker relays between routers: spending of limits (spending.c), and load that no report has yet
+ * (notices.c). Loop thread. */
 #ifndef WORKER_LOOP_SPENDING_PRIV_H
 #define WORKER_LOOP_SPENDING_PRIV_H
 
@@ -14,10 +15,10 @@ void worker_spending_router_down(struct worker_router *router);
 /* notices.c: load that the engine thread has not reported yet */
 int worker_notices_open(struct worker *worker); /* E_NOMEM; closed also after a failure */
 void worker_notices_close(struct worker *worker);
-/* A router's job goes to the engine thread: numbers it, and soon tells the other routers. */
+/* Numbers a router's job on its way to the engine thread, and soon reports it to the other routers. */
 void worker_notices_add(struct worker_router *router, struct task_spec *spec, uint32_t compute_tokens);
-void worker_notices_reported(struct worker *worker); /* the engine's figures are new */
-/* Adds to a report what came since, and takes off what has passed. */
+void worker_notices_reported(struct worker *worker); /* call it when the engine has reported new figures */
+/* Adds later jobs to a report, and subtracts the time that has passed. */
 void worker_notices_correct(struct worker *worker, Baton__LoadReport *load);
 
 #endif

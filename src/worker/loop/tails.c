@@ -10,12 +10,12 @@
  *      any --the end--> ENDED --RESUME--> REPLAYING --all was sent--> ENDED --the grace is over--> forgotten
  *      any --CANCEL: the client left--> forgotten
  *
- * The engine thread is not involved.  A task keeps the key that its first router gave it, and continues when
- * that router is lost (task_spec.has_tail).  Every answer passes through this file before it is sent.  The
- * file adds the tokens to the tail, and sets the router and the job that the answer goes to now.
+ * The engine thread is not involved.  A task keeps the key from its first router, and continues when that router is
+ * lost (task_spec.has_tail).  Every answer passes through this file before it is sent.  This file adds its tokens
+ * to the tail, and sets the router and the job that now receive the answer.
  *
- * Of a prompt that came in pieces the tail keeps the first one: a client that resumes sends its body again, so
- * the next router has the tokens.
+ * If a prompt came in pieces, the tail keeps only the first one.  A client that resumes sends its body again, so
+ * the next router has all tokens.
  *
  * Only (request id, tenant, digest of the body) finds a tail.  stream.tail_memory bounds all tails together.
  * Beyond it the tenant that uses the most loses its oldest tail, ended ones first.  An answer without a tail
@@ -246,8 +246,8 @@ void worker_tails_pack(const struct worker_router *router, const struct task_spe
         buf_fini(out);
 }
 
-/* Keeps what a router needs beside the first piece: a hash of the prompt, and the answer's tokens in the order, unless
- * their log probabilities are wanted, which are lost. */
+/* Completes a SUBMIT whose prompt came in pieces: adds a hash of the prompt, and the answer's tokens of the order.
+ * It leaves these out if log probabilities are wanted, because those are lost. */
 static int tail_note_pieces(struct tail *tail, const struct work_order *order)
 {
     uint32_t n = tail->first_index;
@@ -343,7 +343,7 @@ void tail_cancel_task(struct tail *tail)
     (void)worker_engine_send(tail->worker->engine, command);
 }
 
-/* ---- what routers say ---- */
+/* ---- messages of routers ---- */
 
 struct task_key worker_tails_task(const struct worker *worker, const struct task_key *job)
 {
@@ -396,7 +396,7 @@ void worker_tails_router_up(struct worker *worker, uint32_t router, uint64_t epo
     }
 }
 
-/* ---- what the engine thread says ---- */
+/* ---- reports of the engine thread ---- */
 
 /* E_NOMEM, E_PROTO: tokens are missing, so the tail cannot be used. */
 static int tail_add_tokens(struct tail *tail, const struct report *report, const struct task_answer *answer)

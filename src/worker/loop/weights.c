@@ -5,10 +5,10 @@
  *          | none                                       '--unequal--> PRIVATE
  *          '--> lock --> look again --> pack into a sealed arena --> seal --> SHARED: serve it, then unlock
  *
- * Every worker that has the arena serves it at a socket beside kv.unix_path, so it lives while one of them runs. The name of
- * the socket says which model file and which settings of the kernels. Client and server prove the cluster's key to each other
- * before the descriptor is passed: nobody else can read the weights, or give out other ones. The panels that are compared also
- * detect a build that packs in another way. */
+ * Every worker that has the arena serves it at a socket beside kv.unix_path, so it lives while one of them runs.
+ * The socket's name contains a digest of the model file and of the kernel settings. Client and server prove the
+ * cluster's key to each other before the descriptor is passed, so no other process can read or replace the weights.
+ * The comparison of panels also detects a build that packs in another way. */
 #include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/weights_priv.h"
@@ -48,7 +48,7 @@ enum {
     WEIGHTS_MAC = 32,
     WEIGHTS_SERVE_S = 1,
     WEIGHTS_ASK_S = 5,
-    WEIGHTS_ROOM = 4 /* times the file */
+    WEIGHTS_ROOM = 4 /* the arena's limit, as a multiple of the file */
 };
 
 struct weights_hello {
@@ -65,7 +65,7 @@ struct worker_weights {
     struct mem_sealed *arena; /* NULL: private weights */
     const char *why_private;  /* static; NULL: they are shared */
     char folder[108];
-    char name[40]; /* of sockets and of the lock, without the end */
+    char name[40]; /* of sockets and of the lock, without their suffix */
     char path[160];
     uint8_t key[32];
     int lock_fd, listen_fd, stop_fd;
@@ -169,7 +169,7 @@ static int weights_listen(struct worker_weights *weights)
     uint64_t number;
     int rc;
 
-    /* It gets the name that others look for when it listens: before that, they would take it for a left-over. */
+    /* The socket gets its final name once it listens.  Before that, other workers would remove it as a left-over. */
     rng_system(&number, sizeof(number));
     if ((size_t)snprintf(path, sizeof(path), "%s/%s-%016llx", weights->folder, weights->name,
                          (unsigned long long)number) >= sizeof(path) ||
@@ -211,7 +211,7 @@ static int weights_take(int fd)
     return got;
 }
 
-/* The arena of the worker behind this socket, or -1. A socket that no process serves is removed. */
+/* Gets the arena of the worker behind this socket, or -1. Removes a socket that no process serves. */
 static int weights_ask(const struct worker_weights *weights, const char *path)
 {
     struct weights_hello hello = {.mark = WEIGHTS_MARK};
@@ -222,7 +222,7 @@ static int weights_ask(const struct worker_weights *weights, const char *path)
 
     if (fd < 0 || !str_copy(un.sun_path, sizeof(un.sun_path), path))
         goto end;
-    weights_limit(fd, WEIGHTS_ASK_S); /* others may be before it */
+    weights_limit(fd, WEIGHTS_ASK_S); /* other clients may be first */
     if (connect(fd, (struct sockaddr *)&un, sizeof(un)) != 0) {
         if (errno == ECONNREFUSED)
             unlink(path);
@@ -281,7 +281,7 @@ static void weights_name(struct worker *worker, struct worker_weights *weights)
     buf_fini(&text);
 }
 
-/* Waits for a worker that is packing the same weights. False: asked to stop, or the lock cannot be had. */
+/* Waits for a worker that packs the same weights. False: a stop signal came, or the lock failed. */
 static bool weights_lock(struct worker *worker, struct worker_weights *weights)
 {
     uint64_t until_ns = clock_now_ns() + WEIGHTS_LOCK_NS;

@@ -95,8 +95,8 @@ static void on_drain_look(void *arg)
     bool is_quiet = !worker_engine_is_busy(worker->engine) && front_n_running(worker->front) == 0 &&
                     worker_routers_queued_bytes(worker) == 0;
 
-    /* The drain needs two quiet looks in a row,
-     * because the engine thread's last answers may be on their way. */
+    /* The drain needs two checks in a row without work, because the engine thread's last answers may be on their
+     * way. */
     worker->n_quiet_looks = is_quiet ? worker->n_quiet_looks + 1 : 0;
     if (worker->n_quiet_looks < 2)
         return;
@@ -188,7 +188,7 @@ static struct reload_files conf_files(const void *conf)
     return (struct reload_files){.api_keys = fresh->api_keys, .https = https_conf(fresh)};
 }
 
-/* What does not read the configuration whenever it needs it.  The tables of both roles have the same keys. */
+/* Applies settings to objects that keep a copy of them.  The tables of both roles have the same keys. */
 static void worker_apply(const struct worker *worker)
 {
     log_set_level((enum log_level)worker->conf->log_level);

@@ -13,7 +13,8 @@ struct worker_opts {
     const struct worker_conf *conf;
     /* Called on SIGHUP: returns a new snapshot, or NULL to keep the old one. */
     const struct worker_conf *(*reload)(void *arg);
-    /* Appends what that would change, as JSON; E_FORMAT with the fault.  A job thread, never beside reload. */
+    /* Appends the changes that a reload would make, as JSON. E_FORMAT with the fault.  Runs on a job thread, never
+     * during a reload. */
     int (*diff)(void *arg, struct buf *out, struct fault *fault);
     void *reload_arg;
 };

@@ -17,41 +17,42 @@
      "-PORT, of this host's name and the port of http.admin, which two workers of a "                        \
      "host cannot share. A router refuses a second worker of a name."},                                      \
     {"node", "role", CONFIG_ENUM, KEY(start_role), role, 0, 0, "prefill|decode|both", false,                 \
-     "What the worker is for when it starts: prefill computes prompts and hands over, decode writes "        \
-     "answers, both computes prompts in chunks beside the answers that it writes. 'batonctl role' and a "    \
-     "router with placement.roles = auto change it while the worker runs, until it restarts."},              \
+     "The worker's role at start. prefill: computes prompts and hands over. decode: writes answers. "        \
+     "both: also computes prompts, in chunks beside the answers that it writes. 'batonctl role' and a "      \
+     "router with placement.roles = auto change the role until the worker restarts."},                       \
     {"model", "path", CONFIG_PATH, KEY(model_path), "", 0, 0, NULL, false,                                   \
-     "The GGUF file to serve. Every worker of a model has the same file; a fingerprint of its "              \
-     "contents is compared."},                                                                               \
+     "The GGUF file to serve. Every worker of a model needs the same file; workers compare "                 \
+     "fingerprints of its content."},                                                                        \
     {"model", "name", CONFIG_STR, KEY(model_name), "", 0, 0, NULL, false,                                    \
-     "What clients call it. Empty: the file's name without '.gguf'."},                                       \
+     "The model's name for clients. Empty: the file's name without '.gguf'."},                               \
     {"model", "context", CONFIG_U64, KEY(context), "0", 0, 4194304.0, NULL, false,                           \
-     "Longest prompt and answer together, in tokens; 0: the model's own context length."},                   \
+     "Most tokens of prompt and answer together; 0: the model's own context length."},                       \
     {"engine", "kind", CONFIG_ENUM, KEY(engine_kind), "cpu", 0, 0, "cpu|sim", false,                         \
-     "cpu computes the model. sim draws deterministic tokens on a timing model, for load tests of "          \
-     "everything around the engine; it reads the vocabulary only."},                                         \
+     "cpu computes the model. sim produces deterministic tokens with the timing below, for load tests "      \
+     "of everything around the engine; it reads only the vocabulary."},                                      \
     {"engine", "kernels", CONFIG_ENUM, KEY(kernels), "auto", 0, 0, "auto|scalar|avx2|avx512", false,         \
-     "Instruction set of the kernels; auto takes the best this CPU runs. Results are the same bits."},       \
+     "Instruction set of the kernels; auto takes the best one of this CPU. All give the same bits."},        \
     {"engine", "bf16", CONFIG_ENUM, KEY(bf16), "auto", 0, 0, "auto|tiles|dots|exact", false,                 \
-     "How BF16 weights are multiplied. tiles, dots: with activations rounded to BF16 too, added as AMX "     \
-     "tiles or AVX512_BF16 do it: fast where the CPU has these, the same bits where it has not. exact: "     \
-     "with F32 activations. auto: tiles where the CPU has AMX, else dots. All workers of a model "           \
-     "agree, or they do not hand over to each other: where CPUs differ, say which."},                        \
+     "How BF16 weights are multiplied. tiles, dots: activations are rounded to BF16 too, and sums are "      \
+     "those of AMX tiles or AVX512_BF16; fast on CPUs that have these, with the same bits on others. "       \
+     "exact: activations stay F32. auto: tiles if the CPU has AMX, else dots. Workers of a model that "      \
+     "differ here do not hand over to each other, so set it where CPUs differ."},                            \
     {"engine", "convert_f16", CONFIG_ENUM, KEY(convert_f16), "no", 0, 0, "no|bf16", false,                   \
-     "bf16 rounds F16 weights to BF16 when they are loaded: three bits less, and the speed of BF16."},       \
+     "bf16 rounds F16 weights to BF16 when they are loaded: three bits less precision, and the speed "       \
+     "of BF16."},                                                                                            \
     {"engine", "tune", CONFIG_ENUM, KEY(tune), "auto", 0, 0, "auto|off|redo", false,                         \
-     "Which variants of kernels and copies are fastest on this machine is measured at start, in less than "      \
-     "300 ms, and kept in a cache file for the next one; no variant changes results. off: not measured, "        \
-     "the defaults. redo: measured at each start."},                                                         \
+     "auto: at start the worker measures which variants of kernels and copies are fastest on this "          \
+     "machine, in less than 300 ms, and keeps the result in a cache file. No variant changes results. "      \
+     "off: use the defaults. redo: measure at each start."},                                                 \
     {"engine", "share_weights", CONFIG_ENUM, KEY(share_weights), "auto", 0, 0, "auto|yes|no", false,         \
-     "Whether the workers of a host that serve the same file keep one copy of its weights, beside "          \
-     "kv.unix_path. auto: where the system gives shared memory huge pages; yes: everywhere."},               \
+     "Whether workers of a host that serve the same file keep one copy of its weights, beside "              \
+     "kv.unix_path. auto: if the system gives huge pages to shared memory; yes: always."},                   \
     {"engine", "threads", CONFIG_U64, KEY(threads), "0", 0, 1024, NULL, false,                               \
-     "Compute threads; 0: one for each CPU usable."},                                                        \
+     "Compute threads; 0: one for each usable CPU."},                                                        \
     {"engine", "cpus", CONFIG_CPUS, KEY(cpus), "", 0, 0, NULL, false,                                        \
      "CPUs to pin the compute threads to, one each: 0-3,8. Empty: not pinned."},                             \
     {"engine", "sim_step", CONFIG_DURATION, KEY(sim_step_ns), "1ms", 0, S(10), NULL, false,                  \
-     "sim: time of a step."},                                                                                \
+     "sim: fixed time of a step."},                                                                          \
     {"engine", "sim_prefill_token", CONFIG_DURATION, KEY(sim_prefill_token_ns), "20us", 0, S(1), NULL,       \
      false,                                                                                                  \
      "sim: time for each prompt token of a step."},                                                          \
@@ -60,198 +61,207 @@
     {"engine", "sim_answer_tokens", CONFIG_U64, KEY(sim_answer_tokens), "200", 1, 1000000.0, NULL, false,    \
      "sim: mean length of an answer."},                                                                      \
     {"cache", "replay_memory", CONFIG_SIZE, KEY(replay_bytes), "64MiB", 0, 1e12, NULL, false,                \
-     "Memory for the tokens of recent answers of this worker's own endpoint: a conversation that comes "     \
-     "back " "continues with exactly these. 0: answers are rendered as they are sent."},                     \
+     "As the router's, for this worker's own endpoint: memory for the tokens of recent answers, which "      \
+     "a prompt uses when a client sends the answer back. 0: answers are tokenised anew from the "            \
+     "client's text."},                                                                                      \
     {"cache", "thread_memory", CONFIG_SIZE, KEY(conversation_bytes), "64MiB", 0, 1e12, NULL, false,          \
-     "Memory for conversations (threads) of this worker's own endpoint, and the same for kept responses of "\
-     "/v1/responses. Needs replay_memory. 0: threads are refused, and no responses are kept."},\
+     "Memory for conversations (threads) of this worker's own endpoint, and as much again for kept "         \
+     "responses of /v1/responses. Needs replay_memory. 0: threads are refused, and no responses are "        \
+     "kept."},                                                                                               \
     {"cache", "public_prefix", CONFIG_PATH, KEY(public_prefix), "", 0, 0, NULL, false,                       \
      "JSON file with beginnings of prompts (system, tools) whose cached KV all tenants of this "             \
      "worker's own " "endpoint share. Empty: they share nothing."},                                          \
-    {"cache", "prefix_fetch", CONFIG_ENUM, KEY(prefix_fetch), "auto", 0, 0, "off|auto|always", false,                      \
-     "Whether this worker follows which blocks its peers have, tells them of its own, and "                  \
-     "asks them by what it knows itself, beside what a router names: for its own endpoint, and behind "      \
-     "a router that does not know yet. auto: where a push is expected to beat computing; always: "           \
-     "wherever a block is to be had (for tests and measurements)."},                                         \
+    {"cache", "prefix_fetch", CONFIG_ENUM, KEY(prefix_fetch), "auto", 0, 0, "off|auto|always", false,        \
+     "Whether this worker exchanges block events with its peers and fetches prefixes by its own "            \
+     "knowledge, in addition to the owners that routers name: for its own endpoint, and for routers "        \
+     "that do not know the owners yet. auto: if a push is expected to be faster than computing; "            \
+     "always: whenever a peer has a block (for tests and measurements)."},                                   \
     {"cache", "peer_blocks", CONFIG_U64, KEY(peer_blocks), "131072", 1000, 1e8, NULL, false,                 \
-     "Blocks of peers that it knows of at most (up to 112 bytes each, used as they come)."},                 \
+     "Most blocks of peers that the worker remembers (up to 112 bytes each, used as they arrive)."},         \
     {"kv", "memory", CONFIG_SIZE, KEY(kv_memory), "1GiB", 1048576, 1e15, NULL, false,                        \
      "Memory for KV blocks: running sequences and the prefix cache."},                                       \
     {"kv", "block_tokens", CONFIG_U64, KEY(kv_block_tokens), "32", WORKER_SIM_BLOCK_STEP, ENGINE_BLOCK_MAX,  \
      NULL, false,                                                                                            \
      "Tokens in a block, a multiple of 16 (sim: of 8); the same on every worker of a model."},               \
     {"kv", "lifetime", CONFIG_DURATION, KEY(kv_lifetime_ns), "5min", S(1), S(604800), NULL, false,           \
-     "How long an unused cached block is kept."},                                                            \
+     "How long an unused cached block stays."},                                                              \
     {"kv", "type", CONFIG_ENUM, KEY(kv_type), "f16", 0, 0, "f32|f16|bf16|q8_0|q4_0", false,                  \
-     "How keys and values are stored: q8_0 takes about half of f16, q4_0 about a quarter; the same on "      \
+     "Type of stored keys and values: q8_0 takes about half of f16, q4_0 about a quarter; the same on "      \
      "every worker of a model."},                                                                            \
     {"kv", "populate", CONFIG_BOOL, KEY(kv_populate), "no", 0, 0, NULL, false,                               \
-     "Touch all KV memory at start instead of when first used."},                                            \
+     "Touch all KV memory at start instead of at its first use."},                                           \
     {"kv", "disk_path", CONFIG_PATH, KEY(disk_path), "", 0, 0, NULL, false,                                  \
-     "Folder of this worker's own in which cached KV is kept when it leaves memory and when the worker "     \
-     "restarts, encrypted under the cluster's key. Made when missing; an existing one must belong to "       \
-     "the " "daemon's user and be closed to others (0700). Empty: none; what prompts said stays in memory."},\
+     "This worker's own folder for cached KV that leaves memory, also over restarts, encrypted under "       \
+     "the cluster's key. It is created if missing; an existing one must belong to the daemon's user "        \
+     "and be closed to others (0700). Empty: none, so no prompt content is stored."},                        \
     {"kv", "disk_size", CONFIG_SIZE, KEY(disk_size), "16GiB", 1048576, 1e15, NULL, false,                    \
-     "How much the files in kv.disk_path may take together."},                                               \
+     "Most bytes of all files in kv.disk_path together."},                                                   \
     {"kv", "disk_threads", CONFIG_U64, KEY(disk_threads), "2", 1, 32, NULL, false,                           \
-     "Threads that read from kv.disk_path; one more writes."},                                               \
+     "Threads that read from kv.disk_path; one more thread writes."},                                        \
     {"kv", "disk_lifetime", CONFIG_DURATION, KEY(disk_lifetime_ns), "1d", S(1), S(31536000), NULL, false,    \
-     "Files in kv.disk_path that nothing was written to or read from for so long are deleted."},             \
+     "Files in kv.disk_path are deleted when they were neither written nor read for this long."},            \
     {"kv", "remote", CONFIG_STR, KEY(remote), "", 0, 0, NULL, false,                                         \
-     "A store in which all workers of the model keep cached KV that was used twice, encrypted under the "     \
-     "cluster's key, and from which each reads where that beats computing: "                                 \
+     "A store in which all workers of the model keep cached KV that was used twice, encrypted under "        \
+     "the cluster's key. A worker reads from it if that is faster than computing. "                          \
      "redis://[user:password@]host[:port][/db] (Redis, Valkey), rediss:// over TLS, "                        \
      "redis+cluster://host:port,host:port (also rediss+cluster://); "                                        \
      "s3://bucket[/prefix][?endpoint=http[s]://host:port&region=name]. Empty: none."},                       \
     {"kv", "remote_login", CONFIG_PATH, KEY(remote_login), "", 0, 0, NULL, false,                            \
-     "File with the login of kv.remote in its first line, user:password or password (s3: "                  \
-     "access-key:secret-key), closed to others (0600). Empty: the login is in the URL, or there is none."},                                           \
+     "File with the login of kv.remote in its first line, user:password or password (s3: "                   \
+     "access-key:secret-key), not accessible to other users (0600). Empty: the login is in the URL, or "     \
+     "there is none."},                                                                                      \
     {"kv", "remote_ca", CONFIG_PATH, KEY(remote_ca), "", 0, 0, NULL, false,                                  \
      "PEM file with the certificates that sign the certificate of kv.remote. Empty: the system's."},         \
     {"kv", "remote_threads", CONFIG_U64, KEY(remote_threads), "2", 1, 32, NULL, false,                       \
-     "Threads that read from kv.remote, each with a connection of its own; one more writes, and one asks."}, \
+     "Threads that read from kv.remote, each with its own connection; two more threads write and look "      \
+     "blocks up."},                                                                                          \
     {"kv", "remote_lifetime", CONFIG_DURATION, KEY(remote_lifetime_ns), "1d", 0, S(31536000), NULL, false,   \
      "How long a block stays in kv.remote after its last use. 0: until the store evicts it."},               \
     {"kv", "remote_flush", CONFIG_DURATION, KEY(remote_flush_ns), "10s", 0, S(600), NULL, false,             \
-     "How long a worker that stops goes on writing its cached KV to kv.remote. 0: not at all."},             \
+     "How long a stopping worker continues to write its cached KV to kv.remote. 0: not at all."},            \
     {"kv", "transport", CONFIG_ENUM, KEY(transport), "auto", 0, 0, "auto|shm|tcp|rdma", false,               \
-     "How KV reaches this worker: shm (workers of one host), rdma, tcp, or auto: shm where the peer"         \
-     " shares the host and both have a unix_path, rdma where both have a rail, else tcp. RDMA that"          \
-     " fails goes on over tcp. The RDMA fabric must be trusted: what crosses it is not encrypted."},         \
+     "How KV reaches this worker: shm (workers of one host), rdma, tcp or auto. auto: shm if the peer "      \
+     "is on the same host and both have a unix_path, rdma if both have a rail, else tcp. When RDMA "         \
+     "fails, tcp takes over. RDMA is not encrypted, so its fabric must be trusted."},                        \
     {"kv", "rdma_devices", CONFIG_STR, KEY(rdma_devices), "auto", 0, 0, NULL, false,                         \
-     "RDMA rails: auto (every port that has the address of kv.tcp_listen), or a list of device,"             \
-     " device:port or device:port@address, such as mlx5_0, mlx5_1:1@10.0.1.5. Used where kv.transport"       \
-     " is auto or rdma. Empty: none."},                                                                      \
+     "RDMA rails: auto (every port with the address of kv.tcp_listen), or a list of device, "                \
+     "device:port or device:port@address, such as mlx5_0, mlx5_1:1@10.0.1.5. Used if kv.transport is "       \
+     "auto or rdma. Empty: none."},                                                                          \
     {"kv", "rdma_rest", CONFIG_DURATION, KEY(rdma_rest_ns), "30s", S(1), S(300), NULL, false,                \
-     "How long a rail that failed towards a peer is left alone; twice as long after each further "           \
-     "failure," " five minutes at most."},                                                                   \
+     "How long a rail is not used towards a peer after a failure; doubled after each further failure, "      \
+     "up to five minutes."},                                                                                 \
     {"kv", "tcp_listen", CONFIG_ADDRESS, KEY(tcp_listen), "127.0.0.1:0", 0, 0, NULL, false,                  \
-     "Where peers connect for KV over TCP; port 0: any free one (it is announced)."},                        \
+     "Address where peers connect for KV over TCP; port 0: any free one, which is announced."},              \
     {"kv", "unix_path", CONFIG_PATH, KEY(unix_path), "", 0, 0, NULL, false,                                  \
-     "Socket for shared memory, in a directory that all workers of the host can reach (the units use"        \
-     " /run/baton-kv). Connections prove the cluster key. Empty: no shared memory."},                        \
+     "Socket for shared memory, in a directory that all workers of the host can reach (the units use "       \
+     "/run/baton-kv). Both ends prove the cluster key. Empty: no shared memory."},                           \
     {"kv", "tcp_encrypt", CONFIG_BOOL, KEY(tcp_encrypt), "yes", 0, 0, NULL, false,                           \
-     "TLS 1.3 on KV connections. KV is prompt content: switch it off only on a network that is "             \
-     "private to the cluster."},                                                                             \
+     "TLS 1.3 on KV connections. KV reveals prompts: switch it off only on a network that is private "       \
+     "to the cluster."},                                                                                     \
     {"kv", "tcp_connections", CONFIG_U64, KEY(tcp_connections), "2", 1, TR_MAX_CONNECTIONS, NULL, false,     \
      "KV connections to each peer."},                                                                        \
     {"kv", "grant_timeout", CONFIG_DURATION, KEY(grant_timeout_ns), "10s", S(0.1), S(600), NULL, false,      \
-     "A transfer without progress for so long is given up; what arrived is kept, the rest computed."},       \
+     "A transfer without progress for this long is ended; blocks that arrived are kept, and the rest "       \
+     "is computed."},                                                                                        \
     {"sched", "max_seqs", CONFIG_U64, KEY(max_seqs), seqs, 1, 4096, NULL, false,                             \
-     "Sequences running at once."},                                                                          \
+     "Most running sequences."},                                                                             \
     {"sched", "max_queue", CONFIG_U64, KEY(max_queue), "1024", 0, 1000000.0, NULL, false,                    \
-     "Sequences waiting at most; when it is full, a tenant with fewer of them than another takes the "       \
-     "place of " "that one's newest."},                                                                      \
+     "Most waiting sequences. When the queue is full, a tenant with fewer waiting sequences than "           \
+     "another replaces the newest one of that tenant."},                                                     \
     {"sched", "chunk_tokens", CONFIG_U64, KEY(chunk_tokens), chunk, 16, 65536, NULL, false,                  \
      "Prompt tokens computed in one step beside running answers: larger is faster for prompts, "             \
      "smaller is smoother for answers."},                                                                    \
     {"sched", "batch_tokens", CONFIG_U64, KEY(batch_tokens), "0", 0, 65536, NULL, false,                     \
-     "Tokens one step may feed in all; sizes the engine's scratch memory. 0: chunk_tokens + " "max_seqs."},  \
+     "Most tokens of one step; it sizes the engine's scratch memory. 0: chunk_tokens + max_seqs."},          \
     {"sched", "itl", CONFIG_DURATION, KEY(itl_ns), "50ms", 0, S(60), NULL, false,                            \
-     "Objective for the time between two tokens of an answer while prompts are computed beside it: "         \
-     "fewer prompt tokens than chunk_tokens share a step when the step would take longer. 0: always "        \
+     "Objective for the time between two tokens of an answer while prompts are computed beside it. A "       \
+     "step takes fewer prompt tokens than chunk_tokens if it would take longer. 0: always "                  \
      "chunk_tokens."},                                                                                       \
     {"sched", "speculate", CONFIG_ENUM, KEY(speculate), "auto", 0, 0, "off|auto|always", false,              \
-     "Draft tokens where an answer repeats text before it, or from sched.draft_model or the model's MTP "    \
-     "head, and verify several in one step: the same tokens, sooner. auto drafts where it is measured to pay, always wherever it "    \
-     "can."},              \
+     "Speculation: several draft tokens are verified in one step, which gives the same tokens sooner. "      \
+     "They come from text that the answer repeats, from sched.draft_model or from the model's MTP "          \
+     "head. auto: if measurements show a gain; always: whenever possible."},                                 \
     {"sched", "draft_tokens", CONFIG_U64, KEY(draft_tokens), "24", 1, 64, NULL, false,                       \
-     "Draft tokens for one answer in a step, at most."},                                                     \
+     "Most draft tokens of one answer in a step."},                                                          \
     {"sched", "draft_model", CONFIG_PATH, KEY(draft_model), "", 0, 0, NULL, false,                           \
-     "GGUF file of a smaller model with the same vocabulary, which samples draft tokens where text does not " \
-     "repeat (sched.speculate). It may be model.path itself, quantised to fewer bits. Empty: none."},        \
+     "GGUF file of a smaller model with the same vocabulary, which samples draft tokens when the "           \
+     "answer repeats no text (sched.speculate). It may be model.path itself, quantised to fewer bits. "      \
+     "Empty: none."},                                                                                        \
     {"sched", "mtp", CONFIG_BOOL, KEY(mtp), "yes", 0, 0, NULL, false,                                        \
      "Draft tokens with the MTP head of model.path (nextn tensors) where text does not repeat, if the file "  \
      "has one and sched.draft_model is empty."},                \
     {"sched", "draft_memory", CONFIG_SIZE, KEY(draft_memory), "256MiB", 1048576, 1e15, NULL, false,          \
-     "Memory for the KV of the draft model or the MTP head; answers that find none left are written without " \
-     "its drafts."},                                                                                         \
+     "Memory for the KV of the draft model or the MTP head. Answers that find none free are written "        \
+     "without their draft tokens."},                                                                         \
     {"link", "routers", CONFIG_LIST, KEY(routers), "127.0.0.1:8090", 0, 0, NULL, false,                      \
-     "Routers to register with, host:port; repeat the key for more. Or where a list of them is found: "      \
+     "Routers to register with, host:port; repeat the key for more. Or a source of their addresses: "        \
      "file:///path, dns://name:port, dns+srv://name, etcd://host:2379/prefix (etcds:// with TLS)."},         \
     {"link", "peers", CONFIG_LIST, KEY(peers), "", 0, 0, NULL, false,                                        \
-     "Workers of the same model to link to at the start, by their link.listen, host:port; "                  \
-     "repeat the key for more (64), or a source as of link.routers. Others are met as routers name them. "   \
-     "Each of two that are linked may ask the other for cached blocks (cache.prefix_fetch); one of them "    \
-     "has to name the other."},                                                                              \
+     "link.listen of workers of the same model to link to at start, host:port; repeat the key for more "     \
+     "(64), or name a source as for link.routers. Links to other workers follow when routers name "          \
+     "them. Two linked workers may ask each other for cached blocks (cache.prefix_fetch); only one of "      \
+     "them needs to name the other."},                                                                       \
     {"link", "listen", CONFIG_ADDRESS, KEY(link_listen), "127.0.0.1:" link_port, 0, 0, NULL, false,          \
-     "Where peers dial for the control of hand-offs."},                                                      \
+     "Address where peers connect for the control of hand-offs."},                                           \
     {"link", "advertise", CONFIG_STR, KEY(link_advertise), "", 0, 0, NULL, false,                            \
-     "What peers are told to dial, when it differs from listen (which must name a reachable address "        \
-     "otherwise)."},                                                                                         \
+     "Address that peers dial, if it differs from listen; without it, listen must be a reachable "           \
+     "address."},                                                                                            \
     {"link", "register", CONFIG_STR, KEY(link_register), "", 0, 0, NULL, false,                              \
-     "etcd://host:2379/prefix: where this worker keeps a key with its role, model and address, so that "     \
-     "link.peers of other workers can name the same source. Empty: nowhere."},                               \
+     "etcd://host:2379/prefix: the worker keeps a key with its role, model and address there, and "          \
+     "link.peers of other workers can name the same source. Empty: none."},                                  \
     {"link", "discovery_ca", CONFIG_PATH, KEY(discovery_ca), "", 0, 0, NULL, false,                          \
      "PEM file with the authorities of etcds:// sources; empty: the system's."},                             \
     {"link", "discovery_certificate", CONFIG_PATH, KEY(discovery_certificate), "", 0, 0, NULL, false,        \
-     "PEM file with a certificate that etcd asks for; empty: none."},                                        \
+     "PEM file with a client certificate for etcd; empty: none."},                                           \
     {"link", "discovery_key", CONFIG_PATH, KEY(discovery_key), "", 0, 0, NULL, false,                        \
-     "PEM file with its private key, not encrypted, closed to other users."},                                \
+     "PEM file with the private key of discovery_certificate, not encrypted, not readable by other "         \
+     "users."},                                                                                              \
     {"link", "cluster_key", CONFIG_PATH, KEY(cluster_key), "", 0, 0, NULL, false,                            \
      "File with the cluster's key; empty: the credential 'cluster.key' of the systemd unit."},               \
-    {"link", "ca", CONFIG_PATH, KEY(link_ca), "", 0, 0, NULL, true,                                         \
-     "PEM file with the authorities that sign the daemons' certificates. With link.certificate and "       \
-     "link.key, links and KV connections over TCP are authenticated by certificates instead of the cluster key, as the "       \
-     "router's."},                                                                                          \
+    {"link", "ca", CONFIG_PATH, KEY(link_ca), "", 0, 0, NULL, true,                                          \
+     "PEM file with the authorities that sign the daemons' certificates. With link.certificate and "         \
+     "link.key, links and KV connections over TCP are authenticated by certificates instead of the "         \
+     "cluster key, as at the router."},                                                                      \
     {"link", "certificate", CONFIG_PATH, KEY(link_certificate), "", 0, 0, NULL, true,                       \
      "PEM file: this daemon's certificate for links, for client and server use, then its chain."},          \
-    {"link", "key", CONFIG_PATH, KEY(link_key), "", 0, 0, NULL, true,                                       \
-     "PEM file: the certificate's private key, not encrypted, closed to other users."},                     \
+    {"link", "key", CONFIG_PATH, KEY(link_key), "", 0, 0, NULL, true,                                        \
+     "PEM file: the private key of link.certificate, not encrypted, not readable by other users."},          \
     {"link", "names", CONFIG_LIST, KEY(link_names), "", 0, 0, NULL, true,                                   \
      "A DNS name that the certificate of a peer must have; '.workers.example.org' stands for every name "    \
      "below. Repeat for more. Empty: any certificate of link.ca."},                                          \
     {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,        \
-     "Heartbeat period; three missed ones and the other side is gone."},                                     \
+     "Heartbeat period; after three missed heartbeats the other side counts as lost."},                      \
     {"http", "listen", CONFIG_LIST, KEY(http_listen), "127.0.0.1:" http_port, 0, 0, NULL, false,             \
      "The worker's own Messages endpoint, host:port; repeat for more. Loopback only, unless an API "         \
      "key file is given."},                                                                                  \
     {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "", 0, 0, NULL, true,                                   \
      "File of API key hashes, as the router's."},                                                            \
     {"http", "tls_certificate", CONFIG_PATH, KEY(tls_certificate), "", 0, 0, NULL, true,                     \
-     "PEM file: certificate and chain, as the router's. With tls_key it makes every http.listen speak "      \
-     "TLS."},                                                                                                \
+     "PEM file: certificate and chain, as the router's. Together with tls_key it turns on TLS for "          \
+     "every http.listen."},                                                                                  \
     {"http", "tls_key", CONFIG_PATH, KEY(tls_key), "", 0, 0, NULL, true,                                     \
-     "PEM file: its private key, not encrypted, closed to other users."},                                    \
+     "PEM file: the private key of tls_certificate, not encrypted, not readable by other users."},           \
     {"http", "tls_min", CONFIG_ENUM, KEY(tls_min), "1.2", 0, 0, "1.2|1.3", true,                             \
-     "Oldest TLS a client may speak."},                                                                      \
+     "Oldest TLS version that clients may use."},                                                            \
     {"http", "http2", CONFIG_BOOL, KEY(http2), "yes", 0, 0, NULL, false,                                     \
-     "Offer HTTP/2 to clients that speak TLS."},                                                             \
+     "Offer HTTP/2 to clients that use TLS."},                                                               \
     {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false,                                          \
-     "Take HTTP/2 without TLS too."},                                                                        \
+     "Accept HTTP/2 without TLS too."},                                                                      \
     {"http", "congestion_control", CONFIG_STR, KEY(congestion_control), "", 0, 0, NULL, false,               \
-     "TCP congestion control of client connections, like cubic; empty: the system's."},                      \
+     "TCP congestion control of client connections, such as cubic; empty: the system's."},                   \
     {"http", "cors_origin", CONFIG_LIST, KEY(cors_origin), "", 0, 0, NULL, false,                            \
-     "Origin whose pages may ask from a browser; repeat for more; * for any."},                              \
+     "Origin whose pages may send requests from a browser; repeat for more; * for any."},                    \
     {"http", "admin", CONFIG_ADDRESS, KEY(admin_listen), "127.0.0.1:" admin_port, 0, 0, NULL, false,         \
-     "Where batonctl connects. Loopback only."},                                                             \
+     "Address for batonctl. Loopback only."},                                                                \
     {"http", "metrics", CONFIG_ENUM, KEY(metrics_for), "admin", 0, 0, "admin|clients", false,                \
-     "Who may read /metrics, whose labels name tenants, models and workers. admin: who has the admin "       \
-     "token, on http.admin. clients: also every client with an API key, on http.listen."},                   \
+     "Access to /metrics, whose labels name tenants, models and workers. admin: only with the admin "        \
+     "token, on http.admin. clients: also with any API key, on http.listen."},                               \
     {"stream", "grace", CONFIG_DURATION, KEY(tails_grace_ns), "30s", 0, S(3600), NULL, false,                \
-     "How long an answer whose router is gone, or that has ended, waits for a client that comes back for "   \
-     "its stream at any router. Then its work ends. 0: answers end with their router."},                     \
+     "How long the worker keeps an answer whose router is lost, or that has ended, for a client that "       \
+     "returns for its stream at any router. After that the work ends. 0: answers end with their "            \
+     "router."},                                                                                             \
     {"stream", "tail_memory", CONFIG_SIZE, KEY(tails_bytes), "64MiB", 65536, 1e12, NULL, false,              \
-     "Memory for what such clients would get. Beyond it the tenant that holds most loses its oldest."},      \
+     "Memory for the kept answers of stream.grace. At the limit the tenant that uses the most loses "        \
+     "its oldest answer."},                                                                                  \
     {"stream", "kept_memory", CONFIG_SIZE, KEY(kept_bytes), "64MiB", 0, 1e12, NULL, false,                   \
      "Memory for conversations, responses and remembered answers that this worker keeps for its routers, "   \
      "sealed. Beyond it the least recently used goes. 0: none is kept."},                                    \
     {"stop", "lame_duck", CONFIG_DURATION, KEY(lame_duck_ns), "5s", 0, S(3600), NULL, true,                  \
-     "On SIGTERM, first, with http.listen: how long it still accepts and answers, with /readyz at 503 "      \
-     "and each answer its connection's last."},                                                              \
+     "First phase after SIGTERM, with http.listen: how long the worker still accepts and answers "           \
+     "requests, with /readyz at 503 and each answer the last of its connection."},                           \
     {"stop", "drain_timeout", CONFIG_DURATION, KEY(drain_timeout_ns), "5min", 0, S(86400), NULL, true,       \
-     "On SIGTERM, after that: how long running answers may go on."},                                         \
+     "Second phase after SIGTERM: how long running answers may continue."},                                  \
     {"log", "level", CONFIG_ENUM, KEY(log_level), "info", 0, 0, "debug|info|warn|error", true,               \
-     "How much is logged."},                                                                                 \
+     "The least level that is logged."},                                                                     \
     {"log", "format", CONFIG_ENUM, KEY(log_format), "auto", 0, 0, "auto|json|text|journal", false,           \
      "auto: journal fields under systemd, text on a terminal, JSON lines elsewhere."},                       \
     {"metrics", "names", CONFIG_ENUM, KEY(metrics_names), "both", 0, 0, "baton|vllm|both", true,             \
-     "Names in /metrics: Baton's own (baton_*), those that dashboards and gateways for vLLM look for "       \
+     "Names in /metrics: Baton's own (baton_*), those that dashboards and gateways for vLLM use "            \
      "(vllm:*), or both."},                                                                                  \
     {"trace", "url", CONFIG_STR, KEY(trace_url), "", 0, 0, NULL, false,                                      \
-     "OpenTelemetry collector that gets this worker's spans of sampled requests, as the router's."},         \
+     "OpenTelemetry collector for this worker's spans of sampled requests, as the router's."},               \
     {"trace", "sample", CONFIG_RATIO, KEY(trace_sample), "100%", 0, 0, NULL, false,                          \
-     "Share of the requests of its own endpoint without a traceparent header of which spans are recorded. "  \
+     "Share of the requests at its own endpoint without a traceparent header whose spans are recorded. "     \
      "For a router's requests the router decides."}
 /* clang-format on */
 

@@ -36,7 +36,7 @@ struct worker_router { /* a router that this worker registers with */
     struct list parts; /* requests whose prompts come in pieces (parts.c) */
     uint32_t n_parts;
     struct ev_timer *vocabulary_turn; /* runs while the vocabulary is sent ... */
-    size_t vocabulary_at;             /* ... from here on */
+    size_t vocabulary_at;             /* ... ... from this offset */
     bool shares_limits;               /* it sent a SPENDING on this link (spending.c) */
     bool wants_store;                 /* it asked for STORE_BLOCKS on this link */
 };
@@ -110,7 +110,7 @@ struct worker { /* the whole daemon */
     uint64_t rdma_failures_told; /* failures already counted in the metrics */
     bool has_load;
     enum daemon_life life;
-    uint32_t n_quiet_looks; /* consecutive looks of the drain timer that found no work */
+    uint32_t n_quiet_looks; /* checks of the drain timer in a row that found no work */
     /* own endpoint */
     struct hashmap *local_jobs; /* request number -> struct local_job */
     struct gen_outbox local_outbox;
@@ -145,7 +145,7 @@ void worker_check_remote(struct config_check *check, const struct worker_conf *c
 void worker_check_model(struct config_check *check, const struct worker_conf *conf);
 
 /* hello.c */
-const char *worker_link_address(const struct worker *worker); /* what others dial */
+const char *worker_link_address(const struct worker *worker); /* the address that others dial */
 const ProtobufCMessage *worker_make_hello(void *arg);
 const ProtobufCMessage *worker_make_heartbeat(void *arg); /* contains the load report */
 
@@ -158,7 +158,7 @@ int worker_routers_open(struct worker *worker, struct fault *fault);
 bool worker_router_is_up(const struct worker_router *router);
 uint32_t worker_routers_n_up(const struct worker *worker);
 const char *worker_router_why(const struct worker_router *router); /* "ok", or the reason why it is not up */
-/* Dials what the list names and drops what it does not name. A link that is up is never dropped. */
+/* Dials the addresses of the list and drops other ones. Never drops a link that is up. */
 void worker_routers_list(struct worker *worker, const struct endpoints *list);
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
@@ -230,7 +230,7 @@ uint32_t worker_follow_count(const struct worker *worker);   /* workers that it 
 
 /* peers.c */
 int worker_peers_open(struct worker *worker, struct fault *fault); /* dials the configured peers */
-/* Dials what the list names. A link that is up is never dropped. */
+/* Dials the addresses of the list. Never drops a link that is up. */
 void worker_peers_list(struct worker *worker, const struct endpoints *list);
 int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger);
 void worker_peers_close(struct worker *worker);

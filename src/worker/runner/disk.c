@@ -41,9 +41,9 @@
 #define SAVE_PAUSE_NS    (100 * NS_PER_MS) /* pause after a write that could not begin */
 #define WAIT_LEAST_NS    (100 * NS_PER_MS)
 #define WAIT_MOST_NS     (5 * NS_PER_S)
-#define LOOKS_PER_TASK   2  /* the second for blocks that other tasks' reads did not cover */
-#define LOOK_AGAIN       16 /* one in so many reads that would not pay is tried, to measure the disk again */
-#define POOL_SHARE_READS 4  /* reads hold at most 1/4 of the pool */
+#define LOOKS_PER_TASK   2 /* the second for blocks that other tasks' reads did not cover */
+#define LOOK_AGAIN       16 /* of this many reads that would not pay, one is tried, to measure the disk again */
+#define POOL_SHARE_READS 4 /* reads hold at most 1/4 of the pool */
 #define POOL_SHARE_SAVES 8
 
 struct disk_block {

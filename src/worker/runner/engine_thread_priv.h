@@ -129,7 +129,8 @@ void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct
 /* task_spans.c */
 void worker_task_note(uint64_t *at_ns); /* sets it to now, once */
 void worker_task_put_times(const struct task *task, struct task_answer *answer);
-void worker_task_put_spans(const struct worker_engine *engine, const struct task *task); /* it is over */
+void worker_task_put_spans(const struct worker_engine *engine, const struct task *task); /* call it when the
+                                                                                          * task is over */
 
 /* chain.c: the block hashes of a task's tokens */
 int worker_chain_begin(const struct worker_engine *engine, struct task *task); /* derives the roots, once */
@@ -141,12 +142,11 @@ bool worker_chain_extend(const struct worker_engine *engine, struct task *task, 
 void worker_chain_free(struct task *task);
 
 /* hashing.c: long prompts are hashed a slice at a time, between steps */
-/* 0: the prompt is short, nothing is done. E_AGAIN: worker_tasks_hashed() is called when its chain is done.
- * E_OVERLOADED: too many wait. */
+/* Returns 0 for a short prompt, and does nothing. E_AGAIN: worker_tasks_hashed() will be called when the chain is
+ * done. E_OVERLOADED: too many tasks wait. */
 int worker_hashing_begin(struct worker_engine *engine, struct task *task);
-void worker_hashing_leave(struct worker_engine *engine,
-                          struct task *task);           /* also when it is not in the line */
-bool worker_hashing_turn(struct worker_engine *engine); /* true: more is to be hashed */
+void worker_hashing_leave(struct worker_engine *engine, struct task *task); /* the task may or may not wait */
+bool worker_hashing_turn(struct worker_engine *engine);                     /* true: there is more to hash */
 void worker_hashing_load(const struct worker_engine *engine,
                          struct sched_load *load); /* adds these prompts */
 

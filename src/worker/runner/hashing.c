@@ -6,9 +6,9 @@
  *                   |             +-- back to the end after a slice
  *                   +-- one slice between two steps
  *
- * Tasks take turns, so a shorter prompt passes a longer one. As many may wait as the scheduler's queue takes. A prompt of
- * one slice or less does not come here. Without memory for the hashes the task goes on at once; its sequence tries
- * again. */
+ * Tasks take turns, so a shorter prompt passes a longer one. The number of waiting tasks is limited to that of the
+ * scheduler's queue. A prompt of one slice or less is not hashed here. Without memory for the hashes the task
+ * continues at once, and its sequence tries again. */
 #include "base/err.h"
 #include "worker/runner/engine_thread_priv.h"
 

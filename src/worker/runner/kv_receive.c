@@ -110,8 +110,8 @@ static struct sample_result kv_receive_first(const struct kvxfer_first *from)
     return first;
 }
 
-/* Counts a transfer's bytes by kind of state. The blocks of recurrent state are as long as the others; without
- * all of them nothing that came is used. Each layer of the others ends with its index. */
+/* Counts a transfer's bytes by kind of state. Blocks of recurrent state have the size of the other blocks, and all
+ * of them must arrive for the transfer to be used. In the other blocks each layer ends with its index. */
 static void kv_receive_count_kinds(const struct kv_receive *receive, const struct kvxfer_arrival *arrival)
 {
     struct worker_engine *engine = receive->engine;
@@ -130,8 +130,7 @@ static void kv_receive_count_kinds(const struct kv_receive *receive, const struc
     task->attention_bytes = arrival->n_bytes - task->recurrent_bytes - task->index_bytes;
 }
 
-/* Returns how many of the prompt's tokens have usable KV here. Without its tail a prefix is of no use, and the
- * tail comes last. */
+/* Returns how many of the prompt's tokens have usable KV here. A prefix needs its tail, and the tail comes last. */
 static uint32_t kv_receive_n_tokens(const struct kv_receive *receive, const struct kvxfer_arrival *arrival)
 {
     uint32_t n_tokens = arrival->n_blocks * kv_receive_block_tokens(receive->engine);

@@ -38,7 +38,7 @@ struct task_spec {
     uint32_t peer;  /* PREFILL: the link to the decode worker */
     uint32_t owner; /* LOCAL, PREFILL: the link to the owner for a prefix fetch; PEER_NONE: none */
     uint32_t owner_tokens;
-    bool has_tail;         /* its stream may outlive its router: it is not cancelled when that is gone */
+    bool has_tail;         /* its stream may outlive its router, so it is not cancelled with the router */
     uint64_t notice;       /* the loop's number of it; load reports name the latest (worker/loop/notices.c) */
     uint64_t ask_limit_ns; /* blocks that have not arrived by then are computed */
     struct work_order order; /* owned */
@@ -95,8 +95,9 @@ struct command {
     enum command_kind kind;
     uint32_t number; /* router or peer */
     struct task_key key;
-    bool flag;             /* DRAIN: on or off */
-    uint32_t max_in_store; /* BLOCKS_WANTED: of a router that wants the shared store's too */
+    bool flag; /* DRAIN: on or off */
+    uint32_t
+        max_in_store; /* BLOCKS_WANTED: limit of the shared store's blocks, for a router that wants them */
     union {
         struct task_spec submit;
         struct kvxfer_message peer; /* its blocks are heap and owned by the command */
@@ -110,7 +111,7 @@ struct command {
     } as;
 };
 
-/* When a worker did what for a task, by CLOCK_MONOTONIC; 0: it did not. */
+/* Times of a task's steps on a worker, by CLOCK_MONOTONIC; 0: the step was not reached. */
 struct task_times {
     enum task_mode mode; /* as submitted */
     bool is_sender, is_transfer_failed, is_failed;
@@ -168,7 +169,7 @@ struct load_report {
     struct kv_tier_counts disk;
     bool has_remote;
     struct kv_remote_counts remote;
-    uint64_t store; /* names it: workers with the same one can read each other's blocks */
+    uint64_t store; /* identifies the store: workers with the same value can read each other's blocks */
     LOAD_RATES_WORKER(LOAD_RATE_MEMBER)
     bool is_draining;
     uint64_t notice;                         /* the latest task_spec.notice that the figures include */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks between the pool and the remote tier, a store that all workers of the model share.
+/* Moves blocks between the pool and the remote tier, a store that all workers of the model share.
  *
  *      used twice, not saved there yet --> saved                 a few on each turn of the thread (remote_save.c)
  *
@@ -12,10 +12,10 @@
  *         v      v
  *      scheduler, which finds them in the pool
  *
- * A waiting task is not in the scheduler, so steps go on without it. It waits for the answer to a question for a
- * quarter of the time that the answer could save, and for blocks for the time of computing them. While an answer is
- * overdue no other task waits, so a store that stands still delays the few tasks of one moment, once. Tasks with
- * the same prefix wait for the same read. Reads hold at most a quarter of the pool.
+ * A waiting task is not in the scheduler, so steps continue without it. Time limits: in ASKING a quarter of the
+ * time that the answer could save, in READING the time of computing the blocks. While an answer is overdue, no
+ * further task waits. So a store that stops answering delays only the few tasks that wait at that moment, and only
+ * once. Tasks with the same prefix wait for the same read. Reads hold at most a quarter of the pool.
  *
  * A model with recurrent state also needs the state after the last block (state_list.c has the rule). The store is
  * asked for the first block of each state; the others were written with it. */
@@ -108,9 +108,9 @@ void worker_remote_close(struct worker_engine *engine)
     engine->remote = NULL;
 }
 
-/* ---- what routers are told ---- */
+/* ---- reports for routers ---- */
 
-/* A prefix counts up to the first block that is not there, so that one is enough. */
+/* Notes the found blocks up to the first missing one, and that one: a prefix ends there. */
 static void remote_note_answer(struct worker_remote *remote, const struct remote_read *read,
                                const uint32_t *ends)
 {
@@ -154,7 +154,7 @@ static uint64_t remote_clamp(uint64_t ns, uint64_t least_ns, uint64_t most_ns)
     return ns < least_ns ? least_ns : ns > most_ns ? most_ns : ns;
 }
 
-/* Tasks that wait for this read go on with the blocks that are there. */
+/* Lets the tasks that wait for this read continue with the blocks that have arrived. */
 static void remote_read_let_go(struct worker_engine *engine, struct remote_read *read)
 {
     uint64_t now_ns = clock_now_ns();
@@ -166,7 +166,7 @@ static void remote_read_let_go(struct worker_engine *engine, struct remote_read 
     worker_tasks_read(engine, read->number);
 }
 
-/* Removes the read first: a task that goes on looks again, and must not find it. */
+/* Removes the read first, because a task that continues searches again and must not find it. */
 static void remote_read_end(struct worker_engine *engine, struct remote_read *read)
 {
     list_remove(&read->all);
@@ -178,7 +178,7 @@ static void remote_read_end(struct worker_engine *engine, struct remote_read *re
     remote_read_free(read);
 }
 
-/* The read under way that a prompt which continues with this block can wait for. */
+/* Finds a running read that includes this block, for which a prompt can wait. */
 static struct remote_read *remote_read_find(const struct worker_remote *remote, const struct block_hash *hash)
 {
     list_for_each (node, &remote->reads) {
@@ -359,7 +359,7 @@ static bool remote_read_send(struct worker_engine *engine, struct remote_read *r
     most = most > remote->n_reading ? most - remote->n_reading : 0;
     most = most < room ? most : room;
     if (n > most && worker_has_tails(engine))
-        n = 0; /* without the tail, which comes last, the others are of no use */
+        n = 0; /* the tail comes last, and without it the other blocks are of no use */
     n = n < most ? n : most;
     read->blocks = n > 0 ? calloc(n, sizeof(*read->blocks)) : NULL;
     if (ids != NULL && hashes != NULL && read->blocks != NULL &&
@@ -378,7 +378,7 @@ static bool remote_read_send(struct worker_engine *engine, struct remote_read *r
     return read->n > 0;
 }
 
-/* Whether reading is expected to be quicker than computing. */
+/* True if reading is expected to be quicker than computing. */
 static bool remote_read_pays(struct worker_engine *engine, uint32_t n, uint64_t saved_ns)
 {
     struct worker_remote *remote = engine->remote;

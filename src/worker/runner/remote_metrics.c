@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The metrics of the remote tier. The tier counts; an update adds the difference to the counts before. */
+/* The metrics of the remote tier. The tier counts, and an update adds the increase since the last update. */
 #include "worker/runner/remote_metrics_priv.h"
 
 #include <stddef.h>

@@ -16,12 +16,12 @@ void worker_remote_stop_waiting(struct worker_engine *engine, struct task *task)
 /* Completes answers of the store, and writes blocks. Called before and after each step. */
 void worker_remote_turn(struct worker_engine *engine);
 void worker_remote_tick(struct worker_engine *engine, uint64_t now_ns); /* ends waits that take too long */
-/* is_on: the worker takes no more work, and every cached block is to be written. */
+/* is_on: the worker drains, so write every cached block. */
 void worker_remote_drain(struct worker_engine *engine, bool is_on);
-/* The thread ends: waits until all is written, for remote.flush_ns at most. */
+/* Call it when the thread ends: waits until all blocks are written, for remote.flush_ns at most. */
 void worker_remote_flush(struct worker_engine *engine);
 void worker_remote_report(const struct worker_engine *engine, struct load_report *out);
-/* Reports what the store was seen to have: to one router at most so many blocks, or to all of them the latest changes. */
+/* Reports which blocks the store has: to one router at most `most` blocks, or to all routers the latest changes. */
 void worker_remote_tell(struct worker_engine *engine, uint32_t router, uint32_t most);
 void worker_remote_tell_changes(struct worker_engine *engine);
 bool worker_remote_is_waited_for(const struct worker_engine *engine);

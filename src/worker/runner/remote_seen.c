@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells routers what the shared store has (remote_seen_priv.h).
+/* Reports to routers which blocks the shared store has (remote_seen_priv.h).
  *
  *    written, found, read --> set --first time--> log --each turn--> report --> STORE_BLOCKS (worker/loop/send_blocks.c)
  *    not there any more -----------------------> log                   ^
@@ -80,7 +80,7 @@ void remote_seen_tell(const struct remote_seen *seen, struct mailbox *reports, u
     if (hashes == NULL || report == NULL || report->events == NULL) {
         free(hashes);
         report_free(report);
-        return; /* the router asks again, in time */
+        return; /* the router will ask again */
     }
     report->is_snapshot = true;
     report->n_events = block_set_list(seen->blocks, hashes, n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the shared store was lately seen to have, for routers: blocks that were written, found or read there.  Hints,
+/* Blocks that this worker recently wrote to, found in or read from the shared store, for routers.  They are hints,
  * in a set that may forget.  Engine thread. */
 #ifndef WORKER_RUNNER_REMOTE_SEEN_PRIV_H
 #define WORKER_RUNNER_REMOTE_SEEN_PRIV_H
@@ -9,17 +9,18 @@
 #include "cache/prefix/block_set.h"
 
 struct remote_seen {
-    struct block_set *blocks; /* NULL: no memory for it, and routers are told nothing */
+    struct block_set *blocks; /* NULL: no memory for it, and routers get no reports */
     struct block_log changes;
-    uint64_t store; /* names it: equal for workers that can read each other's blocks; never 0 */
+    uint64_t store; /* identifies the store: equal for workers that can read each other's blocks; never 0 */
 };
 
 void remote_seen_open(struct remote_seen *seen, const char *url, const char *generation);
 void remote_seen_close(struct remote_seen *seen);
 void remote_seen_has(struct remote_seen *seen, const struct block_hash *hash);
-/* Told also when the set does not have it: routers may know of it from another worker. */
+/* Reported even if the set does not have it, because routers may know of it from another worker. */
 void remote_seen_lacks(struct remote_seen *seen, const struct block_hash *hash);
-/* Reports to all routers what changed since the last call; to one router at most so many blocks of the set. */
+/* The first reports the changes since the last call to all routers.  The second reports at most `most` blocks of
+ * the set to one router. */
 void remote_seen_tell_changes(struct remote_seen *seen, struct mailbox *reports);
 void remote_seen_tell(const struct remote_seen *seen, struct mailbox *reports, uint32_t router,
                       uint32_t most);

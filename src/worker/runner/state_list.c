@@ -5,9 +5,9 @@
  *
  *     the blocks of the longest run that has a tail, then the blocks of that tail
  *
- * Both ends of a prefix fetch follow this rule, so an offer need not mention it.  A fetch of blocks behind those
- * that its worker has counts the run from there: the worker has the windowed blocks before it.  Models of other
- * kinds have no tail, and the list is the run alone. */
+ * Both ends of a prefix fetch follow this rule, so an offer need not mention it.  A fetch may begin after blocks
+ * that its worker has.  Then the run counts from there, because the worker has the windowed blocks before it.
+ * Models of other kinds have no tail, and the list is the run alone. */
 #include <stdlib.h>
 #include <string.h>
 

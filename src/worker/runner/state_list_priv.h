@@ -19,12 +19,12 @@ uint32_t worker_tail_run(const struct worker_engine *engine, uint32_t n_list);
 /* Derives the tail's hashes from those of the run, which is not empty. */
 void worker_tail_hashes(const struct worker_engine *engine, const struct block_hash *hashes, uint32_t n_run,
                         struct block_hash *hashes_out);
-/* Seals a block of a tail that came from elsewhere, as the scheduler seals its own.  Returns whether the tail
- * tells peers of its blocks: windowed ones are looked for by this worker only.  Engine thread. */
+/* Seals a block of a tail that came from elsewhere, as the scheduler seals its own.  Returns true if peers get an
+ * event for it; they get none for windowed blocks.  Engine thread. */
 bool worker_tail_seal(struct worker_engine *engine, kv_block_id id, const struct block_hash *hash);
-/* Number of last blocks of a run that a tail has parts beside. */
+/* Number of blocks at the end of a run that have parts in the tail. */
 uint32_t worker_tail_span(const struct worker_engine *engine);
-/* Derives a hash that stands for the part of tails beside this block: the first block of it. */
+/* Derives a hash that stands for all blocks of tails that belong to this block: that of the first one. */
 void worker_tail_key(const struct worker_engine *engine, const struct block_hash *block,
                      struct block_hash *key_out);
 /* Returns the list for a prompt of these hashes; the caller frees it.

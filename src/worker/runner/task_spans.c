@@ -9,7 +9,7 @@
  *            --> KV send | KV receive    the transfer of the hand-off
  *            --> decode tokens           first token to end
  *
- * Everything is put together when the task is over, so a token costs nothing. */
+ * The spans are made when the task is over, so they cost nothing per token. */
 #include "worker/runner/transfers_priv.h"
 
 #include <stdlib.h>
@@ -40,13 +40,13 @@ void worker_task_put_times(const struct task *task, struct task_answer *answer)
 {
     answer->times = malloc(sizeof(*answer->times));
     if (answer->times == NULL)
-        return; /* the router's picture lacks this worker */
+        return; /* without memory the router's trace lacks this worker */
     *answer->times = task->times;
     answer->times->ended_ns = clock_now_ns();
     answer->times->wall_ns = clock_unix_ns() - answer->times->ended_ns;
 }
 
-/* Puts a part of the task, from one time to another; 0: it did not come to that. */
+/* Adds the span of a part of the task.  Adds none if a time is 0: the task did not get there. */
 static void task_put_part(const struct worker_engine *engine, const struct span *parent, const char *name,
                           uint64_t from_ns, uint64_t to_ns)
 {

@@ -220,7 +220,7 @@ static void task_begin(struct worker_engine *engine, struct task *task, struct g
 void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
                            const struct grammar_command *why)
 {
-    /* Tells a faulty grammar from a worker that has no room for it now. */
+    /* E_FORMAT for a faulty grammar; other codes mean that this worker has no room for it now. */
     bool is_fault = why->code == E_FORMAT || why->code == E_UNSUPPORTED || why->code == E_LIMIT;
 
     list_for_each_safe (node, spare, &engine->tasks) {

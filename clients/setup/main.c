@@ -301,7 +301,7 @@ static int setup_main_write(const struct setup_args *args, const struct setup_pl
     if (args->starts && setup_start(plan, &fault) != 0)
         return complain(SETUP_NAME, "%s", fault.text);
     if (!args->starts) {
-        printf("start: systemctl enable --now");
+        printf("start: systemctl enable --now baton.target");
         for (unsigned i = 0; i < plan->n_files; i++)
             printf(" %s", plan->files[i].unit);
         putchar('\n');

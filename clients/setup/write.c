@@ -275,19 +275,27 @@ int setup_check(const char *folder, const struct setup_plan *plan, const char *k
     return 0;
 }
 
+static int start_unit(const char *unit, const char *verb, struct fault *fault)
+{
+    char *argv[] = {"systemctl", "enable", (char *)verb, (char *)unit, NULL};
+    int status = write_run("systemctl", argv);
+
+    if (status < 0 || status == 127)
+        return fault_set(fault, E_PEER,
+                         "systemctl is not there: this host has no systemd; start the daemons by hand");
+    if (status != 0)
+        return fault_set(fault, E_PEER, "%s did not start; see: journalctl -u %s -n 50", unit, unit);
+    return 0;
+}
+
 int setup_start(const struct setup_plan *plan, struct fault *fault)
 {
-    for (unsigned i = 0; i < plan->n_files; i++) {
-        char *argv[] = {"systemctl", "enable", "--now", (char *)plan->files[i].unit, NULL};
-        int status = write_run("systemctl", argv);
+    int rc = start_unit("baton.target", "--quiet", fault); /* it starts the units at the next boot */
 
-        if (status < 0 || status == 127)
-            return fault_set(fault, E_PEER,
-                             "systemctl is not there: this host has no systemd; start the daemons by hand");
-        if (status != 0)
-            return fault_set(fault, E_PEER, "%s did not start; see: journalctl -u %s -n 50",
-                             plan->files[i].unit, plan->files[i].unit);
-        printf("started %s\n", plan->files[i].unit);
+    for (unsigned i = 0; rc == 0 && i < plan->n_files; i++) {
+        rc = start_unit(plan->files[i].unit, "--now", fault);
+        if (rc == 0)
+            printf("started %s\n", plan->files[i].unit);
     }
-    return 0;
+    return rc;
 }

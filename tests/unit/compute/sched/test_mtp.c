@@ -50,11 +50,14 @@ struct head_world {
     struct model *model, *head;
     float *normed; /* [VOCAB][hidden] embeddings */
     uint32_t hidden;
-    struct engine inner; /* the head's engine, whose steps are checked */
-    uint32_t n_rows;     /* that it read ... */
-    uint32_t n_prompt;   /* ... of them of prompts */
-    uint32_t first[N_SEQS],
-        next[N_SEQS]; /* of each sequence: the token at its position 0, its next position */
+    struct engine inner;    /* the head's engine, whose steps are checked */
+    uint32_t n_rows;        /* that it read ... */
+    uint32_t n_prompt;      /* ... of them of prompts */
+    uint64_t now_ns;        /* a clock that engines move */
+    uint64_t head_ns;       /* time of a step of the head on it */
+    uint32_t n_answer;      /* tokens of an answer */
+    uint32_t first[N_SEQS]; /* of each sequence: the token at the head's position 0 ... */
+    uint32_t next[N_SEQS];  /* ... and its next position */
     struct answer answers[N_SEQS];
     token_id prompts[N_SEQS][PROMPT];
 };
@@ -155,7 +158,22 @@ static int checked_step(void *self, const struct engine_batch *batch, struct sam
                 assert_true(fabsf(item->hidden[(size_t)k * hidden + at] -
                                   head_world.normed[(size_t)item->tokens[(int)k - 1] * hidden + at]) < 1e-2f);
     }
+    head_world.now_ns += head_world.head_ns;
     return head_world.inner.ops->step(self, batch, results_out);
+}
+
+static struct engine model_inner;
+
+/* A step of the model takes 10 ms, whatever it computes. */
+static int slow_step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
+{
+    head_world.now_ns += 10000000;
+    return model_inner.ops->step(self, batch, results_out);
+}
+
+static uint64_t world_now(void)
+{
+    return ++head_world.now_ns;
 }
 
 static void check_steps(struct engine *head)
@@ -259,14 +277,15 @@ static void drafts_of_a_right_head_are_accepted(void **state)
 
 /* One sequence after another, with one scheduler: a text of n tokens, which is handed over or answered. Returns how
  * many tokens of the prompt the head read. */
-static uint32_t read_of_prompt(struct sched *sched, uint32_t n, bool departs)
+static uint32_t read_of_prompt(struct sched *sched, uint32_t which, uint32_t n, bool departs)
 {
-    struct seq_spec spec = {.tokens = head_world.prompts[0],
+    struct seq_spec spec = {.id = which,
+                            .tokens = head_world.prompts[which],
                             .n_tokens = n,
                             .n_prompt = n,
                             .departs = departs,
                             .user = &head_world.answers[0],
-                            .work = {.max_new_tokens = ANSWER, .sample = {.top_p = 1}}};
+                            .work = {.max_new_tokens = head_world.n_answer, .sample = {.top_p = 1}}};
     struct seq *seq;
 
     head_world.answers[0].n = head_world.n_prompt = 0;
@@ -292,22 +311,67 @@ static void the_head_reads_the_prompt_that_is_computed(void **state)
     check_steps(&head);
     opts = sched_opts_of(&engine, &head, SPECULATE_ALWAYS);
     assert_int_equal(sched_new(&opts, &sched), 0);
-    assert_int_equal(read_of_prompt(sched, PROMPT, true), 0);
-    assert_int_equal(read_of_prompt(sched, BLOCK - 1, false),
+    assert_int_equal(read_of_prompt(sched, 0, PROMPT, true), 0);
+    assert_int_equal(read_of_prompt(sched, 0, BLOCK - 1, false),
                      BLOCK - 2); /* the cache has whole blocks only */
-    assert_int_equal(read_of_prompt(sched, PROMPT, false), PROMPT - 1 - BLOCK);
+    assert_int_equal(read_of_prompt(sched, 0, PROMPT, false), PROMPT - 1 - BLOCK);
     assert_int_equal(head_world.answers[0].n, ANSWER);
     sched_free(sched);
     kv_pool_free(opts.pool);
     opts = sched_opts_of(&engine, &head, SPECULATE_AUTO);
     assert_int_equal(sched_new(&opts, &sched), 0);
-    assert_int_equal(read_of_prompt(sched, PROMPT, false), 0); /* nothing says yet that it pays */
+    assert_int_equal(read_of_prompt(sched, 0, PROMPT, false), 0); /* nothing says yet that it pays */
     sched_free(sched);
     kv_pool_free(opts.pool);
     engine_free(&engine);
     engine_free(&head);
     free(arena);
     free(head_arena);
+}
+
+/* What the head reads of the fourth prompt, after three answers that showed its acceptance and cost. */
+static uint32_t read_when_known(uint64_t head_ns, uint32_t n_last)
+{
+    struct engine engine, head;
+    struct engine_ops slow;
+    void *arena, *head_arena;
+    struct sched_opts opts;
+    struct sched *sched;
+    uint32_t n_read = 0;
+
+    head_world.head_ns = head_ns;
+    open_engine(head_world.model, N_SEQS, &engine, &arena);
+    open_engine(head_world.head, SCHED_DRAFT_SEQS, &head, &head_arena);
+    check_steps(&head);
+    model_inner = engine;
+    slow = *engine.ops;
+    slow.step = slow_step;
+    engine.ops = &slow;
+    opts = sched_opts_of(&engine, &head, SPECULATE_AUTO);
+    opts.now_ns = world_now;
+    assert_int_equal(sched_new(&opts, &sched), 0);
+    for (uint32_t i = 0; i < N_SEQS; i++) {
+        head_world.n_answer = i + 1 < N_SEQS ? ANSWER : n_last;
+        n_read = read_of_prompt(sched, i, PROMPT, false);
+    }
+    sched_free(sched);
+    kv_pool_free(opts.pool);
+    engine_free(&engine);
+    engine_free(&head);
+    free(arena);
+    free(head_arena);
+    head_world.head_ns = 0;
+    head_world.n_answer = ANSWER;
+    return n_read;
+}
+
+static void prompts_are_read_where_that_pays(void **state)
+{
+    (void)state;
+    assert_int_equal(read_when_known(2000000, ANSWER), PROMPT - 1);
+    assert_int_equal(read_when_known(2000000, 2),
+                     0); /* few tokens save too little for two steps of the head */
+    assert_int_equal(read_when_known(20000000, ANSWER), 0); /* no draft token pays */
 }
 
 /* The rows of the model would not be those that the head reads. */
@@ -397,13 +461,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drafts_of_a_right_head_are_accepted),
         cmocka_unit_test(the_head_reads_the_prompt_that_is_computed),
+        cmocka_unit_test(prompts_are_read_where_that_pays),
         cmocka_unit_test(a_head_of_another_model_is_refused),
     };
 
     int n_failed = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(FAMILIES); i++) {
-        head_world = (struct head_world){.family = &FAMILIES[i]};
+        head_world = (struct head_world){.family = &FAMILIES[i], .n_answer = ANSWER};
         print_message("%s\n", FAMILIES[i].name);
         n_failed += cmocka_run_group_tests(tests, open_world, close_world);
     }

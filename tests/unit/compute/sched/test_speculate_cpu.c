@@ -38,7 +38,9 @@ enum {
 
 struct answer {
     struct sample_result tokens[ANSWER_TOKENS];
-    uint32_t n;
+    struct sample_result
+        scores[PROMPT_TOKENS + ANSWER_TOKENS + 1]; /* of the prompt's tokens, and of a stop id */
+    uint32_t n, n_scores;
     enum seq_finish finish;
 };
 
@@ -69,7 +71,7 @@ struct world { /* a model, and the answers of its sequences */
     void *arena, *draft_arena;
     uint64_t n_model_drafts, n_model_right, n_mtp_drafts, n_mtp_right;
     struct request requests[N_SEQS];
-    uint32_t n_preempted, n_drafted, n_accepted;
+    uint32_t n_preempted, n_drafted, n_accepted, n_scores;
     struct rng rng;
 };
 
@@ -87,6 +89,18 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
     (void)arg;
     assert_true(answer->n < ANSWER_TOKENS);
     answer->tokens[answer->n++] = *token;
+}
+
+static void on_prompt_logprobs(void *arg, struct seq *seq, uint32_t from, const struct sample_result *scores,
+                               uint32_t n)
+{
+    struct answer *answer = seq_spec(seq)->user;
+
+    (void)arg;
+    assert_true(n > 0 && from + n <= ARRAY_LEN(answer->scores));
+    memcpy(answer->scores + from, scores, n * sizeof(*scores));
+    answer->n_scores += n;
+    world.n_scores += n;
 }
 
 static void on_done(void *arg, struct seq *seq, enum seq_finish finish)
@@ -169,7 +183,9 @@ static void run(const struct setting *setting, uint32_t first, uint32_t n, bool 
                                                     .max_drafts = MAX_DRAFTS,
                                                     .draft_engine = drafter.ops != NULL ? &drafter : NULL,
                                                     .draft_blocks = setting->draft_blocks,
-                                                    .events = {.on_token = on_token, .on_done = on_done}},
+                                                    .events = {.on_token = on_token,
+                                                               .on_prompt_logprobs = on_prompt_logprobs,
+                                                               .on_done = on_done}},
                                &sched),
                      0);
     for (uint32_t i = first; i < first + n; i++) {
@@ -197,6 +213,8 @@ static void ask(struct request *request)
     size_t n_stop_ids;
 
     spec->work.sample.n_top = below(6);
+    if (below(3) == 0)
+        spec->work.score_from = 1 + below(spec->n_tokens);
     if (below(3) == 0) {
         request->bias[0] = (struct sample_bias){.id = below(VOCAB), .bias = 2};
         spec->work.sample.frequency_penalty = 0.1f * (float)below(4);
@@ -294,6 +312,8 @@ static void check_model(const struct tiny_shape *shape, const struct model_opts 
                 assert_int_equal(got->n, expected->n);
                 assert_memory_equal(got->tokens, expected->tokens, got->n * sizeof(got->tokens[0]));
                 assert_int_equal(got->finish, expected->finish);
+                assert_int_equal(got->n_scores, expected->n_scores);
+                assert_memory_equal(got->scores, expected->scores, sizeof(got->scores));
             }
         }
     }
@@ -409,7 +429,7 @@ static void drafts_change_no_token(void **state)
     assert_true(world.n_mtp_drafts > 300 && world.n_mtp_right > 0);
     assert_true(world.n_model_right > 300 && world.n_model_drafts - world.n_model_right > 300);
     assert_true(world.n_drafted - world.n_accepted > 300);
-    assert_true(world.n_shaped > 10);
+    assert_true(world.n_shaped > 10 && world.n_scores > 1000);
     for (unsigned i = 0; i < 3; i++)
         team_free(world.teams[i]);
     free_grammars();

@@ -35,13 +35,14 @@ def streams_survive_one_of_three_with_a_store():
 
 
 def assert_flood(**settings):
-    """A hundred in flight at each router of one tenant, three of each other tenant, at a router of its own."""
+    """A hundred in flight at each router of one tenant, three of each other tenant, at a router of its own.  The worker has a
+    seat for each tenant, so the three ask for more than their share."""
     with Cluster() as c:
         Client.ends.clear()
         path, keys = make_keys(c, loud=0, a=0, b=0, c=0)
         for _ in range(3):
             c.router(http__api_keys=path, http__max_per_address="2000", queue__max="2000", **settings, **TURNS)
-        c.worker("decode", link__routers=[f"127.0.0.1:{r.link}" for r in c.routers], **SIM)
+        c.worker("decode", link__routers=[f"127.0.0.1:{r.link}" for r in c.routers], **{**SIM, "sched__max_seqs": "4"})
         for _ in range(3):
             c.wait_ready(decode=1)
             c.routers.append(c.routers.pop(0))

@@ -11,7 +11,7 @@
 #include "base/str.h"
 #include "fleet/router/news_priv.h"
 #include "fleet/router/state_priv.h"
-#include "serve/endpoint/front.h"
+#include "serve/endpoint/front_news.h"
 
 #define CANCELS_MAX_ID     63u
 #define CANCELS_MAX_ANSWER 16384u /* a longer answer is replaced by its id and status */

@@ -560,6 +560,16 @@ void router_job_detach(struct job *job)
     job->keeps_layout |= router_job_answered(job) > 0 || job->score_next > 1;
 }
 
+/* True: too many failed attempts in a row added nothing to the answer.  A long stream may lose any number of workers. */
+static bool dispatch_is_futile(struct job *job)
+{
+    uint32_t answered = router_job_answered(job);
+
+    job->n_futile = answered > job->answered_then ? 1 : job->n_futile + 1;
+    job->answered_then = answered;
+    return job->n_futile > MAX_ATTEMPTS;
+}
+
 void router_job_replace(struct job *job, uint32_t failed_slot)
 {
     if (job_is_in(job, JOB_HOLDS))
@@ -571,7 +581,8 @@ void router_job_replace(struct job *job, uint32_t failed_slot)
     router_spans_over(job, E_PEER);
     picker_slots_add(&job->excluded, failed_slot);
     router_job_detach(job);
-    if (++job->sum.n_redispatched > MAX_ATTEMPTS) {
+    job->sum.n_redispatched++;
+    if (dispatch_is_futile(job)) {
         router_job_fail(job, 500, "api_error", "The request failed on every worker that tried it", 0);
         return;
     }

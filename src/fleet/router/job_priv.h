@@ -118,6 +118,8 @@ struct job { /* fields used for every token come first */
     uint64_t queued_ns;   /* 0: never queued */
     uint64_t forsaken_ns; /* when it entered FORSAKEN */
     struct picker_choice estimate;
+    uint32_t n_futile,
+        answered_then; /* attempts since its answer last grew, and its length at the last loss */
     uint64_t attempt_ns, attempt_ended_ns; /* the present attempt's begin, and the last one's end; 0: none */
     uint8_t attempt_id[SPAN_ID_BYTES];     /* the present attempt's span, if its trace is recorded */
     struct picker_owner owner; /* the owner that the computing worker may fetch cached blocks from; slot

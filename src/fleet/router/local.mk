@@ -17,6 +17,12 @@ libfleet_router_a_SOURCES += src/fleet/router/news.c src/fleet/router/news_priv.
 if HAVE_CMOCKA
 router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_capabilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain \
 	tests/unit/fleet/router/test_models
+router_tests += tests/unit/fleet/router/test_long_stream tests/unit/fleet/router/test_relay
+tests_unit_fleet_router_test_relay_SOURCES = tests/unit/fleet/router/test_relay.c $(router_rig)
+tests_unit_fleet_router_test_relay_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+tests_unit_fleet_router_test_long_stream_SOURCES = tests/unit/fleet/router/test_long_stream.c $(router_rig)
+tests_unit_fleet_router_test_long_stream_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_now_ns
+tests_unit_fleet_router_test_long_stream_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 router_tests += tests/unit/fleet/router/test_news tests/unit/fleet/router/test_kept
 tests_unit_fleet_router_test_kept_SOURCES = tests/unit/fleet/router/test_kept.c $(router_rig)
 tests_unit_fleet_router_test_kept_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)

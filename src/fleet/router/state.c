@@ -35,6 +35,7 @@
 #include "serve/access/common_limits.h"
 #include "serve/access/failed_logins.h"
 #include "serve/endpoint/front.h"
+#include "serve/endpoint/front_news.h"
 
 #define STATE_SILENT_NS   (3 * NS_PER_S)
 #define STATE_MAX_ROUTERS (2 * COMMON_MAX_ROUTERS)

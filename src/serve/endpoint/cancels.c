@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "serve/endpoint/front_priv.h"
+#include "serve/endpoint/front_news.h"
 #include "serve/endpoint/responses_priv.h"
 
 #define CANCEL_WAIT_NS NS_PER_S

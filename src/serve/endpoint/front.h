@@ -46,7 +46,7 @@ struct front_opts {
     struct state_values values;   /* what several routers keep together; zeroed: nothing */
     void (*on_forget)(void *arg, const char *tenant,
                       struct bytes id); /* a response was deleted; NULL: nobody needs to know */
-    /* A client cancels a response that this front does not run: asks the other routers.  front_cancelled() brings
+    /* A client cancels a response that this front does not run: asks the other routers.  front_cancelled() (front_news.h) brings
      * their answer, with the number.  False: there are none.  NULL: the same. */
     bool (*on_cancel)(void *arg, const char *tenant, struct bytes id, uint64_t number);
     void *on_news_arg;         /* of both */
@@ -111,12 +111,6 @@ void front_set_draining(struct front *front);
 /* Begins the drain: accepts no new connections,
  * finishes running requests, then calls done(arg) from the loop. */
 void front_drain(struct front *front, ev_call done, void *arg);
-/* Call it when another router has deleted a kept response. */
-void front_forget_response(struct front *front, const char *tenant, struct bytes id);
-/* Another router's client cancels a response: if it runs here, it ends, and the answer for that client is appended.
- * False: it does not run here. */
-bool front_cancel_response(struct front *front, const char *tenant, struct bytes id, struct buf *answer);
-void front_cancelled(struct front *front, uint64_t number, struct bytes answer); /* on_cancel()'s */
 struct failed_logins *front_failed_logins(const struct front *front);
 uint32_t front_n_running(const struct front *front);
 /* Ends running requests with an error event "server is shutting down" (drain limit reached). */

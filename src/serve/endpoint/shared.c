@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "serve/conversation/answer_image.h"
 #include "serve/endpoint/front_priv.h"
+#include "serve/endpoint/front_news.h"
 #include "serve/endpoint/responses_priv.h"
 
 #define ANSWER_LIFE_S 3600u

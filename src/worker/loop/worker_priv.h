@@ -28,8 +28,7 @@ struct worker_router { /* a router that this worker registers with */
     struct link *link;
     char address[288]; /* a copy, because a reload frees the configuration */
     char node[64];
-    uint64_t epoch;    /* of the router's current life, from its HELLO on; 0: no HELLO yet, or the link is
-                     * down */
+    uint64_t epoch;    /* of the router's current life; 0: no HELLO yet, or the link is down */
     bool was_up;       /* an earlier link to it was up */
     bool is_listed;    /* the configuration or discovery names it now */
     uint64_t down_ns;  /* when its link went down, or was first dialled */
@@ -52,8 +51,7 @@ struct worker_peer { /* a link to another worker, dialled by either side */
     enum tr_kind transport;         /* the transport for KV from this peer, chosen when the link came up */
     const char *transport_why;      /* reason for the choice; static text */
     bool is_configured;             /* named in link.peers, so it keeps its slot */
-    bool can_tell;                  /* sends block events; false for older workers, and for this worker
-                                     * itself */
+    bool can_tell;                  /* sends block events; false for older workers and this one itself */
     bool is_told;                   /* wants our block events ... */
     uint64_t told_ns;               /* ... and received the last snapshot at this time */
     struct block_follower follower; /* follows the peer's events */

@@ -296,7 +296,8 @@ static void await_blocks(const struct bench *bench, const struct shared *shared,
            (double)(clock_now_ns() - began_ns) / 1e9);
     for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++)
         printf(" %s %.0f", works[i], long_work(metrics, works[i]) - long_work(before, works[i]));
-    printf("\n");
+    printf("; the longest turn since the start: %.1f ms\n",
+           1e3 * metric_of(metrics, "\nbaton_loop_stall_max_seconds{work=\"turn\"} "));
 }
 
 /* Runs the client in its own process, whose end closes all its sockets. */

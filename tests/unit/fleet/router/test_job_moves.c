@@ -158,7 +158,7 @@ static void a_failure_may_cancel_the_next_job(void **state)
     a = rig_submit(&rig, 10, 20);
     b = rig_submit(&rig, 10, 20);
     c = rig_submit(&rig, 10, 20);
-    job_of(a->handle)->sum.n_redispatched = 100; /* after one more it fails */
+    job_of(a->handle)->n_futile = 100; /* after one more it fails */
     a->cancels_on_failure = b;
     rig_lose(&rig, d);
     assert_true(a->has_failed);

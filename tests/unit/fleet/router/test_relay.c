@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* News through workers: which workers are told, and that a message counts once however often it comes. */
+#include "tests/unit/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "fleet/router/news_priv.h"
+#include "fleet/router/relay_priv.h"
+#include "rig.h"
+
+#define N_WORKERS 6
+
+static struct rig rig;
+static struct link *workers[N_WORKERS];
+static unsigned n_told[N_WORKERS];
+static uint64_t last_number;
+
+static void on_send(struct link *link, enum frame_type type, const ProtobufCMessage *message)
+{
+    for (unsigned i = 0; i < N_WORKERS && type == FRAME_NEWS; i++)
+        n_told[i] += workers[i] == link;
+    if (type == FRAME_NEWS)
+        last_number = ((const Baton__News *)message)->number;
+}
+
+static void report_routers(unsigned i, uint32_t n_routers)
+{
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+
+    load.blocks_free = load.blocks_total = 100;
+    load.n_routers = n_routers;
+    rig_beat(&rig, workers[i], &load);
+}
+
+static int open_relay(void **state)
+{
+    struct fault fault = {0};
+    char node[8];
+
+    if (rig_open(&rig) < 0 || router_relay_open(&rig.router, &fault) < 0)
+        return -1;
+    rig.router.epoch = 77;
+    rig.capabilities = capabilities_own();
+    memset(n_told, 0, sizeof(n_told));
+    for (unsigned i = 0; i < N_WORKERS; i++) {
+        snprintf(node, sizeof(node), "d%u", i);
+        workers[i] = rig_worker(&rig, node, PICKER_DECODE, i + 1, 100);
+    }
+    rig_on_send = on_send;
+    return 0;
+}
+
+static int close_relay(void **state)
+{
+    rig_on_send = NULL;
+    router_relay_close(&rig.router);
+    rig_close(&rig);
+    return 0;
+}
+
+static double n_heard(const char *series)
+{
+    struct buf text = {0};
+    const char *at;
+    double n;
+
+    metrics_render(rig.router.metrics, &text);
+    buf_append_byte(&text, '\0');
+    at = strstr((const char *)text.data, series);
+    assert_non_null(at);
+    n = strtod(at + strlen(series), NULL);
+    buf_fini(&text);
+    return n;
+}
+
+static void hear(uint64_t epoch, uint64_t number)
+{
+    struct buf text = {0};
+    Baton__News news = BATON__NEWS__INIT;
+
+    news_begin(&text, epoch, "other");
+    news_put(&text, NEWS_FORGET, bytes_str("t"));
+    news.text = (ProtobufCBinaryData){.data = text.data, .len = text.len_bytes};
+    news.number = number;
+    router_relay_hear(&rig.router, &news);
+    buf_fini(&text);
+}
+
+static void four_workers_are_told(void **state)
+{
+    unsigned n = 0;
+
+    for (unsigned k = 1; k <= 3; k++) {
+        router_relay_tell(&rig.router, bytes_str("news"));
+        assert_int_equal(last_number, k);
+    }
+    for (unsigned i = 0; i < N_WORKERS; i++) {
+        assert_true(n_told[i] == 0 || n_told[i] == 3); /* the same four each time */
+        n += n_told[i] == 3;
+    }
+    assert_int_equal(n, 4);
+}
+
+static void there_are_others_where_a_worker_says_so(void **state)
+{
+    assert_false(router_relay_has_others(&rig.router));
+    report_routers(2, 1);
+    assert_false(router_relay_has_others(&rig.router));
+    report_routers(2, 2);
+    assert_true(router_relay_has_others(&rig.router));
+    rig_lose(&rig, workers[2]);
+    workers[2] = NULL;
+    assert_false(router_relay_has_others(&rig.router));
+}
+
+static void a_message_counts_once(void **state)
+{
+    static const uint64_t numbers[] = {5, 5, 3, 5, 4, 3, 80, 5, 17, 17, 79, 80};
+    static const unsigned heard[] = {1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6}; /* 5: too old to tell, beside 80 */
+
+    for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        hear(9, numbers[i]);
+        assert_int_equal(n_heard("baton_relay_news_total{direction=\"in\"} "), heard[i]);
+    }
+    hear(10, 5); /* another router's */
+    assert_int_equal(n_heard("baton_relay_news_total{direction=\"in\"} "), 7);
+    hear(77, 6); /* this router's own */
+    assert_int_equal(n_heard("baton_relay_news_total{direction=\"in\"} "), 7);
+}
+
+static void garbage_and_floods_are_ignored(void **state)
+{
+    Baton__News news = BATON__NEWS__INIT;
+
+    news.text = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t) "garbage", .len = 7};
+    news.number = 1;
+    router_relay_hear(&rig.router, &news);
+    assert_int_equal(n_heard("baton_relay_news_total{direction=\"in\"} "), 0);
+    for (uint64_t number = 1; number <= 20000; number++)
+        hear(9, number);
+    assert_true(n_heard("\nbaton_relay_ignored_total ") > 0);
+    assert_true(n_heard("baton_relay_news_total{direction=\"in\"} ") >= 1024);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, open_relay, close_relay)
+    static const struct CMUnitTest tests[] = {T(four_workers_are_told),
+                                              T(there_are_others_where_a_worker_says_so),
+                                              T(a_message_counts_once), T(garbage_and_floods_are_ignored)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

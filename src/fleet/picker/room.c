@@ -13,7 +13,8 @@
 
 #define LATE        0.05
 #define LATE_SIGMA  1.645 /* of a normal distribution */
-#define BISECTIONS  24
+#define BISECTIONS  24    /* an even number */
+#define POINTS      3
 #define MOST_ROOM   1000.0
 #define MOST_WANTED 100000
 
@@ -40,6 +41,22 @@ static double room_late(double busy, double blocked, double decay, uint32_t n_wo
     return all_busy * exp(-(n_workers - busy) * decay);
 }
 
+/* Erlang's B of n_workers at each of these loads, in workers.  The recursion of 1 / B needs no division.  Its steps
+ * wait for each other, so several loads take the time of one. */
+static void room_blocked_at(const double busy[POINTS], uint32_t n_workers, double blocked_out[POINTS])
+{
+    double unblocked[POINTS] = {1, 1, 1}, each[POINTS];
+
+    for (unsigned i = 0; i < POINTS; i++)
+        each[i] = 1 / busy[i];
+    for (uint32_t n = 1; n <= n_workers; n++)
+        for (unsigned i = 0; i < POINTS; i++)
+            unblocked[i] = 1 + unblocked[i] * (n * each[i]); /* infinite: none is blocked */
+    for (unsigned i = 0; i < POINTS; i++)
+        blocked_out[i] = 1 / unblocked[i];
+}
+
+/* Two bisections in a round: the middle, and the middle of either half. */
 double picker_prefill_room(const struct picker_load *load, double ttft_slo_s, uint32_t n_workers)
 {
     double busy = load->rate_per_s * load->prompt_s, decay, least = 0, most;
@@ -50,15 +67,18 @@ double picker_prefill_room(const struct picker_load *load, double ttft_slo_s, ui
         return 0;
     decay = room_waits(load, ttft_slo_s) * 2 / (1 + load->cv2);
     most = n_workers / busy;
-    for (unsigned i = 0; i < BISECTIONS; i++) {
-        double middle = (least + most) / 2, blocked = 1;
+    for (unsigned i = 0; i < BISECTIONS; i += 2) {
+        double middle = (least + most) / 2, blocked[POINTS];
+        double at[POINTS] = {(least + middle) / 2, middle, (middle + most) / 2};
+        const double loads[POINTS] = {at[0] * busy, at[1] * busy, at[2] * busy};
+        bool is_kept[POINTS];
 
-        for (uint32_t n = 1; n <= n_workers; n++)
-            blocked = room_blocked(middle * busy, blocked, n);
-        if (room_late(middle * busy, blocked, decay, n_workers) <= LATE)
-            least = middle;
-        else
-            most = middle;
+        room_blocked_at(loads, n_workers, blocked);
+        for (unsigned k = 0; k < POINTS; k++)
+            is_kept[k] = room_late(loads[k], blocked[k], decay, n_workers) <= LATE;
+        most = is_kept[1] ? most : middle;
+        least = is_kept[1] ? middle : least;
+        *(is_kept[is_kept[1] ? 2 : 0] ? &least : &most) = at[is_kept[1] ? 2 : 0];
     }
     return least < MOST_ROOM ? least : MOST_ROOM;
 }

@@ -2,6 +2,8 @@
 /* The policy of roles: what changes a worker's role, what does not, and how often. */
 #include "tests/unit/check.h"
 
+#include <math.h>
+
 #include "base/rng.h"
 #include "fleet/picker/roles.h"
 
@@ -250,6 +252,41 @@ static void rooms_grow_with_workers(void **state)
     assert_true(picker_prefill_room(&load, 0.5, 0) > 100);
 }
 
+/* The share of prompts that wait too long, by Erlang's recursion with its division at each step. */
+static double late_share(double busy, double decay, uint32_t n_workers)
+{
+    double blocked = 1;
+
+    for (uint32_t n = 1; n <= n_workers; n++)
+        blocked = busy * blocked / (n + busy * blocked);
+    return blocked / (1 - busy / n_workers * (1 - blocked)) * exp(-(n_workers - busy) * decay);
+}
+
+/* One halving after another ends at the same number, or at its neighbour where rounding decides. */
+static void a_room_is_where_one_in_twenty_waits_too_long(void **state)
+{
+    (void)state;
+    for (uint32_t round = 0; round < 400; round++) {
+        struct picker_load load = {.rate_per_s = (double)(1 + rng_below(&bench.rng, 2000)),
+                                   .prompt_s = (double)(1 + rng_below(&bench.rng, 3000)) / 1000,
+                                   .cv2 = (double)rng_below(&bench.rng, 40) / 10};
+        double slo_s = (double)(1 + rng_below(&bench.rng, 5000)) / 1000;
+        uint32_t n = 1 + (uint32_t)rng_below(&bench.rng, round % 4 == 0 ? 1000 : 20);
+        double busy = load.rate_per_s * load.prompt_s, least = 0, most = n / busy, room;
+        double wait_s = slo_s > 2 * load.prompt_s ? slo_s - load.prompt_s : load.prompt_s;
+        double decay = wait_s / load.prompt_s * 2 / (1 + load.cv2), step = most / (1 << 24);
+
+        for (uint32_t i = 0; i < 24; i++) {
+            double middle = (least + most) / 2;
+
+            *(late_share(middle * busy, decay, n) <= 0.05 ? &least : &most) = middle;
+        }
+        least = least < 1000 ? least : 1000;
+        room = picker_prefill_room(&load, slo_s, n);
+        assert_true(room >= least - 1.5 * step && room <= least + 1.5 * step);
+    }
+}
+
 /* Whatever the input, the policy's result is within its bounds. */
 static void any_input_has_an_answer(void **state)
 {
@@ -289,6 +326,7 @@ int main(void)
         T(a_missing_role_is_restored),
         T(load_of_other_routers_counts),
         T(rooms_grow_with_workers),
+        T(a_room_is_where_one_in_twenty_waits_too_long),
         T(any_input_has_an_answer),
     };
 

@@ -17,6 +17,8 @@ struct remote_seen {
 void remote_seen_open(struct remote_seen *seen, const char *url, const char *generation);
 void remote_seen_close(struct remote_seen *seen);
 void remote_seen_has(struct remote_seen *seen, const struct block_hash *hash);
+/* How many of these blocks, the first ones, the store was seen to have. */
+uint32_t remote_seen_run(const struct remote_seen *seen, const struct block_hash *hashes, uint32_t n);
 /* Told also when the set does not have it: routers may know of it from another worker. */
 void remote_seen_lacks(struct remote_seen *seen, const struct block_hash *hash);
 /* Reports to all routers what changed since the last call; to one router at most so many blocks of the set. */

@@ -402,8 +402,8 @@ static void *remote_thread_run(void *arg)
         remote_batch_run(self->batch);
         if (remote->wake != NULL)
             remote->wake(remote->wake_arg);
-        if (remote->ops->settle != NULL)
-            remote->ops->settle(self->store);
+        if (remote->ops->renew != NULL)
+            remote->ops->renew(self->store);
     }
     remote_job_free(next);
     return NULL;

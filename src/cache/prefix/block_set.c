@@ -37,6 +37,13 @@ static unsigned block_set_find(const struct block_set *set, uint32_t bucket, con
     return at;
 }
 
+bool block_set_has(const struct block_set *set, const struct block_hash *hash)
+{
+    uint32_t bucket = block_set_bucket(hash);
+
+    return block_set_find(set, bucket, hash) < set->n_in[bucket];
+}
+
 bool block_set_add(struct block_set *set, const struct block_hash *hash)
 {
     uint32_t bucket = block_set_bucket(hash);

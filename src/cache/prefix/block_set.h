@@ -15,6 +15,7 @@ struct block_set *block_set_new(void); /* NULL: no memory */
 void block_set_free(struct block_set *set);
 /* False: the set has it already. */
 bool block_set_add(struct block_set *set, const struct block_hash *hash);
+bool block_set_has(const struct block_set *set, const struct block_hash *hash);
 /* False: the set does not have it. */
 bool block_set_remove(struct block_set *set, const struct block_hash *hash);
 uint32_t block_set_count(const struct block_set *set);

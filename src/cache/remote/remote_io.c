@@ -131,25 +131,36 @@ static void remote_batch_read(struct remote_batch *batch)
 
 /* ---- asking ---- */
 
-/* Asks for the value that ends with each block: runs_out[i] is its length, 0: none. */
-static int remote_ask_runs(struct remote_thread *thread, const struct block_hash *hashes, uint32_t n,
-                           uint32_t *runs_out, struct fault *fault)
+struct remote_question { /* about the values that end with these blocks */
+    const struct block_hash *hashes;
+    uint32_t n;
+    uint32_t *runs; /* [n] the length of each; 0: none is known of */
+    int *results;   /* [n] 0, E_NOT_FOUND, or why nothing is known; NULL: not wanted */
+};
+
+static int remote_ask_runs(struct remote_thread *thread, const struct remote_question *question,
+                           struct fault *fault)
 {
     struct kv_remote *remote = thread->remote;
+    uint32_t n = question->n;
     struct store_item *items = calloc(n, sizeof(*items));
     char(*names)[REMOTE_NAME_BYTES] = malloc(n * sizeof(*names));
     int rc = E_NOMEM;
 
     if (items != NULL && names != NULL) {
         for (uint32_t i = 0; i < n; i++) {
-            remote_name(&remote->seal, &hashes[i], names[i]);
+            remote_name(&remote->seal, &question->hashes[i], names[i]);
             items[i].key = names[i];
         }
         rc = remote->ops->has(thread->store, items, n, fault);
     }
-    for (uint32_t i = 0; i < n && rc == 0; i++)
-        runs_out[i] =
-            items[i].result == 0 ? remote_run_length(remote->record_bytes, items[i].value_bytes) : 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        bool is_there = items[i].result == 0;
+
+        question->runs[i] = is_there ? remote_run_length(remote->record_bytes, items[i].value_bytes) : 0;
+        if (question->results != NULL)
+            question->results[i] = items[i].result;
+    }
     free(names);
     free(items);
     return rc;
@@ -157,51 +168,64 @@ static int remote_ask_runs(struct remote_thread *thread, const struct block_hash
 
 static int remote_job_ask(struct remote_thread *thread, struct remote_job *job)
 {
-    uint32_t *runs = malloc(job->n * sizeof(*runs));
+    struct remote_question question = {.hashes = job->hashes, .n = job->n};
     int rc = E_NOMEM;
 
-    if (runs != NULL)
-        rc = remote_ask_runs(thread, job->hashes, job->n, runs, &job->fault);
+    question.runs = malloc(job->n * sizeof(*question.runs));
+    if (question.runs != NULL)
+        rc = remote_ask_runs(thread, &question, &job->fault);
     job->is_store_down = rc < 0 && rc != E_CANCELLED && rc != E_NOMEM;
     if (rc == 0)
-        remote_run_cover(runs, job->n, job->ends);
-    free(runs);
+        remote_run_cover(question.runs, job->n, job->ends);
+    free(question.runs);
     return rc;
 }
 
 /* ---- writing ---- */
 
-/* Asks which of a batch's blocks are there; each job then knows the run that it has to write. */
+/* The run that the job has to write: from its first to its last block that is not there.  If the server that would have
+ * the value did not answer, the job fails. */
+static void remote_job_choose(struct remote_job *job, const uint32_t *runs, const int *results)
+{
+    uint32_t ends[REMOTE_RUN_BLOCKS];
+
+    remote_run_cover(runs, job->n, ends);
+    remote_job_end(job, E_EXISTS);
+    job->first = job->end = 0;
+    for (uint32_t at = job->n; at-- > 0;)
+        if (ends[at] == REMOTE_NOT_THERE) {
+            job->end = job->end == 0 ? at + 1 : job->end;
+            job->first = at;
+        }
+    if (job->end > 0 && results[job->end - 1] != E_NOT_FOUND) {
+        remote_job_end(job, results[job->end - 1]);
+        job->end = 0;
+    }
+}
+
+/* Asks which of a batch's blocks are there. */
 static int remote_batch_ask(struct remote_batch *batch)
 {
-    uint32_t n = 0, at = 0, *runs, *ends;
+    struct remote_question question = {0};
     struct block_hash *hashes;
+    uint32_t at = 0;
     int rc = E_NOMEM;
 
     for (unsigned i = 0; i < batch->n; i++)
-        n += batch->jobs[i]->n;
-    hashes = malloc(n * sizeof(*hashes));
-    runs = malloc(2 * n * sizeof(*runs));
+        question.n += batch->jobs[i]->n;
+    question.hashes = hashes = malloc(question.n * sizeof(*hashes));
+    question.runs = malloc(question.n * sizeof(*question.runs));
+    question.results = malloc(question.n * sizeof(*question.results));
     for (unsigned i = 0; hashes != NULL && i < batch->n; at += batch->jobs[i++]->n)
         memcpy(hashes + at, batch->jobs[i]->hashes, batch->jobs[i]->n * sizeof(*hashes));
-    if (hashes != NULL && runs != NULL)
-        rc = remote_ask_runs(batch->thread, hashes, n, runs, &batch->fault);
+    if (hashes != NULL && question.runs != NULL && question.results != NULL)
+        rc = remote_ask_runs(batch->thread, &question, &batch->fault);
     at = 0;
-    for (unsigned i = 0; rc == 0 && i < batch->n; at += batch->jobs[i++]->n) {
-        struct remote_job *job = batch->jobs[i];
-
-        ends = runs + n;
-        remote_run_cover(runs + at, job->n, ends);
-        remote_job_end(job, E_EXISTS);
-        job->first = job->end = 0;
-        for (uint32_t block = job->n; block-- > 0;)
-            if (ends[block] == REMOTE_NOT_THERE) {
-                job->end = job->end == 0 ? block + 1 : job->end;
-                job->first = block;
-            }
-    }
+    for (unsigned i = 0; rc == 0 && i < batch->n; at += batch->jobs[i++]->n)
+        remote_job_choose(batch->jobs[i], question.runs + at, question.results + at);
     free(hashes);
-    free(runs);
+    free(question.runs);
+    free(question.results);
     return rc;
 }
 
@@ -378,8 +402,8 @@ static void *remote_thread_run(void *arg)
         remote_batch_run(self->batch);
         if (remote->wake != NULL)
             remote->wake(remote->wake_arg);
-        if (remote->ops->settle != NULL)
-            remote->ops->settle(self->store);
+        if (remote->ops->renew != NULL)
+            remote->ops->renew(self->store);
     }
     remote_job_free(next);
     return NULL;

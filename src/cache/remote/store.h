@@ -54,8 +54,8 @@ struct store_ops {
     /* Keeps a value that is there already. */
     int (*put)(void *store, struct store_item *items, const struct bytes *values, unsigned n,
                struct fault *fault);
-    /* Does what nobody waits for, after results were told.  NULL: there is nothing of that kind. */
-    void (*settle)(void *store);
+    /* Renews lifetimes that get() could not renew.  Called after results were told.  NULL: there are none. */
+    void (*renew)(void *store);
     int (*remove)(void *store, struct store_item *item, struct fault *fault);
 };
 

@@ -109,7 +109,7 @@ static int store_redis_get(void *arg, struct store_item *items, unsigned n, cons
 
 /* Renews the lifetimes of values that replicas gave.  A primary that does not answer is left alone for a while: its
  * values lose some of their lifetime. */
-static void store_redis_settle(void *arg)
+static void store_redis_renew(void *arg)
 {
     struct redis_store *store = arg;
     struct store_item items[REDIS_MAX_TOUCHED];
@@ -316,5 +316,5 @@ const struct store_ops store_redis = {.kind = "redis",
                                       .has = store_redis_has,
                                       .get = store_redis_get,
                                       .put = store_redis_put,
-                                      .settle = store_redis_settle,
+                                      .renew = store_redis_renew,
                                       .remove = store_redis_remove};

@@ -66,7 +66,7 @@ void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct pi
 
     *out = fleet->slots[slot].reported;
     out->is_usable = fleet->slots[slot].pool != PICKER_NONE;
-    out->cached_tokens = out->stored_tokens = 0;
+    out->cached_tokens = out->stored_tokens = out->in_store_tokens = 0;
     out->queued_read_tokens = ledger->read_tokens;
     out->queued_store_tokens = ledger->store_tokens;
     if (out->block_tokens > 0)

@@ -3,7 +3,7 @@
  *
  *    push      latency + missing tokens x bytes per token / bandwidth       (measured by the receiver)
  *    compute   missing tokens / prefill speed                               (measured by the asker)
- *              or, if less, read the tokens on its own disk and compute the rest
+ *              or, if less, read the tokens on its own disk, or in its shared store, and compute the rest
  *
  * Only pushes that the asker requested measure the bandwidth: a hand-off is no faster than prefill computes. A
  * worker without recent pushes gets a prior of at least twice its computing speed. So one push is tried and
@@ -80,13 +80,17 @@ static uint32_t usable_tokens(const struct picker_worker *row, uint32_t n,
 /* Seconds that the asker takes for these tokens without a fetch. */
 static double alone_s(const struct picker_worker *asker, uint32_t here, uint32_t to)
 {
-    double computed_s = picker_prompt_s(asker, here, to - here), read_s;
-    uint32_t stored = asker->stored_tokens < to ? asker->stored_tokens : to;
+    double best_s = picker_prompt_s(asker, here, to - here);
+    uint32_t on_disk = asker->stored_tokens < to ? asker->stored_tokens : to,
+             in_store = asker->in_store_tokens < to ? asker->in_store_tokens : to;
 
-    if (stored <= here)
-        return computed_s;
-    read_s = picker_read_s(asker, stored - here) + picker_prompt_s(asker, stored, to - stored);
-    return read_s < computed_s ? read_s : computed_s;
+    if (on_disk > here)
+        best_s = fmin(best_s,
+                      picker_read_s(asker, on_disk - here) + picker_prompt_s(asker, on_disk, to - on_disk));
+    if (in_store > here)
+        best_s = fmin(best_s, picker_store_s(asker, in_store - here) +
+                                  picker_prompt_s(asker, in_store, to - in_store));
+    return best_s;
 }
 
 static bool may_push(const struct picker_worker *row, const struct picker_worker *to)

@@ -23,7 +23,7 @@ struct picker_owner {
     bool has_to_read;  /* some of them are on its disk only */
     double push_s;     /* estimate: seconds to push the tokens that the asker lacks, disk reads included */
     double computed_s; /* estimate: seconds to compute these tokens instead, or to read a part from the
-                        * asker's own disk and compute the rest */
+                        * asker's own disk or its shared store, and compute the rest */
 };
 
 /* Seconds to move n_tokens of cached KV from one worker to another. */

@@ -54,9 +54,9 @@ struct picker_worker {
     uint64_t kv_bytes_per_token;
     uint64_t queued_read_tokens;  /* dispatched to be read from its disk, and not begun yet */
     uint64_t queued_store_tokens; /* the same from the shared store */
-    /* Tokens of one request's prompt, by the prefix index: those in memory, and those in memory or on disk. 0
-     * in the fleet's rows. */
-    uint32_t cached_tokens, stored_tokens;
+    /* Tokens of one request's prompt, by the prefix index: those in memory, those in memory or on disk, and those
+     * that its shared store has. 0 in the fleet's rows. */
+    uint32_t cached_tokens, stored_tokens, in_store_tokens;
 };
 
 struct picker_run { /* a worker that has more of a prompt cached than its memory holds */

@@ -270,8 +270,7 @@ void router_blocks_events(struct router *router, uint32_t slot, const Baton__Blo
 
 /* ---- placement ---- */
 
-/* Sets how much of the prompt the worker has in memory, and how much it can read, from its disk or the shared store.
- * A store's rate takes the place of the disk's. */
+/* Sets how much of the prompt the worker has in memory, and how much it can read, from its disk or the shared store. */
 static void put_stored(const struct picker_place *place, uint32_t slot, struct picker_worker *row)
 {
     row->cached_tokens = row->stored_tokens = place->found.in_memory[slot] * row->block_tokens;
@@ -280,9 +279,10 @@ static void put_stored(const struct picker_place *place, uint32_t slot, struct p
 
         if (run->slot != slot)
             continue;
-        row->stored_tokens = run->n_blocks * row->block_tokens;
         if (run->is_in_store)
-            row->read_bytes_per_s = row->store_bytes_per_s;
+            row->in_store_tokens = run->n_blocks * row->block_tokens;
+        else
+            row->stored_tokens = run->n_blocks * row->block_tokens;
     }
 }
 

@@ -10,6 +10,9 @@
  * router's index and estimate (fleet/picker/index.h, fleet/picker/owner.h).  The slots of the index are the
  * peers' link slots.
  *
+ * A fetch has to be faster than computing, than reading from the own disk, and than reading from the shared store,
+ * as far as the store was seen to have the blocks.
+ *
  * A peer may send events of a hundred thousand blocks at once.  So events wait in a queue
  * (cache/prefix/block_queue.h).  The thread applies a few between two steps, or all while the worker is idle.
  * worker_engine_tell() bounds the queue.  The index has its own bound.
@@ -24,6 +27,7 @@
 #include "fleet/picker/index.h"
 #include "proto/capabilities.h"
 #include "worker/runner/disk_priv.h"
+#include "worker/runner/remote_priv.h"
 #include "worker/runner/block_map_priv.h"
 
 #define TURN_BLOCKS   (8 * BLOCK_SLICE)
@@ -118,6 +122,7 @@ static void peer_map_describe_self(struct worker_engine *engine, const struct ma
     const struct kv_layout *layout = &engine->opts.engine.info.layout;
     uint32_t n_more = question->n_hashes - question->n_here;
     struct sched_load load;
+    struct remote_hope hope;
 
     sched_load(engine->sched, &load);
     *row = (struct picker_worker){
@@ -135,6 +140,11 @@ static void peer_map_describe_self(struct worker_engine *engine, const struct ma
     row->stored_tokens =
         row->cached_tokens +
         worker_disk_peek(engine, question->hashes + question->n_here, n_more) * layout->block_tokens;
+    hope = worker_remote_hope(engine, question->hashes + question->n_here, n_more);
+    row->store = hope.n_blocks > 0;
+    row->store_bytes_per_s = hope.bytes_per_s;
+    row->store_ask_s = hope.ask_s;
+    row->in_store_tokens = row->cached_tokens + hope.n_blocks * layout->block_tokens;
 }
 
 /* False: the peer has no block of the prompt, or serves none. */

@@ -511,6 +511,20 @@ void worker_remote_report(const struct worker_engine *engine, struct load_report
     kv_remote_counts(engine->remote->remote, &out->remote);
 }
 
+struct remote_hope worker_remote_hope(const struct worker_engine *engine, const struct block_hash *hashes,
+                                      uint32_t n)
+{
+    const struct worker_remote *remote = engine->remote;
+    struct kv_remote_counts counts;
+
+    if (remote == NULL || remote->n_overdue > 0 || !kv_remote_is_up(remote->remote))
+        return (struct remote_hope){0};
+    kv_remote_counts(remote->remote, &counts);
+    return (struct remote_hope){.n_blocks = remote_seen_run(&remote->seen, hashes, n),
+                                .bytes_per_s = counts.read_bytes_per_s,
+                                .ask_s = (double)counts.ask_ns / NS_PER_S};
+}
+
 bool worker_remote_is_waited_for(const struct worker_engine *engine)
 {
     return engine->remote != NULL && (engine->remote->n_waiting > 0 || engine->remote->n_overdue > 0);

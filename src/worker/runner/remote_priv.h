@@ -24,6 +24,13 @@ void worker_remote_report(const struct worker_engine *engine, struct load_report
 /* Reports which blocks the store has: to one router at most `most` blocks, or to all routers the latest changes. */
 void worker_remote_tell(struct worker_engine *engine, uint32_t router, uint32_t most);
 void worker_remote_tell_changes(struct worker_engine *engine);
+/* What the store is expected to have of blocks that the pool lacks, and how fast it is. Zeros: it is not used now. */
+struct remote_hope {
+    uint32_t n_blocks; /* of the first ones */
+    double bytes_per_s, ask_s;
+};
+struct remote_hope worker_remote_hope(const struct worker_engine *engine, const struct block_hash *hashes,
+                                      uint32_t n);
 bool worker_remote_is_waited_for(const struct worker_engine *engine);
 
 #endif

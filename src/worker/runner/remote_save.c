@@ -9,21 +9,38 @@
 #include "cache/kv/pool_writeback.h"
 
 #define SAVES_PER_TURN   32
-#define SAVE_PAUSE_NS    (100 * NS_PER_MS)
+#define PAUSE_LEAST_NS   (100 * NS_PER_MS) /* after a failure; the pauses double until a write succeeds */
+#define PAUSE_MOST_NS    (10 * NS_PER_S)
 #define POOL_SHARE_SAVES 8
+
+static void remote_pause_saves(struct worker_remote *remote)
+{
+    uint64_t now_ns = clock_now_ns();
+
+    if (now_ns < remote->paused_until_ns)
+        return; /* another block of the same failure */
+    remote->pause_ns = remote->pause_ns < PAUSE_MOST_NS / 2 ? 2 * remote->pause_ns : PAUSE_MOST_NS;
+    remote->pause_ns = remote->pause_ns > PAUSE_LEAST_NS ? remote->pause_ns : PAUSE_LEAST_NS;
+    remote->paused_until_ns = now_ns + remote->pause_ns;
+}
 
 void worker_remote_on_saved(struct worker_engine *engine, const struct kv_remote_event *event)
 {
-    engine->remote->n_saving--;
-    if (event->result == 0 || event->result == E_EXISTS)
-        remote_seen_has(&engine->remote->seen, &event->hash);
-    if (event->result < 0 && event->result != E_EXISTS) /* not at once again */
-        engine->remote->paused_until_ns = clock_now_ns() + SAVE_PAUSE_NS;
-    kv_save_end(engine->pool, KV_BELOW_REMOTE, event->id, event->result < 0 && event->result != E_EXISTS);
+    struct worker_remote *remote = engine->remote;
+    bool has_failed = event->result < 0 && event->result != E_EXISTS;
+
+    remote->n_saving--;
+    if (has_failed) {
+        remote_pause_saves(remote);
+    } else {
+        remote->pause_ns = 0;
+        remote_seen_has(&remote->seen, &event->hash);
+    }
+    kv_save_end(engine->pool, KV_BELOW_REMOTE, event->id, has_failed);
 }
 
 /* Saves a run of at most n_most blocks. Returns their number; 0: there is none, or the tier takes none. */
-static uint32_t remote_save_run(struct worker_engine *engine, uint32_t n_most, uint64_t now_ns)
+static uint32_t remote_save_run(struct worker_engine *engine, uint32_t n_most)
 {
     struct worker_remote *remote = engine->remote;
     struct kv_save saves[REMOTE_RUN_BLOCKS];
@@ -44,7 +61,7 @@ static uint32_t remote_save_run(struct worker_engine *engine, uint32_t n_most, u
     }
     for (uint32_t i = part.n; i-- > 0;) /* children are older than their parents */
         kv_save_end(engine->pool, KV_BELOW_REMOTE, ids[i], true);
-    remote->paused_until_ns = now_ns + SAVE_PAUSE_NS;
+    remote_pause_saves(remote);
     return 0;
 }
 
@@ -53,15 +70,14 @@ void worker_remote_save(struct worker_engine *engine)
     struct worker_remote *remote = engine->remote;
     uint32_t most = engine->opts.n_blocks / POOL_SHARE_SAVES, n_most = kv_remote_run_blocks(remote->remote),
              n = 1;
-    uint64_t now_ns = clock_now_ns();
 
     most = most < 1 ? 1 : most < KV_REMOTE_WRITES ? most : KV_REMOTE_WRITES;
-    if (!kv_remote_takes_writes(remote->remote) || now_ns < remote->paused_until_ns)
+    if (!kv_remote_takes_writes(remote->remote) || clock_now_ns() < remote->paused_until_ns)
         return;
     n_most = n_most < most ? n_most : most;
     for (uint32_t n_saved = 0; n > 0 && n_saved < SAVES_PER_TURN && remote->n_saving + n_most <= most;
          n_saved += n)
-        n = remote_save_run(engine, n_most, now_ns);
+        n = remote_save_run(engine, n_most);
 }
 
 void worker_remote_drain(struct worker_engine *engine, bool is_on)

@@ -32,6 +32,15 @@ void remote_seen_has(struct remote_seen *seen, const struct block_hash *hash)
         block_log_add(&seen->changes, hash, BLOCK_IN_MEMORY);
 }
 
+uint32_t remote_seen_run(const struct remote_seen *seen, const struct block_hash *hashes, uint32_t n)
+{
+    uint32_t n_run = 0;
+
+    while (seen->blocks != NULL && n_run < n && block_set_has(seen->blocks, &hashes[n_run]))
+        n_run++;
+    return n_run;
+}
+
 void remote_seen_lacks(struct remote_seen *seen, const struct block_hash *hash)
 {
     if (seen->blocks == NULL)

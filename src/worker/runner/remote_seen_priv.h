@@ -17,6 +17,8 @@ struct remote_seen {
 void remote_seen_open(struct remote_seen *seen, const char *url, const char *generation);
 void remote_seen_close(struct remote_seen *seen);
 void remote_seen_has(struct remote_seen *seen, const struct block_hash *hash);
+/* How many of these blocks, the first ones, the store was seen to have. */
+uint32_t remote_seen_run(const struct remote_seen *seen, const struct block_hash *hashes, uint32_t n);
 /* Reported even if the set does not have it, because routers may know of it from another worker. */
 void remote_seen_lacks(struct remote_seen *seen, const struct block_hash *hash);
 /* The first reports the changes since the last call to all routers.  The second reports at most `most` blocks of

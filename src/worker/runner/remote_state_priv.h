@@ -40,7 +40,8 @@ struct worker_remote {
     uint64_t next_number;
     uint32_t n_reading, n_saving, n_waiting; /* blocks, blocks, tasks */
     uint32_t n_overdue;                      /* answers that no task waits for any more */
-    uint64_t paused_until_ns, counted_ns;
+    uint64_t paused_until_ns, pause_ns;      /* of saves, after a failure */
+    uint64_t counted_ns;
     uint64_t n_passed_over; /* reads that would not have paid */
     struct remote_seen seen;
     struct remote_metrics metrics;

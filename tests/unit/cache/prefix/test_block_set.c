@@ -26,6 +26,7 @@ static void what_is_added_is_there_once(void **state)
     assert_true(block_set_add(set, &a));
     assert_true(block_set_add(set, &b));
     assert_false(block_set_add(set, &a));
+    assert_true(block_set_has(set, &a) && block_set_has(set, &b));
     assert_int_equal(block_set_count(set), 2);
     assert_int_equal(block_set_list(set, list, 3), 2);
     assert_memory_equal(&list[0], &b, sizeof(b));
@@ -33,6 +34,7 @@ static void what_is_added_is_there_once(void **state)
     assert_int_equal(block_set_list(set, list, 1), 1);
     assert_true(block_set_remove(set, &b));
     assert_false(block_set_remove(set, &b));
+    assert_true(block_set_has(set, &a) && !block_set_has(set, &b));
     assert_int_equal(block_set_list(set, list, 3), 1);
     assert_memory_equal(&list[0], &a, sizeof(a));
 }

@@ -181,6 +181,30 @@ static void what_its_own_disk_has_need_not_be_pushed(void **state)
     assert_int_equal(find(PICKER_FETCH_ALWAYS).slot, PICKER_NONE);
 }
 
+/* 640 tokens: pushed in 44 ms, computed in 640 ms; read from the store at 2 GB/s in 22 ms, and 2 of questions. */
+static void what_its_store_has_need_not_be_pushed(void **state)
+{
+    rows[NEAR].cached_tokens = 640;
+    rows[ASKER].in_store_tokens = 640;
+    rows[ASKER].store_bytes_per_s = 2e9;
+    rows[ASKER].store_ask_s = 1e-4;
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR); /* it uses no store now */
+    rows[ASKER].store = 1;
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
+    rows[ASKER].store_ask_s = 0.01; /* a store that answers slowly: 200 ms */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
+    assert_true(find(PICKER_FETCH_AUTO).computed_s < 0.25);
+    rows[ASKER].store_ask_s = 1e-4;
+    rows[ASKER].queued_store_tokens = 10000; /* others read from it first */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
+    rows[ASKER].queued_store_tokens = 0;
+    rows[ASKER].in_store_tokens = 320; /* only half of it; the rest would be computed */
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, NEAR);
+    rows[ASKER].stored_tokens = 640; /* the disk has all of it, and is fast */
+    rows[ASKER].read_bytes_per_s = 2e9;
+    assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +218,7 @@ int main(void)
         cmocka_unit_test_setup(the_last_token_is_computed_in_any_case, set_up),
         cmocka_unit_test_setup(only_who_can_push_is_asked, set_up),
         cmocka_unit_test_setup(what_its_own_disk_has_need_not_be_pushed, set_up),
+        cmocka_unit_test_setup(what_its_store_has_need_not_be_pushed, set_up),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

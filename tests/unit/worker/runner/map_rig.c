@@ -38,3 +38,14 @@ double worker_disk_rate(const struct worker_engine *of)
 {
     return 0;
 }
+
+struct remote_hope map_rig_hope;
+
+struct remote_hope worker_remote_hope(const struct worker_engine *of, const struct block_hash *list,
+                                      uint32_t n)
+{
+    struct remote_hope hope = map_rig_hope;
+
+    hope.n_blocks = hope.n_blocks < n ? hope.n_blocks : n;
+    return hope;
+}

@@ -6,6 +6,9 @@
 
 #include <stdint.h>
 
-extern uint32_t map_rig_snapshots; /* snapshots that the worker was to send */
+#include "worker/runner/remote_priv.h"
+
+extern struct remote_hope map_rig_hope; /* what the shared store is expected to have */
+extern uint32_t map_rig_snapshots;      /* snapshots that the worker was to send */
 
 #endif

@@ -148,6 +148,7 @@ static int setup_with(enum picker_fetch prefix_fetch)
     worker = calloc(1, sizeof(*worker));
     memset(n_wanted, 0, sizeof(n_wanted));
     map_rig_snapshots = 0;
+    map_rig_hope = (struct remote_hope){0};
     queued_bytes = 0;
     is_full = false;
     log_set_level(LOG_LEVEL_ERROR);
@@ -397,6 +398,21 @@ static void a_slow_push_is_not_asked_for(void **state)
     assert_int_equal(choose(0).peer, PEER_NONE);
 }
 
+/* 24 MiB: pushed in 27 ms, and as fast from the store if it has a rate of 1 GB/s. */
+static void what_the_store_has_faster_is_not_asked_for(void **state)
+{
+    hear_all(link_up(0, "a"), 12, 1);
+    assert_int_equal(choose(0).peer, 0);
+    map_rig_hope = (struct remote_hope){.n_blocks = 12, .bytes_per_s = 1e9, .ask_s = 1e-5};
+    assert_int_equal(choose(0).peer, PEER_NONE);
+    map_rig_hope.bytes_per_s = 1e8;
+    assert_int_equal(choose(0).peer, 0);
+    map_rig_hope = (struct remote_hope){.n_blocks = 2, .bytes_per_s = 1e9, .ask_s = 1e-5};
+    assert_int_equal(choose(0).peer, 0);
+    map_rig_hope = (struct remote_hope){.n_blocks = 4, .bytes_per_s = 1e9, .ask_s = 1e-5};
+    assert_int_equal(choose(8).peer, PEER_NONE); /* the rest of it */
+}
+
 /* How often a peer receives a snapshot, and with how much queued. */
 static void a_peer_is_told_within_bounds(void **state)
 {
@@ -450,6 +466,7 @@ int main(void)
         T(one_worker_is_followed_over_one_link),
         T(who_cannot_tell_is_left_alone),
         T(memory_comes_before_disk),
+        T(what_the_store_has_faster_is_not_asked_for),
         T(a_router_that_knows_more_is_believed),
         T(a_slow_push_is_not_asked_for),
         T(a_peer_is_told_within_bounds),

@@ -27,6 +27,7 @@ import corpus
 import export
 import glossary
 import manual
+import model
 import recall
 import reference
 import served
@@ -172,6 +173,7 @@ class Runner:
             self.engine = reference.Engine.from_gguf(path, dtype)
         else:
             saved = torch.load(path)
+            model.stretch(saved.get("rope_factor", 1))
             self.tokeniser = bpe.Tokeniser.load(path.replace("checkpoint.pt", "tok.json"))
             tensors = dict(export.tensors_of(saved["opt"]["average"]))
             self.engine = reference.Engine(reference.weights_from_tensors(tensors), dtype)

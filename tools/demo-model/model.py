@@ -28,8 +28,9 @@ FFN = 768
 VOCAB = 2048
 EPS = 1e-5
 ROPE_BASE = 10000.0
-ROPE_FACTOR, ROPE_TRAINED = 8.0, 4096   # YaRN: CONTEXT / ROPE_TRAINED, and the positions before it was stretched
-CONTEXT = 32768
+ROPE_FACTOR = 1.0
+TRAINED = 4096      # positions before the model is stretched
+CONTEXT = TRAINED   # and the positions that it has; stretch() changes both this and ROPE_FACTOR
 IM_START = 2040
 BF16 = torch.bfloat16
 QUERY_BLOCK = 256
@@ -141,14 +142,20 @@ class SwiGLU(torch.autograd.Function):
         return torch.ops.aten.silu_backward(g * b, a), g * u
 
 
+def stretch(factor):
+    """From now on the model has `factor` times the positions, by YaRN; with 1 it has those of its training."""
+    global CONTEXT, ROPE_FACTOR
+    CONTEXT, ROPE_FACTOR = int(TRAINED * factor), float(factor)
+
+
 def rope_rates():
     """Radians per position of each rotary pair, and the factor of cos and sin, after YaRN.
 
-    Pairs that turn more than 32 times within ROPE_TRAINED positions keep their rate; those that turn less
+    Pairs that turn more than 32 times within TRAINED positions keep their rate; those that turn less
     than once are slowed by ROPE_FACTOR; between them it falls linearly with the number of the pair."""
     half = HEAD_DIM // 2
     pair = torch.arange(half, dtype=torch.float64)
-    low, high = (half * math.log(ROPE_TRAINED / (turns * 2 * math.pi)) / math.log(ROPE_BASE) for turns in (32, 1))
+    low, high = (half * math.log(TRAINED / (turns * 2 * math.pi)) / math.log(ROPE_BASE) for turns in (32, 1))
     low, high = max(0, math.floor(low)), min(HEAD_DIM - 1, math.ceil(high))
     slowed = ((pair - low) / (high - low)).clamp(0, 1)
     return ROPE_BASE ** (-pair / half) * (1 - slowed + slowed / ROPE_FACTOR), 1 + .1 * math.log(ROPE_FACTOR)

@@ -35,7 +35,9 @@ class Engine:
 
     @classmethod
     def from_gguf(cls, path, dtype=torch.float32):
-        return cls(weights_from_tensors(gguf.Reader(path).tensors), dtype)
+        file = gguf.Reader(path)
+        model.stretch(file.metadata.get("llama.rope.scaling.factor", 1))
+        return cls(weights_from_tensors(file.tensors), dtype)
 
     def reset(self):
         self.t = 0

@@ -6,6 +6,7 @@
 Prompts go as token ids to /v1/completions, so the server adds nothing to them.
 """
 import json
+import urllib.error
 import urllib.request
 
 import chat
@@ -22,8 +23,11 @@ class Served:
     def post(self, ids, **fields):
         body = json.dumps({"model": self.name, "prompt": ids, "temperature": 0, **fields}).encode()
         request = urllib.request.Request(self.url + "/v1/completions", body, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=1800) as answer:
-            return json.load(answer)["choices"][0]
+        try:
+            with urllib.request.urlopen(request, timeout=1800) as answer:
+                return json.load(answer)["choices"][0]
+        except urllib.error.HTTPError as e:
+            raise RuntimeError("%d: %s" % (e.code, e.read().decode())) from e
 
     def continued(self, ids, limit=200):
         return self.post(ids, max_tokens=limit)["text"]

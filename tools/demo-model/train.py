@@ -42,7 +42,7 @@ DECAY = .02
 EMA = .997
 REST_SHARE, REST_WEIGHT = .2, .25
 DRILL_STEPS, DRILL_ROWS, DRILL_LENGTH, DRILL_WEIGHT = 660, 16, 128, .5
-BANK_TOKENS, FILLER_EVERY, FAR_SHARE = 16384, 6, .6
+STRETCH, BANK_TOKENS, FILLER_EVERY, FAR_SHARE = 8, 16384, 6, .6
 
 
 def orthogonal(g):
@@ -205,6 +205,8 @@ def rate_at(step, args):
 
 
 def train(args):
+    if args.stretch:
+        model.stretch(STRETCH)
     params = model.new_parameters(1)
     opt = Optimiser(params, args.average)
     step, shard = 0, 0
@@ -236,7 +238,7 @@ def train(args):
             each = F.cross_entropy(model.logits(params, states), after, reduction="none")
             ((each * weight).sum() * share).backward()
             total = losses.setdefault(name, [0, 0])
-            total[0] += float(each[weight == 1].sum())
+            total[0] += float(each.detach()[weight == 1].sum())
             total[1] += int((weight == 1).sum())
             seen += n
         opt.step(rate_at(step, args) * args.rate)
@@ -300,7 +302,8 @@ class Stretching:
 
 
 def save(path, params, opt, step, shard):
-    torch.save({"params": {k: v.detach() for k, v in params.items()}, "opt": opt.saved(), "step": step, "shard": shard}, path + ".new")
+    torch.save({"params": {k: v.detach() for k, v in params.items()}, "opt": opt.saved(), "step": step, "shard": shard,
+                "rope_factor": model.ROPE_FACTOR}, path + ".new")
     os.replace(path + ".new", path)
 
 

@@ -10,6 +10,7 @@ A shard holds "ids" (uint16), "flags" (uint8, 1 where the model writes) and
 "starts", the offsets of the dialogues.  The first shards are mostly short talk,
 which teaches copying sooner than long dialogues do.
 """
+import os
 import sys
 
 import numpy as np
@@ -17,13 +18,14 @@ import numpy as np
 import agent
 import bpe
 import chat
+import manual
 import recall
 import reference
 import talk
 import words
 
 VOCAB = 2048
-SHARD_TOKENS = 1500000
+SHARD_TOKENS = int(os.environ.get("SHARD_TOKENS", 1500000))
 MAX_TOKENS = 4096
 
 
@@ -63,6 +65,12 @@ def sums_dialogue(m):
     return {"messages": messages}
 
 
+def told_and_asked(m):
+    """Facts, some talk, and the questions about them at the end."""
+    turns = recall.conversation(m) if m.chance(.9) else recall.from_notes(m)
+    return {"messages": [x for ask, reply in turns for x in ({"role": "user", "content": ask}, {"role": "assistant", "content": reply})]}
+
+
 def busy_tools(m):
     """Many requests against one list of tools, which costs so many tokens to read."""
     return agent.tool_talk(m, m.between(3, 8))
@@ -74,8 +82,12 @@ EARLY = [(talk_dialogue, .88), (agent.tool_talk, .10), (agent.agent, .02)]
 LATE = [(talk_dialogue, .50), (sums_dialogue, .09), (agent.tool_talk, .17), (busy_tools, .16), (agent.agent, .08)]
 # To go on from a trained model: work in many steps, which needs the longest practice.
 REFINE = [(talk_dialogue, .20), (agent.tool_talk, .14), (busy_tools, .08), (agent.agent, .10), (agent.plain_agent, .48)]
-FIRST_REFINING = 200
-MIXES = [(2, EARLY), (7, KINDS), (FIRST_REFINING, LATE), (1 << 30, REFINE)]
+# To stretch a trained model to a long context (stretch.py): all kinds; dialogues whose last turns need the first; text between.
+MIXED = [(talk_dialogue, .44), (sums_dialogue, .05), (agent.tool_talk, .17), (busy_tools, .12), (agent.agent, .07), (agent.plain_agent, .15)]
+FAR = [(told_and_asked, .55), (talk_dialogue, .13), (agent.tool_talk, .32)]
+FILLER = [(manual.filler_dialogue, 1)]
+FIRST_REFINING, FIRST_MIXED, FIRST_FAR, FIRST_FILLER = 200, 300, 400, 500
+MIXES = [(2, EARLY), (7, KINDS), (FIRST_REFINING, LATE), (FIRST_MIXED, REFINE), (FIRST_FAR, MIXED), (FIRST_FILLER, FAR), (1 << 30, FILLER)]
 
 
 def dialogue(m, kinds=KINDS):

@@ -2,7 +2,8 @@
 """Measures the model on held-out dialogues.
 
     evaluate.py make OUT.jsonl N             write N items for use over the API
-    evaluate.py run MODEL [options]          evaluate; MODEL is a .gguf or a checkpoint.pt
+    evaluate.py run MODEL [options]          evaluate; MODEL is a .gguf, a checkpoint.pt or the URL of a server
+    evaluate.py facts MODEL [options]        facts told 1,000 to 30,000 tokens before their question
     evaluate.py samples MODEL.gguf           print sample conversations
 
 An item is a dialogue that ends before an assistant turn, and what is expected:
@@ -25,8 +26,11 @@ import chat
 import corpus
 import export
 import glossary
+import manual
+import model
 import recall
 import reference
+import served
 import sim
 import talk
 import toolbox
@@ -131,6 +135,8 @@ def plain_item(m):
     return cut_item("plain", s.dialogue(), 1, {"one_of": answers})
 
 
+DISTANCES = (1000, 2000, 4000, 8000, 16000, 24000, 30000)
+CHARS_PER_TOKEN = 2.6
 KINDS = [recall_item, notes_item, echo_item, term_item, sums_item, unknown_item, call_item, result_item, step_item, plain_item]
 
 
@@ -154,6 +160,12 @@ def parse_call(text):
         return {}
 
 
+def opened(args):
+    if args.model.startswith("http"):
+        return served.Served(args.model, args.tokeniser)
+    return Runner(args.model, {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16}[args.dtype])
+
+
 class Runner:
     def __init__(self, path, dtype):
         if path.endswith(".gguf"):
@@ -161,13 +173,16 @@ class Runner:
             self.engine = reference.Engine.from_gguf(path, dtype)
         else:
             saved = torch.load(path)
+            model.stretch(saved.get("rope_factor", 1))
             self.tokeniser = bpe.Tokeniser.load(path.replace("checkpoint.pt", "tok.json"))
             tensors = dict(export.tensors_of(saved["opt"]["average"]))
             self.engine = reference.Engine(reference.weights_from_tensors(tensors), dtype)
         self.stop = self.tokeniser.id_of["<|im_end|>"]
 
     def reply(self, dialogue, limit=200):
-        ids = self.tokeniser.encode(chat.text_of(dialogue, generate=True))
+        return self.continued(self.tokeniser.encode(chat.text_of(dialogue, generate=True)), limit)
+
+    def continued(self, ids, limit=200):
         out, _ = self.engine.greedy(ids, limit, self.stop)
         return self.tokeniser.decode(out[:-1] if out[-1] == self.stop else out)
 
@@ -226,12 +241,15 @@ def show(marks):
 
 
 def run(args):
-    runner = Runner(args.model, {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16}[args.dtype])
+    runner = opened(args)
     m = words.Maker("evaluation %d" % args.seed, held_out=True)
     kinds = [k for k in KINDS if not args.kinds or k.__name__[:-5] in args.kinds.split(",")]
     print("| kind | mark | right | of | % |\n|---|---|---|---|---|")
     for make_item in kinds:
-        show(run_items(runner, [make_item(m) for _ in range(args.n)], args.verbose))
+        items = [make_item(m) for _ in range(args.n)]
+        if args.before:
+            items = [behind_manual(item, args.before) for item in items]
+        show(run_items(runner, items, args.verbose))
     for kind in () if args.no_tasks else ("change", "rename", "repair"):
         oks = []
         for _ in range(args.n // 2):
@@ -246,6 +264,75 @@ def run(args):
         nll, n = runner.nll(corpus.dialogue(m))
         total, count = total + nll, count + n
     print("perplexity %.3f over %d assistant tokens of %d dialogues" % (math.exp(total / count), count, args.n * 2))
+
+
+def behind_manual(item, n):
+    """The same item after a system prompt of about n tokens, the same for all items."""
+    text = manual.manual(words.Maker("manual", held_out=True), int(n * CHARS_PER_TOKEN))
+    messages = item["messages"]
+    if messages[0]["role"] == "system":
+        text, messages = text + "\n\n" + messages[0]["content"], messages[1:]
+    return {**item, "messages": [{"role": "system", "content": text}] + messages}
+
+
+class Chain:
+    """A dialogue as token ids that grows turn by turn."""
+
+    def __init__(self, tokeniser):
+        self.tokeniser, self.ids = tokeniser, []
+
+    def with_ask(self, ask):
+        return self.ids + self.tokeniser.encode("<|im_start|>user\n%s<|im_end|>\n<|im_start|>assistant\n" % ask)
+
+    def add(self, ask, answer):
+        self.ids = self.with_ask(ask) + self.tokeniser.encode("%s<|im_end|>\n" % answer)
+
+    def fill_to(self, m, length):
+        while len(self.ids) < length:
+            for ask, answer in talk.simple(m):
+                self.add(ask, answer)
+
+
+def ask_fact(runner, chain, m, fact, verbose, label):
+    ask, _ = recall.question(m, fact)
+    text = runner.continued(chain.with_ask(ask), 60)
+    if fact["v"] not in text and verbose:
+        print("MISS %s: ask %r, expected %r, got %r" % (label, ask, fact["v"], text), flush=True)
+    return fact["v"] in text
+
+
+def facts_first(runner, m, distances, verbose):
+    """All facts in the first turns, then talk; at each distance one of them is asked for. {distance: right}"""
+    facts, chain, right = recall.some_facts(m, len(distances)), Chain(runner.tokeniser), {}
+    for fact in facts:
+        chain.add(recall.tell(m, fact) + ".", recall.acknowledge(m, fact))
+    for fact, distance in zip(facts, distances):
+        chain.fill_to(m, distance)
+        right[distance] = ask_fact(runner, chain, m, fact, verbose, "first, %d" % distance)
+    return right
+
+
+def facts_within(runner, m, distances, verbose):
+    """A fact at each distance from the end of a dialogue a little longer than the longest, all asked for at its end."""
+    facts, chain, right = recall.some_facts(m, len(distances)), Chain(runner.tokeniser), {}
+    end = distances[-1] + 200
+    for fact, distance in zip(facts, reversed(distances)):
+        chain.fill_to(m, end - distance)
+        chain.add(recall.tell(m, fact) + ".", recall.acknowledge(m, fact))
+    chain.fill_to(m, end)
+    for fact, distance in zip(facts, reversed(distances)):
+        right[distance] = ask_fact(runner, chain, m, fact, verbose, "within, %d" % distance)
+    return right
+
+
+def facts(args):
+    runner = opened(args)
+    distances = [d for d in DISTANCES if d <= args.longest]
+    print("| told | " + " | ".join("%d" % d for d in distances) + " |\n|---|" + "---|" * len(distances))
+    for name, ask in (("first", facts_first), ("within", facts_within)):
+        m = words.Maker("facts %s %d" % (name, args.seed), held_out=True)
+        rows = [ask(runner, m, distances, args.verbose) for _ in range(args.n)]
+        print("| %s, of %d | " % (name, args.n) + " | ".join("%d" % sum(r[d] for r in rows) for d in distances) + " |", flush=True)
 
 
 def samples(path):
@@ -273,7 +360,7 @@ def samples(path):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("action", choices=["make", "run", "samples"])
+    p.add_argument("action", choices=["make", "run", "facts", "samples"])
     p.add_argument("model", help="a model, or the file to make")
     p.add_argument("n_items", nargs="?", type=int, default=100)
     p.add_argument("--n", type=int, default=100, help="items of each kind")
@@ -282,6 +369,9 @@ def main():
     p.add_argument("--dtype", default="f32")
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--verbose", action="store_true")
+    p.add_argument("--before", type=int, default=0, help="put each item behind a system prompt of so many tokens")
+    p.add_argument("--longest", type=int, default=DISTANCES[-1], help="the longest distance of facts to try")
+    p.add_argument("--tokeniser", default="../../share/baton-demo.gguf", help="the file whose tokeniser a server's model has")
     p.add_argument("--no-tasks", action="store_true", help="leave out the agent at work")
     args = p.parse_args()
     torch.set_num_threads(args.threads)
@@ -289,6 +379,8 @@ def main():
         make(args.model, args.n_items)
     elif args.action == "run":
         run(args)
+    elif args.action == "facts":
+        facts(args)
     else:
         samples(args.model)
 

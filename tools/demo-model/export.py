@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a checkpoint and the tokeniser into one GGUF file.
 
-    export.py WORK OUT.gguf
+    export.py WORK OUT.gguf [MODEL.gguf SHARE]       WORK: the folder of a training, or a model
 
-Taken are the averaged weights.  Rows of wq and wk are reordered from the
-training layout of rotary pairs (i, i + 32) to the file's (2i, 2i + 1).
+Of a training, the averaged weights are taken; with MODEL.gguf, SHARE of them and the rest of
+that model's.  Between the model that training began with and its result often lies one that
+has the knowledge of the first and the new skill of the second.  Rows of wq and wk are
+reordered from the training layout of rotary pairs (i, i + 32) to the file's (2i, 2i + 1).
 """
 import os
 import sys
@@ -77,6 +79,11 @@ def metadata_of(tokeniser, template):
         ("llama.attention.layer_norm_rms_epsilon", G.F32, model.EPS),
         ("llama.rope.dimension_count", G.U32, model.HEAD_DIM),
         ("llama.rope.freq_base", G.F32, model.ROPE_BASE),
+    ] + ([] if model.ROPE_FACTOR == 1 else [
+        ("llama.rope.scaling.type", G.STRING, "yarn"),
+        ("llama.rope.scaling.factor", G.F32, model.ROPE_FACTOR),
+        ("llama.rope.scaling.original_context_length", G.U32, model.TRAINED),
+    ]) + [
         ("tokenizer.ggml.model", G.STRING, "gpt2"),
         ("tokenizer.ggml.pre", G.STRING, "qwen2"),
         ("tokenizer.ggml.tokens", G.ARRAY, (G.STRING, tokeniser.tokens)),
@@ -90,14 +97,28 @@ def metadata_of(tokeniser, template):
     ]
 
 
+def mixed(params, other, share):
+    return {k: v * share + other[k] * (1 - share) for k, v in params.items()}
+
+
 def main(argv):
     work, out = argv[1], argv[2]
-    saved = torch.load(os.path.join(work, "checkpoint.pt"))
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "chat_template.jinja")) as f:
         template = f.read()
-    tokeniser = bpe.Tokeniser.load(os.path.join(work, "tok.json"))
-    gguf.write(out, metadata_of(tokeniser, template), tensors_of(saved["opt"]["average"]))
-    print("%s: step %d, %d bytes" % (out, saved["step"], os.path.getsize(out)))
+    if work.endswith(".gguf"):
+        file = gguf.Reader(work)
+        model.stretch(file.metadata.get("llama.rope.scaling.factor", 1))
+        params = parameters_of(file.tensors)
+        tokeniser = bpe.Tokeniser(file.metadata["tokenizer.ggml.tokens"], file.metadata["tokenizer.ggml.merges"])
+    else:
+        saved = torch.load(os.path.join(work, "checkpoint.pt"))
+        model.stretch(saved.get("rope_factor", 1))
+        params = saved["opt"]["average"]
+        tokeniser = bpe.Tokeniser.load(os.path.join(work, "tok.json"))
+    if len(argv) > 3:
+        params = mixed(params, parameters_of(gguf.Reader(argv[3]).tensors), float(argv[4]))
+    gguf.write(out, metadata_of(tokeniser, template), tensors_of(params))
+    print("%s: %d bytes" % (out, os.path.getsize(out)))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,10 @@ FFN = 768
 VOCAB = 2048
 EPS = 1e-5
 ROPE_BASE = 10000.0
-CONTEXT = 4096
+ROPE_FACTOR = 1.0
+TRAINED = 4096      # positions before the model is stretched
+CONTEXT = TRAINED   # and the positions that it has; stretch() changes both this and ROPE_FACTOR
+IM_START = 2040
 BF16 = torch.bfloat16
 QUERY_BLOCK = 256
 
@@ -139,20 +142,45 @@ class SwiGLU(torch.autograd.Function):
         return torch.ops.aten.silu_backward(g * b, a), g * u
 
 
+def stretch(factor):
+    """From now on the model has `factor` times the positions, by YaRN; with 1 it has those of its training."""
+    global CONTEXT, ROPE_FACTOR
+    CONTEXT, ROPE_FACTOR = int(TRAINED * factor), float(factor)
+
+
+def rope_rates():
+    """Radians per position of each rotary pair, and the factor of cos and sin, after YaRN.
+
+    Pairs that turn more than 32 times within TRAINED positions keep their rate; those that turn less
+    than once are slowed by ROPE_FACTOR; between them it falls linearly with the number of the pair."""
+    half = HEAD_DIM // 2
+    pair = torch.arange(half, dtype=torch.float64)
+    low, high = (half * math.log(TRAINED / (turns * 2 * math.pi)) / math.log(ROPE_BASE) for turns in (32, 1))
+    low, high = max(0, math.floor(low)), min(HEAD_DIM - 1, math.ceil(high))
+    slowed = ((pair - low) / (high - low)).clamp(0, 1)
+    return ROPE_BASE ** (-pair / half) * (1 - slowed + slowed / ROPE_FACTOR), 1 + .1 * math.log(ROPE_FACTOR)
+
+
 def rope_tables(positions):
     """positions [b][t] -> cos, sin [b][t][1][head_dim] bfloat16 for Rotate."""
-    half = HEAD_DIM // 2
-    rate = ROPE_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
+    rate, scale = rope_rates()
     angle = positions.double()[..., None] * rate
-    cos, sin = angle.cos(), angle.sin()
+    cos, sin = angle.cos() * scale, angle.sin() * scale
     return (torch.cat([cos, cos], -1)[:, :, None].to(BF16), torch.cat([-sin, sin], -1)[:, :, None].to(BF16))
 
 
-def attention(weights, layer, h, tables):
+def heads_of(weights, layer, h, b, t):
+    """Queries, keys and values of all heads, not turned: [b][t][HEADS + 2 KV_HEADS][head_dim]."""
+    wqkv = torch.cat([weights["%d.%s" % (layer, n)] for n in ("wq", "wk", "wv")])
+    return F.linear(h, wqkv).view(b, t, HEADS + 2 * KV_HEADS, HEAD_DIM)
+
+
+def attention(weights, layer, h, tables, seen=None):
     b, t = tables[0].shape[:2]
     group = HEADS // KV_HEADS
-    wqkv = torch.cat([weights["%d.%s" % (layer, n)] for n in ("wq", "wk", "wv")])
-    qkv = F.linear(h, wqkv).view(b, t, HEADS + 2 * KV_HEADS, HEAD_DIM)
+    qkv = heads_of(weights, layer, h, b, t)
+    if seen is not None:
+        seen.append(qkv[:, :, HEADS:].detach())
     qk = Rotate.apply(qkv[:, :, :HEADS + KV_HEADS], *tables)
     q = (qk[:, :, :HEADS] * HEAD_DIM ** -.5).permute(0, 2, 1, 3).reshape(b * KV_HEADS, group, t, HEAD_DIM)
     k = qk[:, :, HEADS:].permute(0, 2, 1, 3).reshape(b * KV_HEADS, t, HEAD_DIM)
@@ -161,13 +189,17 @@ def attention(weights, layer, h, tables):
     return F.linear(out, weights["%d.wo" % layer])
 
 
-def hidden(params, ids, positions):
-    """Final states [b*t][dim], before the output norm."""
+def hidden(params, ids, positions, seen=None, attend=None):
+    """Final states [b*t][dim], before the output norm.
+
+    `seen` collects, for each layer, keys and values before they are turned: [b][t][2 KV_HEADS][head_dim].
+    `attend` takes the place of attention()."""
     weights = {k: v.to(BF16) for k, v in params.items() if k not in ("norm", "embed")}
     tables = rope_tables(positions)
     x = F.embedding(ids, params["embed"]).view(-1, DIM)
     for layer in range(LAYERS):
-        x = x + attention(weights, layer, Norm.apply(x), tables)
+        h = Norm.apply(x)
+        x = x + (attend(weights, layer, h, tables) if attend else attention(weights, layer, h, tables, seen))
         h = Norm.apply(x)
         a, b = F.linear(h, weights["%d.gate" % layer]), F.linear(h, weights["%d.up" % layer])
         x = x + F.linear(SwiGLU.apply(a, b), weights["%d.down" % layer])

@@ -35,7 +35,9 @@ class Engine:
 
     @classmethod
     def from_gguf(cls, path, dtype=torch.float32):
-        return cls(weights_from_tensors(gguf.Reader(path).tensors), dtype)
+        file = gguf.Reader(path)
+        model.stretch(file.metadata.get("llama.rope.scaling.factor", 1))
+        return cls(weights_from_tensors(file.tensors), dtype)
 
     def reset(self):
         self.t = 0
@@ -64,10 +66,9 @@ class Engine:
 
     def rotate(self, x, first):
         """x [t][heads][head_dim]"""
-        half = model.HEAD_DIM // 2
-        rate = model.ROPE_BASE ** (-torch.arange(half, dtype=torch.float64) / half)
+        rate, scale = model.rope_rates()
         angle = torch.arange(first, first + x.shape[0], dtype=torch.float64)[:, None] * rate
-        cos, sin = angle.cos().to(self.wide)[:, None], angle.sin().to(self.wide)[:, None]
+        cos, sin = ((scale * f).to(self.wide)[:, None] for f in (angle.cos(), angle.sin()))
         a, b = x[..., 0::2], x[..., 1::2]
         return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains the model from the shards; can be stopped and resumed at any time.
 
-    train.py WORK [--total STEPS] [--until UNIX_TIME --fade-s SECONDS] [--from MODEL.gguf --first SHARD]
+    train.py WORK [--total STEPS] [--until UNIX_TIME --fade-s SECONDS] [--from MODEL.gguf --first SHARD [--stretch]]
 
 With --from, and no checkpoint yet, training begins with that model's weights, without the drill.
 
@@ -26,9 +26,11 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import corpus
 import export
 import gguf
 import model
+import stretch
 
 MICRO_TOKENS = 4096
 MICRO = 2
@@ -40,7 +42,7 @@ DECAY = .02
 EMA = .997
 REST_SHARE, REST_WEIGHT = .2, .25
 DRILL_STEPS, DRILL_ROWS, DRILL_LENGTH, DRILL_WEIGHT = 660, 16, 128, .5
-IM_START = 2040
+STRETCH, BANK_TOKENS, FILLER_EVERY, FAR_SHARE = 8, 16384, 6, .6
 
 
 def orthogonal(g):
@@ -57,8 +59,8 @@ def orthogonal(g):
 class Optimiser:
     """Muon on matrices, Adam on the rest; moments are kept in self.state."""
 
-    def __init__(self, params):
-        self.params = params
+    def __init__(self, params, keep=EMA):
+        self.params, self.keep = params, keep
         self.matrices = [k for k in params if "." in k]
         self.others = [k for k in params if "." not in k]
         self.state = {k: torch.zeros_like(v) for k, v in params.items()}
@@ -83,7 +85,7 @@ class Optimiser:
                     p.mul_(1 - DECAY * rate * RATE_MATRIX).add_(u.t() if flip else u, alpha=-rate * RATE_MATRIX * scale)
             for k in self.others:
                 self.adam(k, rate)
-            keep = min(EMA, self.count / (self.count + 50))
+            keep = min(self.keep, self.count / (self.count + 50))
             for k, p in self.params.items():
                 self.average[k].lerp_(p.detach(), 1 - keep)
                 p.grad = None
@@ -125,7 +127,7 @@ def micro_batches(path, rng):
 def jump(row, length, rng):
     """Positions with up to two jumps ahead, each at the start of a turn."""
     positions = np.arange(length)
-    turns = np.flatnonzero(row == IM_START)
+    turns = np.flatnonzero(row == model.IM_START)
     if rng.random() < .35 and len(turns) > 1:
         for _ in range(rng.integers(1, 3)):
             room = model.CONTEXT - positions[-1] - 1
@@ -203,8 +205,10 @@ def rate_at(step, args):
 
 
 def train(args):
+    if args.stretch:
+        model.stretch(STRETCH)
     params = model.new_parameters(1)
-    opt = Optimiser(params)
+    opt = Optimiser(params, args.average)
     step, shard = 0, 0
     path = os.path.join(args.work, "checkpoint.pt")
     if os.path.exists(path):
@@ -221,44 +225,85 @@ def train(args):
                 opt.average[k].copy_(v)
         shard = args.first
     rng = np.random.default_rng([7, step])
-    source = batches_of(args.work, shard, step)
-    began, seen, losses, drilled = time.time(), 0, [], []
-    last_save = time.time()
+    if args.stretch:
+        parts = Stretching(args.work, params, shard, step, rng)
+    else:
+        parts = Plain(args.work, params, shard, step, rng, drills=not args.start)
+    began, seen, losses, last_save = time.time(), 0, {}, time.time()
     stopping = []
     signal.signal(signal.SIGTERM, lambda *_: stopping.append(True))
     while step < args.total and time.time() < args.until and not stopping:
         rest = REST_WEIGHT * max(0.1, 1 - step / 1500)
-        parts = []
-        for _ in range(MICRO):
-            shard, batch = next(source)
-            parts.append(padded(batch, rng, rest))
-        if step < DRILL_STEPS and not args.start:
-            parts.append(drill(rng))
-        whole = sum(float(p[4].sum()) for p in parts)
-        for ids, positions, where, after, weight in parts:
-            x = model.hidden(params, ids, positions)[where]
-            each = F.cross_entropy(model.logits(params, x), after, reduction="none")
-            ((each * weight).sum() / whole).backward()
-            if len(parts) > MICRO and ids.shape == (DRILL_ROWS, DRILL_LENGTH):
-                drilled.append(float(each.mean()))
-            else:
-                losses.append((float(each[weight == 1].sum()), int((weight == 1).sum())))
-            seen += ids.numel()
+        for name, share, states, after, weight, n in parts.of_step(step, rest):
+            each = F.cross_entropy(model.logits(params, states), after, reduction="none")
+            ((each * weight).sum() * share).backward()
+            total = losses.setdefault(name, [0, 0])
+            total[0] += float(each.detach()[weight == 1].sum())
+            total[1] += int((weight == 1).sum())
+            seen += n
         opt.step(rate_at(step, args) * args.rate)
         step += 1
-        if step % 20 == 0:
-            print("step %d shard %d loss %.4f drill %.3f rate %.2f  %.0f tokens/s" % (
-                step, shard, sum(a for a, _ in losses) / max(1, sum(b for _, b in losses)),
-                sum(drilled) / max(1, len(drilled)), rate_at(step, args), seen / (time.time() - began)), flush=True)
-            losses, drilled, seen, began = [], [], 0, time.time()
+        if step % args.report == 0:
+            print("step %d shard %d %s rate %.2f  %.0f tokens/s" % (
+                step, parts.shard, "  ".join("%s %.4f" % (k, a / max(1, b)) for k, (a, b) in sorted(losses.items())),
+                rate_at(step, args), seen / (time.time() - began)), flush=True)
+            losses, seen, began = {}, 0, time.time()
         if time.time() - last_save > 120:
-            save(path, params, opt, step, shard)
+            save(path, params, opt, step, parts.shard)
             last_save = time.time()
-    save(path, params, opt, step, shard)
+    save(path, params, opt, step, parts.shard)
+
+
+class Plain:
+    """MICRO micro-batches a step, and the drill in the first steps."""
+
+    def __init__(self, work, params, shard, step, rng, drills):
+        self.params, self.shard, self.rng, self.drills = params, shard, rng, drills
+        self.source = batches_of(work, shard, step)
+
+    def of_step(self, step, rest):
+        """Yields (name, share of the loss, states, next ids, weights, tokens); each is for one backward pass."""
+        parts = []
+        for _ in range(MICRO):
+            self.shard, batch = next(self.source)
+            parts.append(("loss",) + tuple(padded(batch, self.rng, rest)))
+        if step < DRILL_STEPS and self.drills:
+            parts.append(("drill",) + tuple(drill(self.rng)))
+        whole = sum(float(p[-1].sum()) for p in parts)
+        for name, ids, positions, where, after, weight in parts:
+            yield name, 1 / whole, model.hidden(self.params, ids, positions)[where], after, weight, ids.numel()
+
+
+class Stretching:
+    """A batch of rows that look far back in each step; beside it, in most, one of the usual kind or of more text for the bank."""
+
+    def __init__(self, work, params, shard, step, rng):
+        self.params, self.shard, self.rng = params, shard, rng
+        self.bank = stretch.Bank(BANK_TOKENS)
+        self.usual = batches_of(work, shard, step)
+        self.filler = batches_of(work, corpus.FIRST_FILLER, step)
+        self.far = stretch.dialogues(batches_of(work, corpus.FIRST_FAR, step))
+
+    def usual_part(self, name, batch, share, rest, seen=None):
+        ids, positions, where, after, weight = padded(batch, self.rng, rest)
+        states = model.hidden(self.params, ids, positions, seen)[where]
+        return name, share / float(weight.sum()), states, after, weight, ids.numel()
+
+    def of_step(self, step, rest):
+        if step % FILLER_EVERY == 0 or self.bank.size() < BANK_TOKENS // 2:
+            seen, batch = [], next(self.filler)[1]
+            yield self.usual_part("filler", batch, (1 - FAR_SHARE) * .5, rest, seen)
+            self.bank.add(seen, [len(i) for i, _ in batch])
+        elif step % 2:
+            self.shard, batch = next(self.usual)
+            yield self.usual_part("usual", batch, 1 - FAR_SHARE, rest)
+        states, after, weight, n = stretch.far_states(self.params, self.bank, self.far, self.rng, rest)
+        yield "far", FAR_SHARE / float(weight.sum()), states, after, weight, n
 
 
 def save(path, params, opt, step, shard):
-    torch.save({"params": {k: v.detach() for k, v in params.items()}, "opt": opt.saved(), "step": step, "shard": shard}, path + ".new")
+    torch.save({"params": {k: v.detach() for k, v in params.items()}, "opt": opt.saved(), "step": step, "shard": shard,
+                "rope_factor": model.ROPE_FACTOR}, path + ".new")
     os.replace(path + ".new", path)
 
 
@@ -271,6 +316,9 @@ def main():
     p.add_argument("--from", dest="start", help="a model to go on from")
     p.add_argument("--first", type=int, default=0, help="the shard to begin with")
     p.add_argument("--rate", type=float, default=1, help="times the usual rate")
+    p.add_argument("--average", type=float, default=EMA, help="share of the average of the weights that a step keeps")
+    p.add_argument("--stretch", action="store_true", help="teach the model of --from a long context (stretch.py)")
+    p.add_argument("--report", type=int, default=20, help="steps between two lines")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     args = p.parse_args()
     torch.set_num_threads(args.threads)

@@ -5,7 +5,7 @@
  *     CANCELLED  epoch of the asking router 8 | number of the question 8 | the answer for its client
  *
  * Numbers are little endian.  Both are sections of news (news_priv.h).  A router that does not run the response says
- * nothing, so the asking one waits a second for a response that nobody runs (serve/endpoint/cancels.c). */
+ * nothing, so the asking one waits a second for a response that no router runs (serve/endpoint/cancels.c). */
 #include "fleet/router/cancels_priv.h"
 
 #include "base/str.h"

@@ -10,7 +10,7 @@
  * worker.  Values are sealed as those in a store are, so a worker that errs cannot pass one off as another.
  *
  * A worker that does not answer in time is left alone for a while.  No question waits longer than state.wait.  A name
- * that is forgotten is told again to each worker that comes back, as long as it is among the last FORGOTTEN. */
+ * that is forgotten is sent again to each worker that comes back, as long as it is among the last FORGOTTEN. */
 #include "fleet/router/kept_priv.h"
 
 #include <openssl/crypto.h>
@@ -25,7 +25,7 @@
 enum {
     KEPT_COPIES = 2,
     KEPT_ASKED = 4,      /* workers that are asked for a name */
-    KEPT_FORGOTTEN = 128 /* names that are told again to workers that come back */
+    KEPT_FORGOTTEN = 128 /* forgotten names that are sent again to workers that come back */
 };
 #define KEPT_MAX_VALUE  (FRAME_KEPT_BYTES - STATE_HEAD_BYTES - STATE_TIMES_BYTES)
 #define KEPT_MAX_QUEUED ((size_t)8 << 20) /* bytes on a link: beyond, its worker gets no values */

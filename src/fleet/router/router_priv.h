@@ -104,8 +104,7 @@ struct router {
     struct router_model models[ROUTER_MAX_MODELS];
     uint32_t n_models;
     uint64_t started_ns;
-    bool is_restarted;          /* a worker has returned that an earlier router process knew: others may
-                                 * follow */
+    bool is_restarted;          /* a worker returned that an earlier router process knew: others may too */
     struct picker_fleet *fleet; /* rows of workers and their ledgers, by slot */
     struct picker_index *index;
     struct router_stores stores;

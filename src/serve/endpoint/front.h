@@ -45,7 +45,7 @@ struct front_opts {
     struct common_limits *common; /* limits kept together with other routers; NULL: by itself */
     struct state_values values;   /* what several routers keep together; zeroed: nothing */
     void (*on_forget)(void *arg, const char *tenant,
-                      struct bytes id); /* a response was deleted; NULL: nobody needs to know */
+                      struct bytes id); /* a response was deleted; NULL: no other router */
     /* A client cancels a response that this front does not run: asks the other routers.  front_cancelled() (front_news.h) brings
      * their answer, with the number.  False: there are none.  NULL: the same. */
     bool (*on_cancel)(void *arg, const char *tenant, struct bytes id, uint64_t number);

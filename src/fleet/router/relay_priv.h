@@ -7,7 +7,7 @@
 
 int router_relay_open(struct router *router, struct fault *fault); /* E_NOMEM */
 void router_relay_close(struct router *router);
-/* Whether a worker that relays has other routers.  Without router_relay_open() false. */
+/* True if a worker that relays has other routers.  False without router_relay_open(). */
 bool router_relay_has_others(const struct router *router);
 void router_relay_tell(struct router *router, struct bytes news);
 void router_relay_hear(struct router *router, const Baton__News *news);

@@ -243,7 +243,7 @@ static void router_state_watch(struct router *router)
 
 /* ---- sent messages ---- */
 
-/* Whether there is a way to other routers now. */
+/* True if there is a way to other routers now. */
 static bool state_may_tell(const struct router *router)
 {
     const struct router_state *shared = router->shared;

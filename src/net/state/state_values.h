@@ -40,6 +40,6 @@ int state_values_remove(const struct state_values *values, const struct state_na
 int state_values_forget(const struct state_values *values, const struct state_name *name);
 /* out: for state_values_cancel() until the question's done is called. */
 int state_values_ask(const struct state_values *values, const struct state_question *question, void **out);
-void state_values_cancel(const struct state_values *values, void *ask); /* ask NULL is fine */
+void state_values_cancel(const struct state_values *values, void *ask); /* accepts NULL for ask */
 
 #endif

@@ -61,6 +61,7 @@ class Loop:
         self.messages = [{"role": "user", "content": "Read the file notes0.txt"}]
         self.rows = []
         self.calls = 0
+        self.strips = 0  # a bit for each text, chosen for each turn: what is counted is what is sent
 
     def request(self, streams):
         system = [dict(SYSTEM[0], text=SYSTEM[0]["text"] % self.wild.random.getrandbits(32)), dict(SYSTEM[1])]
@@ -68,11 +69,10 @@ class Loop:
         last = messages[-1]["content"]
         if isinstance(last, list):
             last[-1]["cache_control"] = {"type": "ephemeral"}
-        for message in messages:
-            if message["role"] == "assistant":
-                for block in message["content"]:
-                    if block["type"] == "text" and self.wild.random.random() < 0.5:
-                        block["text"] = block["text"].strip()
+        texts = [block for message in messages if message["role"] == "assistant" for block in message["content"] if block["type"] == "text"]
+        for i, block in enumerate(texts):
+            if self.strips >> i & 1:
+                block["text"] = block["text"].strip()
         head = {"model": "baton-demo", "max_tokens": 48, "temperature": 0, "stream": streams, **self.fields}
         return ('{"messages":' + self.wild.write(messages) + ',"tools":' + json.dumps(TOOLS) + ',"system":' +
                 self.wild.write(system) + "," + json.dumps(head)[1:])
@@ -123,6 +123,7 @@ class Loop:
             **{k: serving[k] for k in ("prompt", "computed", "reused")}, "workers": (serving["prefill"], serving["decode"])}
 
     def turn(self, n):
+        self.strips = self.wild.random.getrandbits(64)
         counted = self.count()
         content, usage, serving = self.streamed() if n % 2 else self.whole()
         created = usage["cache_creation"]
@@ -210,6 +211,12 @@ def over_a_thread():
         assert refused[400]["error"]["details"]["error_code"] == "thread_already_continued", refused
         c.routers[0].kill()
         c.routers[0].start()
+        c.wait_ready(decode=1)
+        status, _, answer = fetch(c.routers[0].http, "POST", "/v1/messages", json.loads(threaded.request(False)))
+        assert (status, json.loads(answer)["error"]["details"]["error_code"]) == (400, "thread_already_continued"), answer  # the worker keeps it
+        for daemon in (c.routers[0], c.workers[0]):
+            daemon.kill()
+            daemon.start()
         c.wait_ready(decode=1)
         status, _, answer = fetch(c.routers[0].http, "POST", "/v1/messages", json.loads(threaded.request(False)))
         assert (status, json.loads(answer)["error"]["details"]["error_code"]) == (404, "thread_not_found"), answer

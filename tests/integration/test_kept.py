@@ -144,7 +144,7 @@ def assert_cancelled_elsewhere(a, b, keys):
         assert status == 400 and "completed" in answer["error"]["message"], (router.name, answer)
 
 
-SLOW = {"engine__kind": "sim", "engine__sim_step": "2ms", "engine__sim_decode_seq": "10us", "engine__sim_answer_tokens": "1000000"}
+SLOW = {"engine__kind": "sim", "engine__sim_step": "20ms", "engine__sim_decode_seq": "10us", "engine__sim_answer_tokens": "1000000"}
 
 
 def a_cancel_reaches_the_router_that_runs_the_response():

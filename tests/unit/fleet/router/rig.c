@@ -2,6 +2,7 @@
 /* Defines the functions of net/ that the router calls, so that the linker takes these.  A link remembers what
  * was sent, and the test supplies the replies. */
 #include "fleet/router/admission_priv.h"
+#include "fleet/router/stores_priv.h"
 #include "rig.h"
 
 #include <stdlib.h>
@@ -284,6 +285,7 @@ void rig_close(struct rig *rig)
         for (uint32_t class_at = 0; class_at < PICKER_MAX_CLASSES; class_at++)
             fair_free(router->models[i].turns[class_at]);
     router_queue_close(router);
+    router_stores_free(router);
     picker_index_free(router->index);
     picker_fleet_free(router->fleet);
     hashmap_free(router->by_number);

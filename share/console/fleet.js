@@ -10,7 +10,9 @@ const fleet = {
   hits: [], // {cached, all} tokens for each second
   filter: "", isDraining: false, router: "",
 };
-const FLEET_SECONDS = 300, FLEET_LANES = 40, FLEET_LANE_ROWS = 12;
+const FLEET_SECONDS = 300, FLEET_LANES = 40, FLEET_LANE_ROWS = 12, FLEET_FRAME_ROWS = 64;
+
+const nextFrame = () => new Promise((next) => requestAnimationFrame(next));
 
 function svg(tag, props, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -67,10 +69,12 @@ function updateWorker(row, worker) {
   row.view.hidden = fleet.filter !== "" && !`${worker.node} ${worker.role} ${worker.model} ${state}`.includes(fleet.filter);
 }
 
-function updateWorkers(workers) {
+// Draws FLEET_FRAME_ROWS rows in each frame, so that the page stays smooth with hundreds of workers.
+async function updateWorkers(workers) {
   const seen = new Set();
   const body = byId("workers");
   for (const worker of workers) {
+    if (seen.size > 0 && seen.size % FLEET_FRAME_ROWS === 0) await nextFrame();
     seen.add(worker.node);
     if (!fleet.rows.has(worker.node)) {
       const row = workerRow(worker.node);
@@ -258,7 +262,7 @@ function showFleet() {
   });
 }
 
-function drawStatus(status) {
+async function drawStatus(status) {
   const sum = (name) => status.workers.reduce((n, worker) => n + worker[name], 0);
   const usable = status.workers.filter((worker) => worker.usable).length;
   const tiles = {
@@ -271,7 +275,7 @@ function drawStatus(status) {
   setText(byId("place"), "fleet of " + status.node + (status.draining ? " (draining)" : ""));
   setText(byId("drain"), status.draining ? "Undrain" : "Drain");
   for (const tile of document.querySelectorAll("[data-tile]")) setText(tile, tiles[tile.dataset.tile]);
-  updateWorkers(status.workers);
+  await updateWorkers(status.workers);
 }
 
 function drawLatest(placements) {
@@ -293,10 +297,10 @@ function clearReadFault() {
 
 async function drawEvent(event) {
   const value = JSON.parse(event.data);
-  if (event.name === "status") drawStatus(value);
+  if (event.name === "status") await drawStatus(value);
   if (event.name === "placements") drawLatest(value.placements);
   clearReadFault();
-  await new Promise(requestAnimationFrame); // each event has a frame of its own
+  await nextFrame(); // each event has frames of its own
 }
 
 // Reads the router's events while the page is visible, until the stream ends.

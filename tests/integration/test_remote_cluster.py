@@ -152,7 +152,8 @@ def a_primary_may_die():
         assert all(ask(c, b, text).text == first.text for text, (first, _) in asked.items())  # whatever could be read
         until("the replica does not take over", lambda: servers.all[3]("ROLE")[0] == b"master")
         # Another worker finds all blocks, a third of them on the former replica.  The first seed is dead.
-        until("the cluster is not up", lambda: b"cluster_state:ok" in servers.all[1]("CLUSTER", "INFO"))
+        until("the cluster is not up", lambda: all(b"cluster_state:ok" in server("CLUSTER", "INFO") and servers.all[0].port not in
+                                                   [row[2][1] for row in server("CLUSTER", "SLOTS")] for server in servers.all[1:4]))
         d = reads_all(c, servers.url, asked)
         servers.all[1].kill()  # this one has no replica: its third is computed
         until("it does not answer", lambda: ask(c, d, text_of(time.monotonic())).is_whole)

@@ -114,7 +114,6 @@ int redis_store_map(struct redis_store *store, struct fault *fault)
 static unsigned redis_batch_peer_of(struct redis_batch *batch, unsigned i)
 {
     struct redis_store *store = batch->store;
-
     struct redis_place *place = &batch->places[i];
     unsigned slot;
 

@@ -64,8 +64,8 @@ struct kv_remote_event { /* a question, or one block of a read or a write */
     kv_block_id id; /* READ, WRITTEN */
     struct block_hash hash;
     uint32_t at; /* READ, WRITTEN: which block of the call; the last one is told first */
-    const uint32_t
-        *ends; /* ASKED: [n] whose value has each block, see remote_run_cover(); until the next poll */
+    /* ASKED: [n] the last block of the value that has each block, see remote_run_cover(); until the next poll. */
+    const uint32_t *ends;
     uint32_t n;
     uint64_t elapsed_ns; /* from the call to the end */
     void *user;

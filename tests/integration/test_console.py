@@ -353,7 +353,7 @@ def the_fleet_is_streamed():
 
 class Recorded(http.server.BaseHTTPRequestHandler):
     """The page from its files, and a fleet of 200 workers whose figures change with every read."""
-    row, n_reads = None, 0
+    row, n_reads, is_over = None, 0, threading.Event()
 
     def log_message(self, *arguments):
         pass
@@ -372,6 +372,7 @@ class Recorded(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             for path in ("status", "placements"):
                 self.wfile.write(b"event: " + path.encode() + b"\ndata: " + self.body_of(path) + b"\n\n")
+            Recorded.is_over.wait()  # a page that must connect again would draw beside the measured frames
             return
         elif self.path in ("/admin/status", "/admin/placements"):
             body = self.body_of(self.path.split("/")[-1])
@@ -412,6 +413,7 @@ def two_hundred_workers_are_drawn():
             browser.type("any")
             browser.press("Enter", 13)
             browser.until("document.querySelectorAll('#workers tr').length === 200")
+            browser.until("document.querySelectorAll('#placements tr').length === 64")
             browser.shot("console-fleet-200")
             # The work between two frames, with a forced layout at its end: all of a frame but the painting.
             frames = browser.js("""(async () => {
@@ -446,6 +448,7 @@ def two_hundred_workers_are_drawn():
             assert browser.js("fleet.counted.size") <= 64
             assert browser.faults == [], browser.faults
     finally:
+        Recorded.is_over.set()
         server.shutdown()
         server.server_close()
 

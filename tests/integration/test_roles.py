@@ -2,6 +2,7 @@
 """Roles that change while workers run: at once, without losing a stream, a cached block or a bit."""
 import http.client
 import os
+import random
 import signal
 import subprocess
 import threading
@@ -133,7 +134,7 @@ def flips_under_streams():
         answers, is_over, took = [None] * n, threading.Event(), []
 
         def flip():
-            turn = 0
+            turn, pauses = 0, random.Random(1)
             while not is_over.is_set():
                 pair = ("prefill", "decode") if turn % 2 else ("decode", "prefill")
                 took.append(set_role(router, "prefill0", pair[0]))
@@ -141,7 +142,7 @@ def flips_under_streams():
                 if turn % 5 == 4:
                     took.append(set_role(router, "decode0", "both"))
                 turn += 1
-                time.sleep(0.05)
+                time.sleep(pauses.uniform(0.02, 0.12))  # flips at equal distances met each request in the same roles
 
         def ask(i):
             def run():

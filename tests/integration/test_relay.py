@@ -60,6 +60,17 @@ def the_same_tokens_however_served():
         c.assert_quiet()
 
 
+def a_prompt_behind_a_longer_one_is_handed_over():
+    """A regression: the decode worker gave the transfer up after kv.grant_timeout without a piece, and computed the prompt again."""
+    with Cluster() as c:
+        three(c, engine__kind="sim", engine__sim_prefill_token="4ms", engine__sim_answer_tokens="8", kv__grant_timeout="500ms")
+        prompts = [" ".join(f"word{i}{k}" for k in range(120)) for i in range(3)]
+        answers = in_threads([lambda p=p: c.ask(p, max_tokens=4) for p in prompts])
+        for answer in answers:
+            assert answer.serving["computed"] == answer.serving["prompt"] == answer.serving["transferred"], answer.serving
+        c.assert_quiet()
+
+
 def cached_prefixes_are_reported():
     with Cluster() as c:
         three(c)
@@ -126,7 +137,7 @@ def many_at_once():
         c.assert_quiet()
 
 
-main([hand_off_over_shared_memory, hand_off_over_encrypted_tcp, hand_off_over_plain_tcp, hand_off_in_every_kv_type,
+main([hand_off_over_shared_memory, a_prompt_behind_a_longer_one_is_handed_over, hand_off_over_encrypted_tcp, hand_off_over_plain_tcp, hand_off_in_every_kv_type,
       the_same_tokens_however_served,
       cached_prefixes_are_reported, short_prompts_stay_on_the_decode_worker, answers_without_stream_carry_their_serving,
       every_daemon_answers, a_worker_alone_serves_through_the_router, many_at_once])

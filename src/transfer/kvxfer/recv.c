@@ -13,6 +13,10 @@
 #include "base/err.h"
 #include "base/log.h"
 
+/* Before the first token, this many timeouts: other prompts may be computed before this one, or between its chunks.
+ * If the sender stops meanwhile, its link ends or it sends CANCEL. */
+#define PREFILL_PATIENCE 30
+
 enum recv_state {
     RECV_GRANTED,  /* pieces may arrive */
     RECV_COMPLETE, /* every piece is here and verified; the first token is missing */
@@ -233,6 +237,8 @@ void kvxfer_recv_event(struct kvxfer_recv *recv, const struct tr_event *event, u
 
 void kvxfer_recv_tick(struct kvxfer_recv *recv, uint64_t now_ns)
 {
-    if (now_ns - recv->moved_ns > recv->opts.timeout_ns)
+    uint64_t n_timeouts = recv_lacks_first(recv) ? PREFILL_PATIENCE : 1;
+
+    if (now_ns - recv->moved_ns > n_timeouts * recv->opts.timeout_ns)
         recv_give_up(recv, E_TIMEOUT);
 }

@@ -48,7 +48,8 @@ struct kvxfer_recv_opts {
     uint32_t n_tokens;
     enum tr_kind kind;   /* the transport that carries the pieces */
     bool is_fetch;       /* a prefix fetch: whole when every piece is there, no first token follows */
-    uint64_t timeout_ns; /* give up after this time without progress */
+    uint64_t timeout_ns; /* give up after this time without progress; 30 times as long before the first token,
+                          * because the sender may compute other prompts first */
 };
 
 /* Leases the blocks, opens the ticket and sends GRANT. E_INVAL (no block to receive), E_NOMEM, E_FULL. */

@@ -142,7 +142,8 @@
      "KV connections to each peer."},                                                                        \
     {"kv", "grant_timeout", CONFIG_DURATION, KEY(grant_timeout_ns), "10s", S(0.1), S(600), NULL, false,      \
      "A transfer without progress for this long is ended; blocks that arrived are kept, and the rest "       \
-     "is computed."},                                                                                        \
+     "is computed. A decode worker waits 30 times as long while the prefill worker computes, because other " \
+     "prompts may come first."},                                                                             \
     {"sched", "max_seqs", CONFIG_U64, KEY(max_seqs), seqs, 1, 4096, NULL, false,                             \
      "Most running sequences."},                                                                             \
     {"sched", "max_queue", CONFIG_U64, KEY(max_queue), "1024", 0, 1000000.0, NULL, false,                    \

@@ -515,6 +515,46 @@ static void a_grant_that_comes_late_catches_up(void **state)
     (void)n_whole;
 }
 
+/* Ticks both ends for so long, without a piece or a message. */
+static void pass_time(uint64_t ns)
+{
+    for (uint64_t end_ns = w.now_ns + ns; w.now_ns < end_ns;) {
+        w.now_ns += TIMEOUT_NS / 4;
+        kvxfer_send_tick(w.send, w.now_ns);
+        if (!w.recv_closed)
+            kvxfer_recv_tick(w.recv, w.now_ns);
+    }
+}
+
+/* Prompts that are computed before this one are no fault.  Missing pieces after the first token are one. */
+static void a_receiver_is_patient_until_the_first_token(void **state)
+{
+    for (int is_done = 0; is_done < 2; is_done++) {
+        begin(4, false);
+        while (w.recv == NULL) {
+            deliver_all();
+            kvxfer_send_tick(w.send, w.now_ns += NS_PER_MS);
+        }
+        pass_time(20 * TIMEOUT_NS);
+        assert_int_equal(w.n_mail, 0);
+        assert_false(w.arrived || w.recv_closed);
+        if (is_done)
+            kvxfer_recv_message(w.recv, &(struct kvxfer_message){.kind = KVXFER_PREFILL_DONE, .transfer = 5},
+                                w.now_ns);
+        pass_time((is_done ? 2 : 11) * TIMEOUT_NS);
+        assert_true(w.n_mail > 0 && w.mail[0].to_sender && w.mail[0].message.kind == KVXFER_CANCEL);
+        assert_int_equal(w.mail[0].message.code, E_TIMEOUT);
+        deliver_all();
+        for (int turn = 0; turn < 4000 && !has_ended(); turn++) {
+            deliver_all();
+            transport_turn();
+        }
+        assert_true(w.arrived && !w.arrival.is_whole);
+        check_end();
+        finish();
+    }
+}
+
 static void done_before_everything_was_pushed_is_not_believed(void **state)
 {
     struct kvxfer_message lie = {.kind = KVXFER_DONE, .transfer = 5};
@@ -581,6 +621,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_transfer_ends_and_nothing_lands_late),
         cmocka_unit_test(a_grant_that_comes_late_catches_up),
+        cmocka_unit_test(a_receiver_is_patient_until_the_first_token),
         cmocka_unit_test(done_before_everything_was_pushed_is_not_believed),
         cmocka_unit_test(a_grant_of_the_wrong_size_is_refused),
         cmocka_unit_test(a_grant_without_the_windows_is_refused),

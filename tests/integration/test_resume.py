@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -105,6 +106,32 @@ def prompts_in_pieces_survive():
         rest.join()
         assert client.is_over() and client.text() == plain.text(), (client.events[-1], plain.events[-1])
         assert client.n_tokens() == 40 == plain.n_tokens()
+
+
+def a_silent_worker_loses_no_stream():
+    """A worker that does not reply may have the stream: its client gets 503 and comes back.  It must not get 404."""
+    with Cluster() as c:
+        links = two_routers(c)
+        worker = c.worker("decode", link__routers=links, **{**LONG, "engine__sim_step": "10ms"})
+        wait_both(c, 0, 1)
+        ports = [r.http for r in c.routers]
+        client, plain = (Client(*chat("a question", max_tokens=300, seed=3)) for _ in range(2))
+        plain.run([ports[1]])
+        client.read(ports[0], most=8)
+        c.routers[0].kill()
+        worker.kill(signal.SIGSTOP)
+        try:
+            client.read(ports[1], again=client.last_id())
+            assert client.status == 503 and client.error["error"]["type"] == "server_error", (client.status, client.error)
+            assert len(client.events) == 8
+        finally:
+            worker.kill(signal.SIGCONT)
+        until = time.monotonic() + patience(20)
+        while not client.is_over():
+            assert time.monotonic() < until, (client.status, client.error)
+            client.read(ports[1], again=client.last_id())
+            time.sleep(0.05)
+        assert client.text() == plain.text(), (client.text()[:300], plain.text()[:300])
 
 
 def many_streams_survive():
@@ -259,4 +286,4 @@ def clients_come_back_by_themselves():
         assert c.routers[1].metric("baton_router_resumed_total") == len(runs)
 
 
-main([streams_survive_a_killed_router, prompts_in_pieces_survive, many_streams_survive, a_stopped_router_leaves_its_streams, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])
+main([streams_survive_a_killed_router, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_stopped_router_leaves_its_streams, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])

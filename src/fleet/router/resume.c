@@ -8,7 +8,8 @@
  *                                  |            | TOKENS: the whole answer so far, then new tokens
  *                                  |            v
  *                                  |         ANSWERING
- *                                  '--no worker has it--> the shared store (streams.c), or 404
+ *                                  |--no worker has it--> the shared store (streams.c), or 404
+ *                                  '--a worker does not reply within RESUME_WAIT_NS--> 503: try again
  *
  * The worker's SUBMIT replaces the order that the front made from the client's body, because it has the seed and
  * the first router's prompt.  Of a long prompt it has the first piece only; the later pieces come from the body.
@@ -33,6 +34,12 @@ static const struct gen_failure not_kept = {
     .message = "No worker keeps this stream: it is not this key's, the body is not the one that began it, "
                "its time to "
                "come back is over, or its worker is gone",
+};
+
+static const struct gen_failure unknown_yet = {
+    .status = 503,
+    .type = "api_error",
+    .message = "A worker does not say whether it keeps this stream; come back again",
 };
 
 static void resume_ask(struct job *job, uint32_t slot)
@@ -84,10 +91,12 @@ int router_resume(void *self, const struct gen_start *start, struct gen_handle *
 
 void router_resume_not_kept(struct job *job)
 {
-    router_job_fail(job, not_kept.status, not_kept.type, not_kept.message, 0);
+    const struct gen_failure *failure = job->n_asked > 0 ? &unknown_yet : &not_kept;
+
+    router_job_fail(job, failure->status, failure->type, failure->message, job->n_asked > 0 ? 1 : 0);
 }
 
-/* No worker has it: the shared store may have its order. */
+/* No worker has it, or a worker is silent: the shared store may have its order. */
 static void resume_elsewhere(struct job *job)
 {
     if (!router_streams_ask(job))
@@ -108,11 +117,12 @@ void router_resume_tick(struct job *job, uint64_t now_ns)
 
 /* ---- the worker's answer ---- */
 
-static void resume_decline(struct router *router, uint32_t slot, uint64_t number)
+static void resume_decline(struct router *router, uint32_t slot, uint64_t number, bool keeps_tail)
 {
     Baton__Cancel cancel = BATON__CANCEL__INIT;
 
     cancel.request = number;
+    cancel.keeps_tail = keeps_tail;
     (void)router_send(router, slot, FRAME_CANCEL, &cancel.base);
 }
 
@@ -219,10 +229,11 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
     struct job *job = hashmap_get(router->by_number, &resumed->request);
     int rc;
 
-    if (job == NULL || job->state != JOB_RESUMING) { /* its client disconnected, or another worker has the
-                                                      * tail too */
+    if (job == NULL ||
+        job->state != JOB_RESUMING) { /* too late for its client, which may come back, or another
+                                                      * worker has the tail too */
         if (resumed->is_here && (job == NULL || job->decode.slot != slot))
-            resume_decline(router, slot, resumed->request);
+            resume_decline(router, slot, resumed->request, job == NULL);
         return;
     }
     job->n_asked -= job->n_asked > 0;
@@ -240,6 +251,7 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
     }
     log_warn("resume_failed", LOG_STR("request_id", job->order.work.request_id),
              LOG_STR("worker", router->workers[slot].node), LOG_ERR(rc));
-    resume_decline(router, slot, resumed->request);
+    resume_decline(router, slot, resumed->request, false);
+    job->n_asked = 0; /* this reply decides, whatever the other workers say */
     router_resume_not_kept(job);
 }

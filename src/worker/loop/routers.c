@@ -210,7 +210,8 @@ static int on_cancel(struct worker_router *router, const Baton__Cancel *cancel)
     const struct task_key job = {.router_epoch = router->epoch, .request = cancel->request};
     int rc;
 
-    if (worker_parts_cancel(router, cancel->request))
+    if (worker_parts_cancel(router, cancel->request) ||
+        (cancel->keeps_tail && worker_tails_release(router->worker, &job)))
         return 0;
     rc = on_request_word(router, COMMAND_CANCEL, cancel->request);
     worker_tails_cancelled(router->worker, &job, cancel->is_complete);

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 
@@ -103,6 +104,7 @@ void worker_tails_resume(struct worker_router *router, const Baton__Resume *resu
              LOG_U64("tokens", tail->n_ids));
     metric_add(worker->tails->m_resumed, 1);
     tail->n_replayed = 0;
+    tail->resumed_ns = clock_now_ns();
     tail_enter(tail, TAIL_REPLAYING);
     ev_timer_start(worker->tails->replay, 0);
 }

@@ -3,8 +3,8 @@
  *
  *      SUBMIT with a note --> STREAMING --its router is gone--> ORPHANED --the grace is over--> cancelled
  *                              |  ^  |                            |
- *                     no memory|  |  +----RESUME from any router--+--> REPLAYING
- *                              v  |                                       |
+ *                     no memory|  |  +----RESUME from any router--+--> REPLAYING --CANCEL: the client will come
+ *                              v  |                                       |        back--> ORPHANED or ENDED
  *                            BARE +--------------all tokens were sent-----+
  *
  *      any --the end--> ENDED --RESUME--> REPLAYING --all was sent--> ENDED --the grace is over--> forgotten
@@ -368,6 +368,38 @@ void worker_tails_cancelled(struct worker *worker, const struct task_key *job, b
         tail_enter(tail, TAIL_ENDED);
 }
 
+/* The tail is no router's from now on: when the link of its last one comes back, the tail stays. */
+static void tail_disown(struct tail *tail)
+{
+    if (hashmap_get(tails_of(tail)->by_job, &tail->job) == tail)
+        hashmap_remove(tails_of(tail)->by_job, &tail->job);
+    tail->job = (struct task_key){0};
+}
+
+static void tail_orphan(struct tail *tail)
+{
+    if (tail->state != TAIL_ENDED && tail->state != TAIL_ORPHANED)
+        tail_enter(tail, tail->has_end ? TAIL_ENDED : TAIL_ORPHANED);
+}
+
+bool worker_tails_release(struct worker *worker, const struct task_key *job)
+{
+    struct tail *tail = hashmap_get(worker->tails->by_job, job);
+
+    if (tail == NULL || tail->state == TAIL_BARE)
+        return false;
+    tail_disown(tail);
+    tail_orphan(tail);
+    return true;
+}
+
+/* The link ended so soon after RESUMED that the router may not have received it. */
+static bool tail_is_unconfirmed(const struct tail *tail)
+{
+    return tail->resumed_ns > 0 &&
+           clock_now_ns() - tail->resumed_ns < 3 * tail->worker->conf->link_heartbeat_ns;
+}
+
 void worker_tails_router_down(struct worker *worker, uint32_t router)
 {
     list_for_each_safe (node, spare, &worker->tails->all) {
@@ -378,9 +410,11 @@ void worker_tails_router_down(struct worker *worker, uint32_t router)
         if (tail->state == TAIL_BARE) {
             tail_cancel_task(tail);
             tail_free(tail);
-        } else if (tail->state != TAIL_ENDED && tail->state != TAIL_ORPHANED) {
-            tail_enter(tail, tail->has_end ? TAIL_ENDED : TAIL_ORPHANED);
+            continue;
         }
+        if (tail_is_unconfirmed(tail))
+            tail_disown(tail);
+        tail_orphan(tail);
     }
 }
 

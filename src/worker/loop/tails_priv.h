@@ -30,6 +30,7 @@ struct tail {
     char tenant[64];
     uint8_t body_digest[32];
     uint64_t until_ns;
+    uint64_t resumed_ns;         /* last RESUMED; 0: none */
     struct buf submit;           /* the SUBMIT without peer and owner, packed; empty in BARE */
     bool is_partial;             /* it is the first piece of a long prompt ... */
     uint64_t prompt_hash;        /* ... with this hash, which the router that resumes must have whole */

@@ -199,13 +199,13 @@ void worker_tails_close(struct worker *worker);
 /* Packs what a tail keeps of a SUBMIT; nothing if the job gets no tail. */
 void worker_tails_pack(const struct worker_router *router, const struct task_spec *spec,
                        const Baton__Submit *submit, struct buf *out);
-/* Adds a tail for a new job, and takes its packed SUBMIT, which lacks the prompt's last n_later tokens.  True: its
- * task must not end with its router. */
+/* Adds a job's tail and takes its packed SUBMIT without the last n_later tokens.  True: the task outlives its router. */
 bool worker_tails_add(struct worker_router *router, const struct task_spec *spec, struct buf *submit,
                       uint32_t n_later);
-/* Returns the engine thread's key for a router's job. */
-struct task_key worker_tails_task(const struct worker *worker, const struct task_key *job);
+struct task_key worker_tails_task(const struct worker *worker, const struct task_key *job); /* engine's */
 void worker_tails_cancelled(struct worker *worker, const struct task_key *job, bool is_complete);
+/* Keeps the job's tail for a client that comes back.  False: it has none. */
+bool worker_tails_release(struct worker *worker, const struct task_key *job);
 void worker_tails_router_down(struct worker *worker, uint32_t router);
 void worker_tails_router_up(struct worker *worker, uint32_t router, uint64_t epoch);
 /* Adds the answers to their tails, and sets the router and the job that each answer goes to. */

@@ -317,6 +317,36 @@ static void an_orphan_goes_on_elsewhere(void **state)
     until_no_tail();
 }
 
+/* RESUMED came too late for a client: its router tells the worker to keep the tail, and another resume finds it. */
+static void a_released_tail_waits_for_its_client(void **state)
+{
+    Baton__Cancel late = BATON__CANCEL__INIT;
+
+    submit(0, 9, "req_1", "t");
+    answer(9, 0, 1, BATON__FINISH__FINISH_NONE);
+    assert_said(0, "A 10 ");
+    down(0);
+    resume(1, 77, "req_1", "t");
+    assert_said(1, "R ");
+    late.request = 77;
+    late.keeps_tail = true;
+    message(1, FRAME_CANCEL, &late.base);
+    answer(9, 1, 1, BATON__FINISH__FINISH_NONE);
+    tails_replay(&worker);
+    assert_said(1, "");
+    assert_int_equal(n_cancels, 0);
+    down(1); /* the link is lost for a moment: the tail is no longer this router's */
+    hello(1, 6);
+    resume(1, 78, "req_1", "t");
+    tails_replay(&worker);
+    assert_said(1, "R A 10 11 ");
+    late.request = 79; /* not a job here */
+    message(1, FRAME_CANCEL, &late.base);
+    assert_int_equal(n_tails(), 1);
+    down(1);
+    until_no_tail();
+}
+
 static void a_tail_is_its_owners(void **state)
 {
     submit(0, 9, "req_1", "t");
@@ -455,6 +485,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_tail_goes_to_the_router_that_asks, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(an_orphan_goes_on_elsewhere, open_worker, close_worker),
+        cmocka_unit_test_setup_teardown(a_released_tail_waits_for_its_client, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_tail_is_its_owners, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_client_that_left_leaves_nothing, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(an_answer_that_ended_in_its_text_is_kept, open_worker, close_worker),

@@ -131,6 +131,7 @@ static void calibrate_help(void)
          "      --served NAME      the model's name in requests (MODEL)\n"
          "      --time T           how long (10min)\n"
          "      --measured FILE    keep the measurements as a table\n"
+         "      --points LIST      what to measure: ISL:OSL:CONCURRENCY[:HIT],... (24 points)\n"
          "BATON_API_KEY is the key of the endpoint.");
 }
 

@@ -111,6 +111,7 @@ static const struct option_row ROWS[] = {
     {"served", OPTION_TEXT, {NO, CALIBRATE(served)}, {0, 0}, 0, 0},
     {"time", OPTION_NS, {NO, CALIBRATE(time_ns)}, {0, 0}, 0, 0},
     {"measured", OPTION_TEXT, {NO, CALIBRATE(measured)}, {0, 0}, 0, 0},
+    {"points", OPTION_TEXT, {NO, CALIBRATE(points)}, {0, 0}, 0, 0},
     {"split", OPTION_ON, {NO, CALIBRATE(is_split)}, {0, 0}, 0, 0},
 };
 /* clang-format on */

@@ -335,6 +335,7 @@ complete -c baton-plan -n '__fish_seen_subcommand_from calibrate' -l split -d 'a
 complete -c baton-plan -n '__fish_seen_subcommand_from calibrate' -l served -x -d 'the model'\''s name in requests'
 complete -c baton-plan -n '__fish_seen_subcommand_from calibrate' -l time -x -d 'how long'
 complete -c baton-plan -n '__fish_seen_subcommand_from calibrate' -l measured -r -F -d 'keep the measurements as a table'
+complete -c baton-plan -n '__fish_seen_subcommand_from calibrate' -l points -x -d 'what to measure: ISL:OSL:CONCURRENCY[:HIT],...'
 complete -c baton-sim -l trace -r -F -d 'a recorded trace: Mooncake'\''s JSON lines or Azure'\''s CSV'
 complete -c baton-sim -l speed -x -d 'play it X times as fast'
 complete -c baton-sim -l replicas -x -d 'play it N times at once, each with prefixes of its own'

@@ -190,6 +190,15 @@ def an_endpoint_is_calibrated_on():
         assert abs(float(rows[0]["isl"]) - 128) < 3, rows[0]
         assert "name calibrated" in open(constants, encoding="utf-8").read()
         plan("validate", "-c", constants, table)
+        chosen = ["calibrate", "--url", endpoint.url, "--model", "llama-3-8b", "--device", "h100", "--measured", table, "-o", constants]
+        plan(*chosen, "--points", "100:8:1,200:16:2:0.5,50:4:3")
+        rows = list(csv.DictReader(open(table, encoding="utf-8"), delimiter="\t"))
+        assert [(r["osl"], r["concurrency"], r["hit"]) for r in rows] == [("8.0", "1", "0"), ("16.0", "2", "0.5"), ("4.0", "3", "0")], rows
+        for wrong, reason in (("", "is not"), ("100:8", "is not"), ("100:8:1x", "is not"), ("100:8:1:", "is not"), ("100:8:1,", "is not"),
+                              ("100:8:1:1", "below 1"), ("100:8:1:-1", "below 1"), ("100:2:1", "4 to"), ("nan:8:1", "1 to"), ("100:8:0", "at once"),
+                              ("100:8:1025", "at once"), ("100:8:-1", "at once"), (",".join(["9:9:1"] * 65), "more than 64")):
+            done = plan(*chosen, "--points", wrong, rc=1)
+            assert "--points" in done.stderr and reason in done.stderr, (wrong, done.stderr)
     with Endpoint(has_usage=False) as endpoint:
         done = plan("calibrate", "--url", endpoint.url, "--model", "llama-3-8b", "--device", "h100", "--time", "1s", rc=1)
         assert "usage" in done.stderr

@@ -13,7 +13,7 @@ class Client:
 
     def __init__(self, path, body, headers=None):
         self.path, self.body, self.headers = path, json.dumps(dict(body, stream=True)), headers or {}
-        self.events, self.n_resumed, self.request_id, self.status = [], 0, None, None
+        self.events, self.n_resumed, self.request_id, self.status, self.connection = [], 0, None, None, None
 
     def last_id(self):
         return re.match(rb"id: (\S+)\n", self.events[-1]).group(1).decode() if self.events else None
@@ -22,11 +22,16 @@ class Client:
         return bool(self.events) and (b"message_stop" in self.events[-1] or b"[DONE]" in self.events[-1])
 
     def read(self, port, most=None, again=None):
-        """Reads events until the stream or the connection ends, or there are `most`."""
+        """Reads events until the stream or the connection ends, or there are `most`.
+
+        After `most` events the connection stays open until leave() or the next read: a router cancels the work of a client that
+        leaves."""
         headers = {"content-type": "application/json", **self.headers}
         if again is not None:
             headers["last-event-id"] = again
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience(60))
+        self.leave()
+        self.connection = connection = http.client.HTTPConnection("127.0.0.1", port, timeout=patience(60))
+        is_open = False
         try:
             connection.request("POST", self.path, self.body, headers)
             response = connection.getresponse()
@@ -45,10 +50,16 @@ class Client:
                         self.events.append(block)
                     assert b"event: error" not in block, block
                     block = b""
+            is_open = True
         except (OSError, http.client.HTTPException):
             pass
         finally:
-            connection.close()
+            if not is_open:
+                connection.close()
+
+    def leave(self):
+        if self.connection is not None:
+            self.connection.close()
 
     def run(self, ports):
         self.read(ports[0])

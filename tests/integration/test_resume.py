@@ -183,6 +183,7 @@ def a_stream_is_its_keys():
         ports = [r.http for r in c.routers]
         mine = Client(*messages("mine " + PROMPT, max_tokens=400), headers={"x-api-key": "a"})
         mine.read(ports[0], most=10)
+        mine.leave()
         # its connection is closed: the living router ends the work, and no tail is left
         time.sleep(0.3)
         c.assert_quiet()
@@ -205,6 +206,7 @@ def a_stream_is_its_keys():
             other.read(ports[1], again=again)
             assert other.status == status, (other.status, status, again)
         mine.read(ports[1], most=20, again=last)
+        mine.leave()
         assert len(mine.events) == 20 and mine.status == 200, (len(mine.events), mine.status, getattr(mine, "error", None))
         c.assert_quiet()
 

@@ -42,7 +42,7 @@ size_t link_queued_bytes(const struct link *link)
     return 0;
 }
 
-int worker_engine_tell(struct worker_engine *to, struct block_list *blocks)
+int worker_engine_send_peer_blocks(struct worker_engine *to, struct block_list *blocks)
 {
     if (blocks->n > 0 && atomic_load(&to->n_pending_events) + blocks->n > MOST_TOLD) {
         free(blocks);
@@ -77,7 +77,7 @@ static void switch_link(struct worker_peer *peer)
 
     peer->worker = &worker;
     peer->link = (struct link *)peer;
-    peer->can_tell = true;
+    peer->has_block_events = true;
     peer->node[0] = (char)('a' + slot / 2); /* two links of each of two workers */
     peer->is_up = engine.peer_is_up[slot] = !peer->is_up;
     engine.peers[slot].capabilities = capabilities_own();

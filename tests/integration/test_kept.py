@@ -193,7 +193,7 @@ def what_one_router_deletes_or_bans_is_gone_for_all():
         assert all(ask(a, f"wrong {i}") in (401, 429) for i in range(8))
         for router in c.routers:
             wait_until(lambda r=router: ask(r, keys["one"]) == 429, "the ban did not reach the other routers")
-        assert metric_of(b, 'baton_relay_news_total{direction="in"}') >= 1
+        assert metric_of(b, 'baton_relay_messages_total{direction="in"}') >= 1
 
 
 def memory_is_bounded_and_may_be_none():

@@ -356,7 +356,7 @@ static void kept_give_back(struct router_kept *kept, uint32_t slot, const Baton_
     (void)router_send(kept->router, slot, FRAME_KEEP, &keep.base);
 }
 
-void router_kept_hear(struct router *router, uint32_t slot, const Baton__Fetched *fetched)
+void router_kept_receive(struct router *router, uint32_t slot, const Baton__Fetched *fetched)
 {
     struct router_kept *kept = router->kept;
     struct kept_ask *ask = kept == NULL ? NULL : hashmap_get(kept->by_number, &fetched->number);
@@ -377,7 +377,7 @@ void router_kept_hear(struct router *router, uint32_t slot, const Baton__Fetched
         if (slot == ask->claim_slot)
             ask->claim = fetched->claim == BATON__CLAIM__CLAIM_SET     ? STATE_CLAIM_SET
                          : fetched->claim == BATON__CLAIM__CLAIM_TAKEN ? STATE_CLAIM_TAKEN
-                                                                       : STATE_CLAIM_UNTOLD;
+                                                                       : STATE_CLAIM_UNKNOWN;
     }
     if (ask->n_waiting == 0 ||
         (ask->n_found == ask->n &&

@@ -61,7 +61,7 @@ static struct link *link_of(const struct worker *worker, uint32_t reader)
     if (reader < READER_PEER || reader >= READER_PEER + WORKER_MAX_PEERS)
         return NULL;
     peer = &worker->peers[reader - READER_PEER];
-    return peer->is_told && worker_follow_has_room(peer) ? peer->link : NULL;
+    return peer->wants_block_events && worker_follow_has_room(peer) ? peer->link : NULL;
 }
 
 /* Only a hint: a router that loses it knows of fewer blocks. */
@@ -88,7 +88,7 @@ static void send_store(struct link *link, const struct report *report, struct fr
 }
 
 /* Sends the report to all routers that want it, or to one. */
-static void tell_store(const struct worker *worker, const struct report *report, struct frame *frame)
+static void worker_send_store_blocks(const struct worker *worker, const struct report *report, struct frame *frame)
 {
     for (uint32_t i = 0; i < worker->n_routers; i++) {
         struct link *link = !report->is_snapshot || report->number == i ? link_of(worker, i) : NULL;
@@ -98,7 +98,7 @@ static void tell_store(const struct worker *worker, const struct report *report,
     }
 }
 
-void worker_tell_blocks(struct worker *worker, const struct report *report)
+void worker_send_blocks(struct worker *worker, const struct report *report)
 {
     struct frame *frame = malloc(sizeof(*frame));
 
@@ -107,7 +107,7 @@ void worker_tell_blocks(struct worker *worker, const struct report *report)
         return;
     }
     if (report->kind == REPORT_STORE)
-        tell_store(worker, report, frame);
+        worker_send_store_blocks(worker, report, frame);
     for (uint32_t reader = 0; report->kind == REPORT_BLOCKS && reader < READER_PEER + WORKER_MAX_PEERS;
          reader++) {
         struct link *link = !report->is_snapshot || report->number == reader ? link_of(worker, reader) : NULL;

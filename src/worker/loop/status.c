@@ -217,8 +217,8 @@ static void note_rdma(struct worker *worker)
     struct tr_counts counts;
 
     tr_node_counts(worker_engine_transport(worker->engine), &counts);
-    metric_add(failures, (double)(counts.rdma_failures - worker->rdma_failures_told));
-    worker->rdma_failures_told = counts.rdma_failures;
+    metric_add(failures, (double)(counts.rdma_failures - worker->rdma_failures_counted));
+    worker->rdma_failures_counted = counts.rdma_failures;
     worker_status_set_gauge(worker, "baton_kv_rdma_rails", "RDMA rails that are up.",
                             worker_engine_rdma_rails(worker->engine));
 }

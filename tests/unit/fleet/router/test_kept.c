@@ -83,7 +83,7 @@ static void fetched(struct script *worker, const char *name, struct bytes value,
     message.claim = claim;
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
         if (now->rig.router.workers[slot].link == worker->link)
-            router_kept_hear(&now->rig.router, slot, &message);
+            router_kept_receive(&now->rig.router, slot, &message);
 }
 
 static void answer_last(struct script *worker, Baton__Claim claim)

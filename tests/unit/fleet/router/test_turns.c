@@ -99,7 +99,7 @@ static void a_full_queue_makes_room_for_who_has_less(void **state)
     assert_false(calm->has_failed);
     assert_false(loud[3]->has_failed); /* not inside another job's submit */
     assert_int_equal(rig.router.n_queued, 4);
-    router_queue_tell(&rig.router);
+    router_queue_fail_pushed(&rig.router);
     rig_flush(&rig);
     assert_true(loud[3]->has_failed);
     assert_int_equal(loud[3]->status, 529);
@@ -108,7 +108,7 @@ static void a_full_queue_makes_room_for_who_has_less(void **state)
     assert_int_equal(more->status, 529);
     more = ask("calm", 21);
     assert_false(more->has_failed);
-    router_queue_tell(&rig.router);
+    router_queue_fail_pushed(&rig.router);
     rig_flush(&rig);
     assert_true(loud[2]->has_failed);
     more = ask("calm", 22); /* two each: it would have the most */
@@ -127,13 +127,13 @@ static void who_was_pushed_out_may_cancel(void **state)
     ask("calm", 20);
     ask("other", 21);
     loud[5]->cancels_on_failure = loud[4];
-    router_queue_tell(&rig.router);
+    router_queue_fail_pushed(&rig.router);
     rig_flush(&rig);
     assert_true(loud[5]->has_failed);
     assert_null(loud[4]->handle);
     ask("third", 22);
     rig_cancel(loud[3]);
-    router_queue_tell(&rig.router);
+    router_queue_fail_pushed(&rig.router);
     rig_flush(&rig);
     assert_false(loud[3]->has_failed);
     assert_int_equal(rig.router.n_queued, 6);

@@ -210,7 +210,7 @@ static void a_worker_that_lies_lifts_no_limit(void **state)
                 row.level[kind] = second == 30 ? 1e30f : -1;
             }
             row.demand = rng_below(&fleet.rng, 2) == 0 ? 1e30f : -1e30f;
-            (void)common_limits_hear(fleet.nodes[to].common, 1, &lie, fleet.now_ns);
+            (void)common_limits_receive(fleet.nodes[to].common, 1, &lie, fleet.now_ns);
         }
     }
     assert_between(fleet_highest(&fleet), 0, 1.1);
@@ -222,7 +222,7 @@ static void memory_and_messages_are_bounded(void **state)
     struct fleet fleet;
     struct common_row row = {.demand = 1, .spent = {0.1f}};
     struct common_message message = {.number = 1, .rows = &row, .n_rows = 1};
-    unsigned n_heard = 0, n_joined = 0;
+    unsigned n_reports = 0, n_joined = 0;
 
     fleet_begin(&fleet, 1, 5 * NS_PER_MS);
     for (unsigned i = 0; i < 40000; i++) {
@@ -230,16 +230,16 @@ static void memory_and_messages_are_bounded(void **state)
         memcpy(row.id.bytes, &i, sizeof(i));
         if (i % 500 == 0)
             fleet.now_ns += NS_PER_S;
-        n_heard += common_limits_hear(fleet.nodes[0].common, 0, &message, fleet.now_ns);
+        n_reports += common_limits_receive(fleet.nodes[0].common, 0, &message, fleet.now_ns);
         n_joined = common_limits_n_routers(fleet.nodes[0].common);
     }
     assert_int_equal(n_joined, 1 + COMMON_MAX_ROUTERS);
-    assert_true(n_heard > 0 && n_heard < 40000);
+    assert_true(n_reports > 0 && n_reports < 40000);
     assert_int_equal(common_limits_n_accounts(fleet.nodes[0].common), COMMON_MAX_ACCOUNTS);
-    for (n_heard = 0;
-         n_heard < 10000 && common_limits_hear(fleet.nodes[0].common, 0, &message, fleet.now_ns);)
-        n_heard++;
-    assert_true(n_heard < 10000);
+    for (n_reports = 0;
+         n_reports < 10000 && common_limits_receive(fleet.nodes[0].common, 0, &message, fleet.now_ns);)
+        n_reports++;
+    assert_true(n_reports < 10000);
     fleet_end(&fleet);
 }
 

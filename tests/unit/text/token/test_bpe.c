@@ -241,7 +241,7 @@ static void eos_comes_last_when_wanted(void **state)
     struct tokenizer *wants_not = tokenizer_with("gpt-2", NULL, specials);
 
     expect_flagged(wants_not, "a", TOKEN_ADD_EOS, "a");
-    assert_false(tokenizer_is_embedder(wants_not));
+    assert_false(tokenizer_is_embedding_model(wants_not));
     tokenizer_unref(wants_not);
 }
 

@@ -259,7 +259,7 @@ static void many_single_tokens_go_in_several_frames(void **state)
 }
 
 /* A report of many steps with all options is more than fits a frame. */
-static void much_news_goes_in_several_frames(void **state)
+static void many_events_go_in_several_frames(void **state)
 {
     struct report *report = report_new(REPORT_ANSWERS, 0);
     struct sample_result draw = {.id = 70000, .logprob = -3.25f, .n_top = SAMPLE_MAX_TOP};
@@ -512,7 +512,7 @@ int main(void)
         T(answers_for_a_former_life_stay_here),
         T(a_single_token_does_not_overtake_its_own_request),
         T(many_single_tokens_go_in_several_frames),
-        T(much_news_goes_in_several_frames),
+        T(many_events_go_in_several_frames),
         T(tokens_come_in_whatever_their_width),
         T(a_prompt_in_pieces_is_one_command),
         T(what_comes_before_the_last_piece_is_not_lost),

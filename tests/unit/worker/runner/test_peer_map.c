@@ -45,7 +45,7 @@ size_t link_queued_bytes(const struct link *link)
     return queued_bytes;
 }
 
-int worker_engine_tell(struct worker_engine *to, struct block_list *blocks)
+int worker_engine_send_peer_blocks(struct worker_engine *to, struct block_list *blocks)
 {
     if (is_full && blocks->n > 0) {
         free(blocks);
@@ -69,8 +69,10 @@ static struct worker_peer *link_up(uint32_t slot, const char *node)
 {
     struct worker_peer *peer = &worker->peers[slot];
 
-    *peer = (struct worker_peer){
-        .worker = worker, .link = (struct link *)((char *)0x1000 + slot), .is_up = true, .can_tell = true};
+    *peer = (struct worker_peer){.worker = worker,
+                                 .link = (struct link *)((char *)0x1000 + slot),
+                                 .is_up = true,
+                                 .has_block_events = true};
     snprintf(peer->node, sizeof(peer->node), "%s", node);
     engine->peer_is_up[slot] = true;
     engine->peers[slot].capabilities = capabilities_own();
@@ -350,7 +352,7 @@ static void who_cannot_tell_is_left_alone(void **state)
 
     link_down(peer);
     peer->is_up = true;
-    peer->can_tell = false; /* an older one, or this worker itself */
+    peer->has_block_events = false; /* an older one, or this worker itself */
     worker_follow_up(worker, peer);
     assert_int_equal(n_wanted[0], 1);
     assert_int_equal(worker_follow_count(worker), 0);
@@ -419,7 +421,7 @@ static void a_peer_is_told_within_bounds(void **state)
     Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;
     struct worker_peer *peer = link_up(0, "a");
 
-    assert_false(peer->is_told);
+    assert_false(peer->wants_block_events);
     queued_bytes = 2 << 20; /* it reads slowly */
     worker_follow_wanted(peer, &wanted);
     assert_int_equal(map_rig_snapshots, 0);
@@ -427,14 +429,14 @@ static void a_peer_is_told_within_bounds(void **state)
     for (int i = 0; i < 1000; i++)
         worker_follow_wanted(peer, &wanted);
     assert_int_equal(map_rig_snapshots, 1);
-    assert_true(peer->is_told);
-    peer->told_ns -= 2 * NS_PER_S;
+    assert_true(peer->wants_block_events);
+    peer->snapshot_ns -= 2 * NS_PER_S;
     worker_follow_wanted(peer, &wanted);
     assert_int_equal(map_rig_snapshots, 2);
     queued_bytes = 2 << 20;
     assert_false(worker_follow_has_room(peer));
     link_down(peer);
-    assert_false(peer->is_told);
+    assert_false(peer->wants_block_events);
 }
 
 static void switched_off_it_knows_and_tells_nothing(void **state)

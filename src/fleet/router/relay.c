@@ -12,11 +12,11 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "fleet/router/ranking_priv.h"
 #include "fleet/router/router_message_priv.h"
 #include "fleet/router/state_priv.h"
 
 enum {
-    RELAY_WORKERS = 4,
     RELAY_ROUTERS = 32,     /* that are remembered; the one that was silent for longest gives its place */
     RELAY_MOST_PER_S = 1024 /* new messages; beyond, they are ignored */
 };
@@ -52,46 +52,30 @@ bool router_relay_has_others(const struct router *router)
     return false;
 }
 
-/* The workers that relay; returns how many. */
-static uint32_t relay_choose(const struct router *router, uint32_t out[RELAY_WORKERS])
+/* The workers that relay. */
+static struct router_ranking relay_choose(const struct router *router)
 {
-    uint64_t digests[RELAY_WORKERS];
-    uint32_t n = 0;
+    struct router_ranking ranking = {.n = 0};
 
-    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
-        uint64_t digest;
-        uint32_t at;
-
-        if (!relay_is_worker(router, slot))
-            continue;
-        digest = str_digest(router->workers[slot].node);
-        for (at = n; at > 0 && digests[at - 1] > digest; at--)
-            if (at < RELAY_WORKERS) {
-                digests[at] = digests[at - 1];
-                out[at] = out[at - 1];
-            }
-        if (at == RELAY_WORKERS)
-            continue;
-        digests[at] = digest;
-        out[at] = slot;
-        n += n < RELAY_WORKERS;
-    }
-    return n;
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        if (relay_is_worker(router, slot)) /* the lowest digest ranks first */
+            router_ranking_add(&ranking, slot, ~str_digest(router->workers[slot].node));
+    return ranking;
 }
 
 void router_relay_send(struct router *router, struct bytes received)
 {
     Baton__RouterMessage message = BATON__ROUTER_MESSAGE__INIT;
-    uint32_t slots[RELAY_WORKERS], n;
+    struct router_ranking ranking;
 
     if (router->relay == NULL)
         return;
     message.text =
         (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)received.data, .len = received.len_bytes};
     message.number = ++router->relay->n_sent;
-    n = relay_choose(router, slots);
-    for (uint32_t i = 0; i < n; i++)
-        (void)router_send(router, slots[i], FRAME_ROUTER_MESSAGE, &message.base);
+    ranking = relay_choose(router);
+    for (uint32_t i = 0; i < ranking.n; i++)
+        (void)router_send(router, ranking.slots[i], FRAME_ROUTER_MESSAGE, &message.base);
     metric_add(router->relay->m_sent, 1);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what a shared store may give to a router.  A record opens only if this key sealed it, so no input does.
+/* Fuzz target: replies of a shared store to a router.  A record opens only if this key sealed it, so no input does.
  * Messages of routers, and images of remembered answers, which are sealed and so come from routers of other versions
  * at worst: what parses stays within its bounds, and an answer packs into an image that parses into the same. */
 #include "net/state/state_record.h"

@@ -115,7 +115,7 @@ def a_full_decode_pool_costs_no_prefill():
 
 
 def an_idle_worker_takes_what_is_late_in_any_case():
-    """The objectives are out of reach; one request at a time is answered, whatever they say."""
+    """The objectives are out of reach. An idle worker still answers one request at a time."""
     with Cluster() as c:
         c.router(slo__ttft="1ms", slo__itl="1ms")
         c.worker("prefill", **SIM, engine__sim_prefill_token="100us", engine__sim_step="10ms")

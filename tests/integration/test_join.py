@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""batonctl token and join: one host gets the key, once, in time, and nobody in the middle does; what a check finds is named."""
+"""batonctl token and join: one host gets the key, once, in time, and an attacker in the middle does not. The check names its faults."""
 import contextlib
 import os
 import re

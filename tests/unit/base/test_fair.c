@@ -165,7 +165,7 @@ static void a_credit_bounds_what_idleness_gains(void **state)
     fair_drop(fair, known);
 }
 
-/* Whoever leaves after a large request finds the debt when it comes back. */
+/* A tenant that leaves after a large request still has the debt when it returns. */
 static void a_debt_is_kept(void **state)
 {
     uint64_t n_before = 0;

@@ -65,7 +65,7 @@ static void nobody_writes_after_the_seal(void **state)
     assert_int_equal(errno, EPERM);
     assert_int_equal(ftruncate(fd, 1 << 20), -1);
     assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
-    if (fork() == 0) { /* its maker neither */
+    if (fork() == 0) { /* the maker cannot write either */
         *(volatile uint8_t *)at = 1;
         _exit(0);
     }

@@ -97,7 +97,7 @@ static void the_next_process_finds_it(void **state)
     assert_int_equal(rig_read(rig, 0, 50), 0);
 }
 
-/* ---- what is told of it ---- */
+/* ---- events of the tier ---- */
 
 #define N_TOLD 900 /* more than fit */
 

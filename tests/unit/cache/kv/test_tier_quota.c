@@ -190,7 +190,7 @@ static void the_greediest_gives_what_it_wants_least(void **state)
 }
 
 /* Random floods with files of all sizes; check_victim() checks every file that leaves.  In the end a tenant
- * that floods has its quota, up to one file.  Other tenants have what they had, up to their quota. */
+ * that floods has its quota, up to one file.  Other tenants keep their blocks, up to their quota. */
 static void quotas_hold(void **state)
 {
     struct rng rng;

@@ -100,7 +100,7 @@ static void a_flood_leaves_others_alone(void **state)
 
     flood(rig, LOUD, 1500, 0); /* five times as much as fits */
     assert_int_equal(count(rig, calm, 60), 60);
-    flood(rig, LOUD, 800, in_an_hour()); /* whatever it pins them for */
+    flood(rig, LOUD, 800, in_an_hour()); /* also if it pins its blocks */
     assert_int_equal(count(rig, calm, 60), 60);
     last = flood(rig, LOUD, 100, in_an_hour());
     assert_int_equal(count(rig, last, 100), 100); /* and the flood has the rest */

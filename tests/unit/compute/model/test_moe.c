@@ -328,7 +328,7 @@ static void what_is_packed_is_given_back(void **state)
     }
 }
 
-/* ---- what is wrong with a file ---- */
+/* ---- faults of a file ---- */
 
 static const struct hostile {
     const char *arch;
@@ -513,7 +513,7 @@ static void mutated_files_are_refused_or_run(void **state)
     }
 }
 
-/* ---- what a good file gives ---- */
+/* ---- results of a good file ---- */
 
 static void the_cache_holds_only_latents(void **state)
 {

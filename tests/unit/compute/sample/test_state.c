@@ -85,7 +85,7 @@ static void penalties_by_example(void **state)
     sample_state_free(past);
 }
 
-/* Log probabilities belong to the model's logits, whatever is sampled. */
+/* Log probabilities come from the model's logits, before penalties and masks. */
 static void logprobs_are_of_the_logits_as_they_came(void **state)
 {
     struct sample_bias bias[] = {{.id = 0, .bias = 100}};

@@ -61,7 +61,7 @@ static void copy_block(kv_block_id from, kv_block_id to)
         memcpy(piece(&d, layer, to), piece(&p, layer, from), kv_layout_layer_block_bytes(layout));
 }
 
-/* Copies those of the first n_blocks that D needs. */
+/* Copies the blocks that D needs, of the first n_blocks. */
 static void transfer(const struct track *from, const struct track *to, uint32_t n_blocks)
 {
     uint32_t n_from, n_to, n_reused;

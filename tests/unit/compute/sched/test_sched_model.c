@@ -60,7 +60,7 @@ static struct member members[N_SEQS];
 static struct grammar *grammars[N_GRAMMARS];
 static const token_id *shape_stop_ids;
 static size_t n_shape_stop_ids;
-static uint32_t n_shaped, n_shaped_ends; /* answers with a grammar, and those of them that were complete */
+static uint32_t n_shaped, n_shaped_ends; /* answers with a grammar, and the complete ones among them */
 static uint32_t answer_mean;
 
 static uint32_t below(uint32_t n)

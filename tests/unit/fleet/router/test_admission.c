@@ -278,7 +278,7 @@ static void a_class_has_its_own_limit(void **state)
 }
 
 /* Blocks for prompt and expected answer count from the placement on: with room for two of three prompts the third waits,
- * and costs no prefill, whatever the worker's last report says. */
+ * and costs no prefill, also if the worker's last report shows free blocks. */
 static void blocks_of_what_is_on_its_way_are_taken(void **state)
 {
     struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);

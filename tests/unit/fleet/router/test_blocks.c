@@ -469,8 +469,8 @@ static void a_few_snapshots_come_at_a_time(void **state)
         rig.router.workers[i].follower.asked_ns -= 3 * NS_PER_S;
     router_blocks_tick(&rig.router);
     assert_int_equal(n_asked(links, N), 2 * AT_ONCE + 1);
-    assert_int_equal(rig_n_wanted(links[39]), 1); /* who was not asked yet comes first */
-    assert_int_equal(rig_n_wanted(links[33]), 1); /* and who was asked last, last */
+    assert_int_equal(rig_n_wanted(links[39]), 1); /* a worker that was not asked yet comes first */
+    assert_int_equal(rig_n_wanted(links[33]), 1); /* the worker that was asked last comes last */
     for (uint32_t i = 0; i < 4 * N; i++)
         if (links[i % N] != NULL)
             tell_nothing(links[i % N]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers of several versions: a worker does not receive what it does not know, and a request is refused by
- * name when no worker knows what it needs.  Prompt logprobs: which worker computes them, which are accepted,
+/* Workers of several versions: a worker gets no message that it does not know.  A request is refused by
+ * name if no worker knows a feature that it needs.  Prompt logprobs: which worker computes them, which are accepted,
  * which continue elsewhere. */
 #include "tests/unit/check.h"
 
@@ -196,7 +196,7 @@ static uint32_t n_turns_to_send(void)
     return n;
 }
 
-/* One turn of the loop packs and sends one piece, whatever the prompt's length. */
+/* One turn of the loop packs and sends one piece, for prompts of any length. */
 static void a_long_prompt_goes_in_pieces(void **state)
 {
     struct link *old, *p, *d;

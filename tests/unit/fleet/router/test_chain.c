@@ -108,7 +108,7 @@ static void assert_found_alike(const struct job *job, uint32_t n_slots)
         assert_memory_equal(&part.runs[i], &all.runs[i], sizeof(part.runs[i]));
 }
 
-/* Whatever the index knows, with gaps too, the hashes left out would not change the choice. */
+/* For any content of the index, also with gaps, the omitted hashes would not change the choice. */
 static void nothing_that_counts_is_left_out(void **state)
 {
     struct rng rng;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams that are paused for a higher class: who is paused, that nothing is lost or told twice, and when they go on. */
+/* Streams that are paused for a higher class: which streams pause, when they continue, and that no token is lost or repeated. */
 #include "fleet/router/admission_priv.h"
 #include "tests/unit/check.h"
 
@@ -116,7 +116,7 @@ static void a_stream_gives_its_seat_and_goes_on(void **state)
     rig_finish(&rig, d, BATON__FINISH__FINISH_LENGTH, 0);
     assert_true(high->has_ended);
     again = rig_last(d);
-    assert_int_equal(again->n_tokens, 100 + n - 1 + 3); /* with what was answered */
+    assert_int_equal(again->n_tokens, 100 + n - 1 + 3); /* with the tokens answered so far */
     assert_int_equal(again->max_new_tokens, 47);
     assert_int_equal(rig.router.pauses.n_paused, 0);
     rig_tokens(&rig, d, 3, 4);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The workers with the highest scores, whatever the order in which they come. */
+/* The workers with the highest scores, added in any order. */
 #include "tests/unit/check.h"
 
 #include "base/rng.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router's use of STORE_BLOCKS: what one worker told of a shared store counts for every worker with that store, while it
- * reports it. */
+/* The router's use of STORE_BLOCKS: one worker's report of blocks in a shared store counts for every worker that reports this
+ * store. */
 #include "tests/unit/check.h"
 
 #include <string.h>

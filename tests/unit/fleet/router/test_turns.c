@@ -116,7 +116,7 @@ static void a_full_queue_makes_room_for_who_has_less(void **state)
     assert_false(loud[0]->has_failed || loud[1]->has_failed || calm->has_failed);
 }
 
-/* The client of a removed job may leave before it is told, or cancel others at that moment. */
+/* The client of a removed job may leave before it gets the refusal, or cancel other jobs at that moment. */
 static void who_was_pushed_out_may_cancel(void **state)
 {
     struct rig_client *loud[6];

@@ -184,7 +184,7 @@ static void requests_at_once_are_common(void **state)
     fleet_end(&fleet);
 }
 
-/* One worker of two says what it likes: it may lower a limit, and never lift it. */
+/* One worker of two lies: it may lower a limit, but never lift it. */
 static void a_worker_that_lies_lifts_no_limit(void **state)
 {
     const double both[N_ROUTERS] = {50, 50};

@@ -75,7 +75,7 @@ static void one_worker_of_three_throttles_nothing(void **state)
     common_limits_free(common);
 }
 
-/* Tells what a router spent of an account in a window and in the one before. */
+/* Sends a router's spending of an account in a window and in the previous one. */
 static void send_windows(struct common_limits *common, unsigned view, const char *name, uint32_t window,
                          const float spent[2])
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Failed logins: what one router reports counts at another, once for each wrong key, and no longer than its own. */
+/* Failed logins: reports of one router count at another, once for each wrong key, and for as long as its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

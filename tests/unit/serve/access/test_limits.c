@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits on a virtual clock: what fits, what waits and how long, what is given back, what a reload keeps; and
+/* Limits on a virtual clock: requests that fit, waiting times, refunds, the state after a reload; and
  * failed logins by address. */
 #include "serve/access/limits.h"
 
@@ -319,7 +319,7 @@ static void rules_are_read_whole_or_refused(void **state)
     assert_int_equal(rule.expires_unix_s, 1835395200);
 }
 
-/* Whatever the requests and their order, no more than limit + rate x time is granted, nothing leaks, and a
+/* For any requests in any order: the limits grant at most limit + rate x time, no reservation leaks, and a
  * client that waits for the stated time is admitted. */
 static void random_requests_stay_within(void **state)
 {

@@ -195,7 +195,7 @@ static void what_is_no_constraint_is_refused(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_true(strlen(grammar_refusal(vocab, wrong[i])) > 0);
     assert_string_equal(grammar_refusal(vocab, "{\"json\": {\"properties\": {\"a\": {\"not\": {}}}}}"),
-                        "$.properties.a.not: cannot be held to");
+                        "$.properties.a.not: cannot be enforced");
 }
 
 int main(void)

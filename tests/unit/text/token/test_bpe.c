@@ -424,7 +424,7 @@ static void bytes_of_text_must_have_tokens(void **state)
     expect_lacking_refusal("\xf0", NULL, "no token for byte 0xf0");
 }
 
-/* ---- what a vocabulary must be ---- */
+/* ---- conditions of a vocabulary ---- */
 
 struct wrong { /* one wrong key, before all others */
     const char *key;

@@ -24,7 +24,7 @@ static struct chat_prompt hello(struct chat_message *message)
 /* Each message as ROLE:TEXT, with text before and after. */
 #define EACH(before, after) before "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}" after
 
-/* ---- what is told from the template's text ---- */
+/* ---- detection from the template's text ---- */
 
 #define SHOWN "{{ tools|string }}{{ messages|map(attribute='tool_calls', default='')|list|string }}"
 #define DEEPSEEK                                                                                             \
@@ -257,7 +257,7 @@ static void an_open_answer_stays_open(void **state)
     chat_format_free(format);
 }
 
-/* ---- what is found out by trying ---- */
+/* ---- detection by trial ---- */
 
 static void a_system_text_goes_where_it_can(void **state)
 {

@@ -305,7 +305,7 @@ static void a_queue_of_ids_may_be_appended_to(void **state)
         &shape, 1);
 }
 
-/* ---- what was lost silently ---- */
+/* ---- messages that templates drop silently ---- */
 
 static void a_second_system_text_does_not_replace_the_first(void **state)
 {

@@ -28,7 +28,7 @@ static uint64_t n_vocabulary_bytes, n_vocabulary_turns, last_vocabulary_turn;
 static uint64_t first_request;
 static int32_t first_error;
 
-/* ---- what is scripted ---- */
+/* ---- the scripted peers ---- */
 
 int link_dial(const struct link_opts *opts, const char *address, struct fault *fault, struct link **out)
 {

@@ -30,7 +30,7 @@ static unsigned n_links, n_cancels;
 static uint64_t last_cancel;
 static char has_tail;
 
-/* ---- what is scripted ---- */
+/* ---- the scripted routers ---- */
 
 int link_dial(const struct link_opts *opts, const char *address, struct fault *fault, struct link **out)
 {
@@ -407,7 +407,7 @@ static void memory_is_bounded_and_shared(void **state)
     assert_true(n_cancels > 100);
 }
 
-/* What one router dispatched, the other hears at once; the engine's next report takes its place. */
+/* A dispatch of one router reaches the other at once; the engine's next report takes its place. */
 static void a_dispatch_is_told_to_the_other_router(void **state)
 {
     Baton__LoadReport load = BATON__LOAD_REPORT__INIT;

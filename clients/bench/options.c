@@ -64,7 +64,7 @@ static void bench_options_print_help(void)
         "      --api-key KEY           also from $BATON_API_KEY\n"
         "load, one of:\n"
         "  -c, --concurrency N         N requests under way at any time (4)\n"
-        "  -r, --rate R                R arrivals per second, Poisson, whatever the server does\n"
+        "  -r, --rate R                R arrivals per second, Poisson, at any speed of the server\n"
         "      --trace FILE            arrivals and lengths of a trace: Azure CSV or Mooncake JSON lines\n"
         "      --speed X               play the trace X times as fast (1)\n"
         "until:\n"

@@ -28,7 +28,7 @@ def post(port, body):
 
 
 def who_waits_for_the_told_time_is_admitted():
-    """A burst is refused in part; each refused client comes back when it was told to, and is served."""
+    """The router refuses a part of a burst. Each refused client comes back at its retry-after, and is served."""
     with Cluster() as c:
         c.router(slo__ttft="1500ms", slo__itl="1s", placement__local_prefill_tokens="0")
         for role in ("prefill", "decode"):

@@ -83,7 +83,7 @@ def a_prompt_of_one_endpoint_is_pushed_to_another():
             again = c.ask("Other: " + TEXT, a.http, max_tokens=8)  # this worker has the prompt now
             assert again.serving["reused"] > 0 == again.serving["transferred"] and asks(a)["done"] == 1, again.serving
             c.assert_quiet()
-            until("not all is told", lambda: known(b)["memory"] == a.status()["blocks"]["cached"])
+            until("the peer does not know all blocks", lambda: known(b)["memory"] == a.status()["blocks"]["cached"])
             status = b.status()["peer_blocks"]
             assert status["followed"] == 1 and status["fetches"] == 1 and status["in_memory"] == known(b)["memory"], status
             out = subprocess.run([f"{BUILD}/batonctl", "--cluster-key", c.key, "--admin", f"127.0.0.1:{b.admin}", "status"],

@@ -317,7 +317,7 @@ static int kept_ask(void *self, const struct state_question *question, void **ou
     return 0;
 }
 
-/* ---- what workers say ---- */
+/* ---- messages of workers ---- */
 
 static void kept_take_value(struct kept_ask *ask, const Baton__Fetched *fetched)
 {

@@ -260,7 +260,7 @@ void request_pause(struct request *request, bool is_paused)
 static void parse_done(void *arg);
 static void tokenise_done(void *arg);
 
-/* Returns a size that sends the work to the pool whatever its real size. */
+/* Returns a size that sends work of any real size to the pool. */
 static size_t never_inline(const struct request *request, size_t size_bytes)
 {
     return size_bytes + request->front->opts.inline_bytes + 1;

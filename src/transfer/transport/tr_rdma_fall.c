@@ -130,7 +130,7 @@ void rdma_side_free(struct rdma_side *side)
         return;
     if (!side->is_dead && !rdma_kill_all(side))
         (void)rdma_kill_all(
-            side); /* the node ends: closing the device ends its queue pairs, whatever it answers */
+            side); /* the node ends: closing the device ends its queue pairs, with any answer */
     side->is_dead = true;
     rdma_recv_let_all_go(side);
     rdma_fall_end_pushes(side);

@@ -153,7 +153,7 @@ static void a_job_has_left_when_its_end_is_told(void **state)
     run_chain(*state, 10);
 }
 
-/* ---- the end, whatever hangs ---- */
+/* ---- the end, with jobs that hang ---- */
 
 static void hang(void *arg)
 {

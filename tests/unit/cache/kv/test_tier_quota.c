@@ -147,7 +147,7 @@ static void a_flood_ends_at_the_others_quota(void **state)
     for (unsigned i = 0; i < 30; i++)
         assert_true(write_file(1, 0, FILE_BYTES));
     for (unsigned i = 0; i < 1000; i++) {
-        assert_true(write_file(2, 2, FILE_BYTES)); /* whatever its rank */
+        assert_true(write_file(2, 2, FILE_BYTES)); /* of any rank */
         assert_int_equal(has(1), 30 * FILE_BYTES);
     }
     assert_int_equal(has(2), DISK - 30 * FILE_BYTES);

@@ -155,7 +155,7 @@ static void what_is_cached_is_not_sent(void **state)
     assert_int_equal(at_d.stats.n_transferred, 6);
 }
 
-/* The answer is the same, whatever part had arrived before the peer was lost. */
+/* The answer is the same for any part that arrived before the loss of the peer. */
 static void any_part_of_an_arrival_is_enough(void **state)
 {
     struct seq_spec spec = rig_spec(prompt, 18, 9, 9);

@@ -389,7 +389,7 @@ static void ask_for_grant(struct relay *relay)
     relay->is_granted = true;
 }
 
-/* Ends a transfer at D, whatever its result. */
+/* Ends a transfer at D, with any result. */
 static void close_grant(struct relay *relay)
 {
     for (uint32_t i = relay->n_reused; i < relay->n_granted; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job in the router: placed, answered, moved, ended, whatever workers and clients do meanwhile. */
+/* A job in the router: placed, answered, moved and ended, for any events of workers and clients meanwhile. */
 #include "tests/unit/check.h"
 
 #include <math.h>

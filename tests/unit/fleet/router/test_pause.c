@@ -107,7 +107,7 @@ static void a_stream_gives_its_seat_and_goes_on(void **state)
     for (uint32_t i = 0; i < n; i++)
         low = state_of(&rig.clients[i]) == JOB_PAUSED ? &rig.clients[i] : low;
     assert_ptr_equal(low, &rig.clients[n - 1]); /* the youngest */
-    assert_true(rig_sent(d, n - 1)->is_over);   /* its worker was told */
+    assert_true(rig_sent(d, n - 1)->is_over);   /* its worker got the CANCEL */
     assert_int_equal(rig.router.pauses.n_paused, 1);
     assert_true(metric_value(rig.router.pauses.m_pauses[2]) == 1);
     assert_false(low->has_failed || low->has_ended);

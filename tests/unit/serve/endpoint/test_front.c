@@ -161,7 +161,7 @@ static void probes_need_nothing(void **state)
     rig_end(&rig);
 }
 
-/* Until models are known, clients are told to retry, in their dialect, on every route that names a model. */
+/* Until models are known, clients get a retry-after, in their dialect, on every route that names a model. */
 static void what_is_not_known_yet_is_no_404(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deferred events of a backend's jobs: their order, what a pause holds back, and a front that cancels any
+/* Deferred events of a backend's jobs: their order, the tokens held by a pause, and a front that cancels any
  * job, its own or another, inside any event. */
 #include "tests/unit/check.h"
 

@@ -114,7 +114,7 @@ int tr_stop_push(struct tr_node *node, uint64_t push)
 
 static bool is_leased(struct kv_pool *pool, kv_block_id id)
 {
-    /* a leased block that was given up is a ZOMBIE or stays SEALED; FREE, or CACHED, means nobody holds it */
+    /* a leased block that was given up is a ZOMBIE or stays SEALED; FREE, or CACHED, means that it has no reference */
     enum kv_state state = kv_state_of(pool, id);
 
     return state != KV_FREE && state != KV_CACHED;

@@ -188,7 +188,7 @@ void tr_fault_crash(bool is_sender, uint64_t id)
     }
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 static void break_push(struct push *push)
 {

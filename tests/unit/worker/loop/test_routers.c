@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links to routers, with a scripted link layer and engine thread: what is passed on, and what must not be. */
+/* Links to routers, with a scripted link layer and engine thread: messages that pass, and messages that must not. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
@@ -281,7 +281,7 @@ static void many_events_go_in_several_frames(void **state)
     report_free(report);
 }
 
-/* As many tokens as the bytes hold, whatever their width; excess bytes are refused. */
+/* As many tokens as the bytes hold, in any width; excess bytes are refused. */
 static void tokens_come_in_whatever_their_width(void **state)
 {
     static const uint8_t packed[12] = {1, 0, 2, 0, 3, 0, 0, 1, 5, 0, 255, 255};

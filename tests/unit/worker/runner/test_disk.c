@@ -453,7 +453,7 @@ static void what_has_no_room_is_not_offered_again(void **state)
     assert_int_equal(counts.n_writeback, 0);
 }
 
-/* ---- what routers are told ---- */
+/* ---- events for routers ---- */
 
 /* Checks the next message to routers: these events,
  * or a snapshot of these blocks; tiers of hashes[from..) as letters. */

@@ -131,7 +131,7 @@ def forms_of_input_and_output():
         c.assert_quiet()
 
 
-def what_cannot_be_answered_is_refused_by_name():
+def unsupported_requests_are_refused_by_name():
     with Cluster() as c:
         relay(c)
         c.worker("decode", model__name="writer")
@@ -201,4 +201,4 @@ def a_worker_that_dies_is_replaced():
 
 
 main([the_vector_is_the_row_of_the_last_token, vectors_are_the_same_alone_and_among_others, forms_of_input_and_output,
-      what_cannot_be_answered_is_refused_by_name, an_end_token_is_added_where_the_file_wants_it, a_worker_that_dies_is_replaced])
+      unsupported_requests_are_refused_by_name, an_end_token_is_added_where_the_file_wants_it, a_worker_that_dies_is_replaced])

@@ -165,7 +165,7 @@ def a_cancel_reaches_the_router_that_runs_the_response():
         assert time.monotonic() - began < 0.9
 
 
-def what_one_router_deletes_or_bans_is_gone_for_all():
+def deletions_and_bans_of_one_router_reach_all():
     with Cluster() as c:
         path, keys = new_keys(c, one="rpm=100000")
         settings = {"http__api_keys": path, "http__wrong_keys": "6"}
@@ -243,5 +243,5 @@ def a_worker_that_hangs_delays_no_request_for_long():
 if __name__ == "__main__":
     main([threads_go_on_after_their_router_and_one_worker, a_restarted_router_has_its_responses,
           remembered_answers_come_from_workers, a_cancel_reaches_the_router_that_runs_the_response,
-          what_one_router_deletes_or_bans_is_gone_for_all, memory_is_bounded_and_may_be_none,
+          deletions_and_bans_of_one_router_reach_all, memory_is_bounded_and_may_be_none,
           a_worker_that_hangs_delays_no_request_for_long])

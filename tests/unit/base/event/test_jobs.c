@@ -147,7 +147,7 @@ static void run_chain(struct fixture *at, uint32_t max_queued)
     assert_true(was_held);
 }
 
-static void a_job_has_left_when_its_end_is_told(void **state)
+static void a_job_has_left_when_its_end_is_reported(void **state)
 {
     run_chain(*state, 2);
     run_chain(*state, 10);
@@ -256,7 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(no_job_waits_behind_a_busy_thread, open_loop, close_loop),
-        cmocka_unit_test_setup_teardown(a_job_has_left_when_its_end_is_told, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_job_has_left_when_its_end_is_reported, open_loop, close_loop),
         cmocka_unit_test(the_second_signal_ends_a_process_whose_loop_hangs),
         cmocka_unit_test(an_end_that_hangs_is_cut_off),
     };

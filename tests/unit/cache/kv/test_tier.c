@@ -36,7 +36,7 @@ static int end(void **state)
     return 0;
 }
 
-static void what_is_written_is_read(void **state)
+static void a_written_block_is_read_back(void **state)
 {
     struct rig *rig = *state;
     struct block_hash hashes[3] = {rig_hash(1), rig_hash(2), rig_hash(3)};
@@ -145,7 +145,7 @@ static uint32_t assert_told_right(const struct rig *rig)
     return visited.n;
 }
 
-static void what_comes_and_goes_is_told(void **state)
+static void stored_and_dropped_blocks_are_reported(void **state)
 {
     struct rig *rig = *state;
     struct kv_tier_counts counts;
@@ -180,7 +180,7 @@ static void what_comes_and_goes_is_told(void **state)
     assert_true(assert_told_right(rig) < n);
 }
 
-static void nobody_else_may_look(void **state)
+static void other_users_cannot_read_the_folder(void **state)
 {
     struct rig *rig = *state;
     struct stat st;
@@ -413,7 +413,7 @@ static void a_full_disk_is_no_end(void **state)
     assert_int_equal(rig_write(rig, 40, 0), 0);
 }
 
-static void what_cannot_be_a_folder_is_refused(void **state)
+static void a_path_that_cannot_be_a_folder_is_refused(void **state)
 {
     struct rig *rig = *state;
     struct fault fault = {0};
@@ -485,11 +485,11 @@ static void reads_come_from_several_threads(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {T(what_is_written_is_read),
+    const struct CMUnitTest tests[] = {T(a_written_block_is_read_back),
                                        T(a_bad_read_is_not_believed),
                                        T(the_next_process_finds_it),
-                                       T(what_comes_and_goes_is_told),
-                                       T(nobody_else_may_look),
+                                       T(stored_and_dropped_blocks_are_reported),
+                                       T(other_users_cannot_read_the_folder),
                                        T(content_is_sealed),
                                        T(other_generations_are_kept_apart),
                                        T(a_flipped_bit_costs_one_block),
@@ -498,7 +498,7 @@ int main(void)
                                        T(marks_decide_what_leaves),
                                        T(lifetimes_end),
                                        T(a_full_disk_is_no_end),
-                                       T(what_cannot_be_a_folder_is_refused),
+                                       T(a_path_that_cannot_be_a_folder_is_refused),
                                        T(strangers_in_the_folder_do_no_harm),
                                        T(reads_come_from_several_threads)};
 #undef T

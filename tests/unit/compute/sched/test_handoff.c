@@ -132,7 +132,7 @@ static void a_sequence_changes_hands(void **state)
     assert_int_equal(again.stats.n_reused, 16);
 }
 
-static void what_is_cached_is_not_sent(void **state)
+static void cached_blocks_are_not_sent(void **state)
 {
     struct track before = {0}, at_p = {0}, at_d = {0};
     uint32_t n_blocks, n_reused;
@@ -452,7 +452,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         HANDOFF_TEST(a_sequence_changes_hands),
-        HANDOFF_TEST(what_is_cached_is_not_sent),
+        HANDOFF_TEST(cached_blocks_are_not_sent),
         HANDOFF_TEST(any_part_of_an_arrival_is_enough),
         HANDOFF_TEST(last_full_block_is_not_sealed_before_it_is_fed_again),
         HANDOFF_TEST(peers_are_not_believed),

@@ -108,7 +108,7 @@ static void forget_the_others(void)
     tell_all(d1, 1, 0);
 }
 
-static void what_was_dispatched_is_asked_for(void **state)
+static void a_dispatched_prompt_makes_its_worker_an_owner(void **state)
 {
     open_world();
     assert_true(strcmp(again()->owner, "p0") == 0 || strcmp(rig_last(p1)->owner, "d0") == 0);
@@ -169,7 +169,7 @@ static void a_lost_worker_has_nothing(void **state)
     assert_string_equal(again()->owner, "");
 }
 
-static void the_last_copy_is_told_so(void **state)
+static void the_owner_of_the_last_replica_is_informed(void **state)
 {
     open_world();
     tell_all(p0, 1, 8);
@@ -186,7 +186,7 @@ static void the_last_copy_is_told_so(void **state)
 }
 
 /* Blocks on disk cannot be fetched here. */
-static void the_last_copy_in_memory_is_told_so(void **state)
+static void the_owner_of_the_last_replica_in_memory_is_informed(void **state)
 {
     open_world();
     tell_all(p0, 1, 8);
@@ -493,7 +493,7 @@ static void snapshots_wait_for_those_before(void **state)
     assert_int_equal(rig_n_wanted(second), 1);
 }
 
-static void what_a_lost_worker_told_is_not_applied(void **state)
+static void events_of_a_lost_worker_are_dropped(void **state)
 {
     open_world();
     tell_all(p0, 1, 0);
@@ -519,12 +519,12 @@ static void what_a_lost_worker_told_is_not_applied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RIG_TEST(what_was_dispatched_is_asked_for),
+        RIG_TEST(a_dispatched_prompt_makes_its_worker_an_owner),
         RIG_TEST(events_say_who_is_asked),
         RIG_TEST(a_gap_is_followed_by_a_snapshot),
         RIG_TEST(a_lost_worker_has_nothing),
-        RIG_TEST(the_last_copy_is_told_so),
-        RIG_TEST(the_last_copy_in_memory_is_told_so),
+        RIG_TEST(the_owner_of_the_last_replica_is_informed),
+        RIG_TEST(the_owner_of_the_last_replica_in_memory_is_informed),
         RIG_TEST(a_prompt_goes_where_a_disk_has_it),
         RIG_TEST(of_what_is_dropped_nothing_is_hoped_for),
         RIG_TEST(a_gap_in_what_disks_have_is_followed_by_a_snapshot),
@@ -533,7 +533,7 @@ int main(void)
         RIG_TEST(a_cold_router_learns_a_million_blocks_bit_by_bit),
         RIG_TEST(a_few_snapshots_come_at_a_time),
         RIG_TEST(snapshots_wait_for_those_before),
-        RIG_TEST(what_a_lost_worker_told_is_not_applied),
+        RIG_TEST(events_of_a_lost_worker_are_dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -268,7 +268,7 @@ static void one_turn_pauses_a_few_streams(void **state)
 }
 
 /* The worker came back too small for the stream: it waits as a lost one, not as long as it may be paused. */
-static void what_fits_no_worker_is_not_paused_on(void **state)
+static void a_stream_that_fits_no_worker_waits_as_lost(void **state)
 {
     uint32_t n = seats();
     struct rig_client *low = &rig.clients[n - 1];
@@ -296,7 +296,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_workers_it_waits_as_a_lost_one, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(it_does_not_come_back_beside_a_stricter_class, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(one_turn_pauses_a_few_streams, open_rig, close_rig),
-        cmocka_unit_test_setup_teardown(what_fits_no_worker_is_not_paused_on, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_stream_that_fits_no_worker_waits_as_lost, open_rig, close_rig),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

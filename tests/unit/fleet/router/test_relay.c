@@ -89,7 +89,7 @@ static void hear(uint64_t epoch, uint64_t number)
     buf_fini(&text);
 }
 
-static void four_workers_are_told(void **state)
+static void four_workers_get_each_message(void **state)
 {
     unsigned n = 0;
 
@@ -149,7 +149,7 @@ static void garbage_and_floods_are_ignored(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_relay, close_relay)
-    static const struct CMUnitTest tests[] = {T(four_workers_are_told),
+    static const struct CMUnitTest tests[] = {T(four_workers_get_each_message),
                                               T(there_are_others_where_a_worker_says_so),
                                               T(a_message_counts_once), T(garbage_and_floods_are_ignored)};
 

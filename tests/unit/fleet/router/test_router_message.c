@@ -35,7 +35,7 @@ static void sections_come_back(void **state)
     buf_fini(&message);
 }
 
-static void what_is_no_message_is_refused(void **state)
+static void malformed_messages_are_refused(void **state)
 {
     struct buf message = {0};
     struct router_message received;
@@ -73,7 +73,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sections_come_back),
-        cmocka_unit_test(what_is_no_message_is_refused),
+        cmocka_unit_test(malformed_messages_are_refused),
         cmocka_unit_test(a_cut_section_ends_them),
     };
 

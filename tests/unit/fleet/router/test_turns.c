@@ -117,7 +117,7 @@ static void a_full_queue_makes_room_for_who_has_less(void **state)
 }
 
 /* The client of a removed job may leave before it gets the refusal, or cancel other jobs at that moment. */
-static void who_was_pushed_out_may_cancel(void **state)
+static void a_client_of_a_removed_job_may_cancel(void **state)
 {
     struct rig_client *loud[6];
 
@@ -140,7 +140,7 @@ static void who_was_pushed_out_may_cancel(void **state)
 }
 
 /* Another tenant's backlog at the workers is no reason to wait here, because workers take turns too. */
-static void others_backlog_keeps_nobody_waiting(void **state)
+static void a_tenants_backlog_delays_no_other_tenant(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
     struct rig_client *calm;
@@ -185,8 +185,8 @@ int main(void)
         T(salts_make_no_tenants),
         T(a_weight_counts),
         T(a_full_queue_makes_room_for_who_has_less),
-        T(who_was_pushed_out_may_cancel),
-        T(others_backlog_keeps_nobody_waiting),
+        T(a_client_of_a_removed_job_may_cancel),
+        T(a_tenants_backlog_delays_no_other_tenant),
         T(accounts_end_with_their_jobs),
     };
 

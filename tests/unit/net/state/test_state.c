@@ -134,7 +134,7 @@ static void writes_end_no_row_of_late_answers(void **state)
     assert_int_equal(store->counts.n_trips, 1);
 }
 
-static void a_claim_that_nobody_waits_for_is_removed(void **state)
+static void a_claim_of_an_ended_question_is_removed(void **state)
 {
     struct state_job *job = returned_job(STATE_JOB_ASK), *taken = returned_job(STATE_JOB_ASK);
 
@@ -150,7 +150,7 @@ static void a_claim_that_nobody_waits_for_is_removed(void **state)
     assert_int_equal(store->counts.n_putting, 1);
 }
 
-static void what_is_forgotten_while_it_is_away_is_removed_later(void **state)
+static void removals_wait_while_the_store_is_away(void **state)
 {
     struct state_name name = name_of("response");
     struct state_job *failed;
@@ -180,8 +180,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, open_store, close_store)
     const struct CMUnitTest tests[] = {
         T(writes_end_no_row_of_late_answers),
-        T(a_claim_that_nobody_waits_for_is_removed),
-        T(what_is_forgotten_while_it_is_away_is_removed_later),
+        T(a_claim_of_an_ended_question_is_removed),
+        T(removals_wait_while_the_store_is_away),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

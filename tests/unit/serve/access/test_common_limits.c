@@ -142,7 +142,7 @@ static void a_partition_splits_the_limit(void **state)
     fleet_end(&fleet);
 }
 
-static void what_is_given_back_is_there_for_all(void **state)
+static void refunds_are_available_to_all_routers(void **state)
 {
     struct fleet fleet;
 
@@ -283,7 +283,7 @@ int main(void)
         cmocka_unit_test(a_killed_routers_share_returns),
         cmocka_unit_test(a_restarted_router_knows_how_full_the_limit_is),
         cmocka_unit_test(a_partition_splits_the_limit),
-        cmocka_unit_test(what_is_given_back_is_there_for_all),
+        cmocka_unit_test(refunds_are_available_to_all_routers),
         cmocka_unit_test(requests_at_once_are_common),
         cmocka_unit_test(a_worker_that_lies_lifts_no_limit),
         cmocka_unit_test(memory_and_messages_are_bounded),

@@ -102,7 +102,7 @@ static double reported_of(struct common_limits *common, const char *name)
 }
 
 /* Three workers report the other router; only the last one reports the account. */
-static void what_one_worker_of_three_invents_counts_nothing(void **state)
+static void invented_spending_of_one_worker_of_three_does_not_count(void **state)
 {
     struct common_limits *common;
     struct common_id id;
@@ -277,7 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_worker_of_three_throttles_nothing),
-        cmocka_unit_test(what_one_worker_of_three_invents_counts_nothing),
+        cmocka_unit_test(invented_spending_of_one_worker_of_three_does_not_count),
         cmocka_unit_test(a_late_view_charges_nothing_again),
         cmocka_unit_test(levels_count_once),
         cmocka_unit_test(all_accounts_lose_a_router_at_once),

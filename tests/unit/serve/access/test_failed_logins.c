@@ -39,7 +39,7 @@ static uint32_t pass_on(struct failed_logins *from, struct failed_logins *to, ui
     return n;
 }
 
-static void a_ban_is_heard(void **state)
+static void a_ban_reaches_the_other_routers(void **state)
 {
     struct failed_logins *a = logins_new(), *b = logins_new();
 
@@ -72,7 +72,7 @@ static void one_wrong_key_counts_once(void **state)
     failed_logins_free(b);
 }
 
-static void what_is_old_counts_for_less(void **state)
+static void old_reports_count_for_less(void **state)
 {
     struct failed_logins *a = logins_new(), *b = logins_new(), *c = logins_new();
     struct failed_login taken[FAILED_LOGINS_UNSENT];
@@ -99,7 +99,7 @@ static void what_is_old_counts_for_less(void **state)
     failed_logins_free(c);
 }
 
-static void what_waits_to_be_told_is_bounded(void **state)
+static void unsent_reports_are_bounded(void **state)
 {
     struct failed_logins *a = logins_new();
     struct failed_login taken[2 * FAILED_LOGINS_UNSENT];
@@ -119,10 +119,10 @@ static void what_waits_to_be_told_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ban_is_heard),
+        cmocka_unit_test(a_ban_reaches_the_other_routers),
         cmocka_unit_test(one_wrong_key_counts_once),
-        cmocka_unit_test(what_is_old_counts_for_less),
-        cmocka_unit_test(what_waits_to_be_told_is_bounded),
+        cmocka_unit_test(old_reports_count_for_less),
+        cmocka_unit_test(unsent_reports_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,7 +150,7 @@ static void a_burst_cannot_overshoot(void **state)
     end(&world);
 }
 
-static void what_is_larger_than_its_limit_waits_and_owes(void **state)
+static void a_request_above_its_limit_waits_and_owes(void **state)
 {
     struct world world;
 
@@ -465,7 +465,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_refill_continuously),
         cmocka_unit_test(a_burst_cannot_overshoot),
-        cmocka_unit_test(what_is_larger_than_its_limit_waits_and_owes),
+        cmocka_unit_test(a_request_above_its_limit_waits_and_owes),
         cmocka_unit_test(tenants_share_and_both_rules_hold),
         cmocka_unit_test(a_reload_keeps_what_was_used),
         cmocka_unit_test(models_and_expiry),

@@ -122,7 +122,7 @@ static void a_very_long_word_is_merged(void **state)
 
 /* Repeated words are not merged again:
  * a long text is the sum of its lines, each too short to use the cache of words. */
-static void what_is_remembered_is_what_would_be_merged(void **state)
+static void cached_words_equal_merged_words(void **state)
 {
     static const char *const merges[] = {"a b", "b c", "ab c", "a a", "abc d", "aa ab", NULL};
     struct tokenizer *tokenizer = tokenizer_with("gpt-2", merges, NULL);
@@ -542,7 +542,7 @@ int main(void)
         cmocka_unit_test(long_and_short_words_merge_alike),
         cmocka_unit_test(a_very_long_word_is_merged),
         cmocka_unit_test(llama3_takes_whole_words_first),
-        cmocka_unit_test(what_is_remembered_is_what_would_be_merged),
+        cmocka_unit_test(cached_words_equal_merged_words),
         cmocka_unit_test(control_tokens_need_permission),
         cmocka_unit_test(the_longest_special_wins),
         cmocka_unit_test(user_tokens_are_found_in_any_text),

@@ -282,7 +282,7 @@ static void many_events_go_in_several_frames(void **state)
 }
 
 /* As many tokens as the bytes hold, in any width; excess bytes are refused. */
-static void tokens_come_in_whatever_their_width(void **state)
+static void tokens_of_any_width_arrive(void **state)
 {
     static const uint8_t packed[12] = {1, 0, 2, 0, 3, 0, 0, 1, 5, 0, 255, 255};
     static const struct {
@@ -366,7 +366,7 @@ static void a_prompt_in_pieces_is_one_command(void **state)
 }
 
 /* The engine thread does not know the request before its last piece. */
-static void what_comes_before_the_last_piece_is_not_lost(void **state)
+static void messages_before_the_last_piece_are_not_lost(void **state)
 {
     submit_begun(9, 4);
     send_word(FRAME_PROCEED, 9);
@@ -418,7 +418,7 @@ static void pieces_of_a_router_that_went_are_freed(void **state)
     assert_null(last_command);
 }
 
-static void what_is_asked_of_the_sampler_comes_in(void **state)
+static void sampling_fields_arrive(void **state)
 {
     Baton__Submit message = BATON__SUBMIT__INIT;
     Baton__Sampling sampling = BATON__SAMPLING__INIT;
@@ -513,12 +513,12 @@ int main(void)
         T(a_single_token_does_not_overtake_its_own_request),
         T(many_single_tokens_go_in_several_frames),
         T(many_events_go_in_several_frames),
-        T(tokens_come_in_whatever_their_width),
+        T(tokens_of_any_width_arrive),
         T(a_prompt_in_pieces_is_one_command),
-        T(what_comes_before_the_last_piece_is_not_lost),
+        T(messages_before_the_last_piece_are_not_lost),
         T(bad_pieces_end_their_request),
         T(pieces_of_a_router_that_went_are_freed),
-        T(what_is_asked_of_the_sampler_comes_in),
+        T(sampling_fields_arrive),
         T(a_new_life_ends_what_the_old_one_asked_for),
         T(a_router_has_an_epoch),
         T(absurd_submits_are_refused),

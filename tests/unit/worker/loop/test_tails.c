@@ -408,7 +408,7 @@ static void memory_is_bounded_and_shared(void **state)
 }
 
 /* A dispatch of one router reaches the other at once; the engine's next report takes its place. */
-static void a_dispatch_is_told_to_the_other_router(void **state)
+static void a_dispatch_is_reported_to_the_other_router(void **state)
 {
     Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
     uint64_t until_ns;
@@ -460,7 +460,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_answer_that_ended_in_its_text_is_kept, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(work_ends_with_the_grace, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_link_that_comes_back_ends_orphans, open_worker, close_worker),
-        cmocka_unit_test_setup_teardown(a_dispatch_is_told_to_the_other_router, open_worker, close_worker),
+        cmocka_unit_test_setup_teardown(a_dispatch_is_reported_to_the_other_router, open_worker,
+                                        close_worker),
         cmocka_unit_test_setup_teardown(memory_is_bounded_and_shared, open_worker, close_worker),
     };
 

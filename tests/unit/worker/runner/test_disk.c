@@ -267,7 +267,7 @@ static void computing_is_quicker_sometimes(void **state)
     assert_true(waits(0));
 }
 
-static void nobody_waits_for_nothing(void **state)
+static void tasks_without_blocks_to_read_do_not_wait(void **state)
 {
     assert_false(waits(0));
     put_on_disk(9);
@@ -340,7 +340,7 @@ static void reads_leave_most_of_the_pool(void **state)
 }
 
 /* A peer fetches: there is no task, and the fetching worker decides whether it pays. */
-static void what_a_peer_asks_for_is_read(void **state)
+static void blocks_that_a_peer_fetches_are_read(void **state)
 {
     put_on_disk(9);
     tier.read_ns = 9 * NS_PER_MS; /* computing would be faster here */
@@ -401,7 +401,7 @@ static void cached_blocks_are_saved_a_few_at_a_time(void **state)
     assert_int_equal(counts.n_cached, PROMPT_BLOCKS);
 }
 
-static void what_cannot_be_saved_stays_cached(void **state)
+static void blocks_that_cannot_be_saved_stay_cached(void **state)
 {
     struct kv_pool_counts counts;
 
@@ -439,7 +439,7 @@ static void blocks_are_saved_for_whom_they_count(void **state)
     }
 }
 
-static void what_has_no_room_is_not_offered_again(void **state)
+static void blocks_without_room_on_disk_are_not_offered_again(void **state)
 {
     struct kv_pool_counts counts;
 
@@ -490,7 +490,7 @@ static void tier_tells(uint32_t at, bool is_here)
     tier.opts.on_block(tier.opts.on_block_arg, &hashes[at], is_here);
 }
 
-static void what_memory_evicts_is_on_disk_if_it_was_saved(void **state)
+static void evicted_blocks_are_on_disk_if_they_were_saved(void **state)
 {
     tier.write_with = E_EXISTS;
     cache(4);
@@ -503,7 +503,7 @@ static void what_memory_evicts_is_on_disk_if_it_was_saved(void **state)
     assert_told(false, 0, "dddg");
 }
 
-static void what_the_disk_drops_is_gone_unless_memory_has_it(void **state)
+static void blocks_dropped_by_the_disk_are_gone_unless_memory_has_them(void **state)
 {
     tier.write_with = E_EXISTS;
     put_on_disk(2);
@@ -519,7 +519,7 @@ static void what_the_disk_drops_is_gone_unless_memory_has_it(void **state)
     assert_told(false, 0, "d");
 }
 
-static void what_is_read_back_is_in_memory(void **state)
+static void blocks_read_back_are_in_memory(void **state)
 {
     put_on_disk(1);
     assert_true(waits(0));
@@ -577,21 +577,21 @@ int main(void)
     const struct CMUnitTest tests[] = {T(a_prompt_waits_for_what_is_on_disk),
                                        T(the_last_token_is_fed_in_any_case),
                                        T(computing_is_quicker_sometimes),
-                                       T(nobody_waits_for_nothing),
+                                       T(tasks_without_blocks_to_read_do_not_wait),
                                        T(equal_prompts_wait_for_the_same_reads),
                                        T(reads_that_fail_or_break_cost_only_themselves),
                                        T(a_slow_disk_is_not_waited_for),
                                        T(reads_leave_most_of_the_pool),
-                                       T(what_a_peer_asks_for_is_read),
+                                       T(blocks_that_a_peer_fetches_are_read),
                                        T(a_loan_waits_no_longer_than_it_should),
                                        T(cached_blocks_are_saved_a_few_at_a_time),
-                                       T(what_cannot_be_saved_stays_cached),
+                                       T(blocks_that_cannot_be_saved_stay_cached),
                                        T(blocks_that_failed_are_tried_again),
                                        T(blocks_are_saved_for_whom_they_count),
-                                       T(what_has_no_room_is_not_offered_again),
-                                       T(what_memory_evicts_is_on_disk_if_it_was_saved),
-                                       T(what_the_disk_drops_is_gone_unless_memory_has_it),
-                                       T(what_is_read_back_is_in_memory),
+                                       T(blocks_without_room_on_disk_are_not_offered_again),
+                                       T(evicted_blocks_are_on_disk_if_they_were_saved),
+                                       T(blocks_dropped_by_the_disk_are_gone_unless_memory_has_them),
+                                       T(blocks_read_back_are_in_memory),
                                        T(a_snapshot_has_both_tiers),
                                        T(a_broken_store_is_done_without)};
 #undef T

@@ -257,7 +257,7 @@ static void a_broken_snapshot_is_begun_anew(void **state)
     assert_known(8, 0);
 }
 
-static void what_there_is_no_room_for_is_asked_for_later(void **state)
+static void a_snapshot_without_room_is_requested_later(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
     struct block_follower *follower = &peer->follower;
@@ -274,7 +274,7 @@ static void what_there_is_no_room_for_is_asked_for_later(void **state)
     assert_true(metric_value(worker->m_peer_resyncs) == 1);
 }
 
-static void who_is_gone_is_forgotten_and_comes_back_anew(void **state)
+static void a_lost_peer_is_forgotten_and_returns_as_new(void **state)
 {
     struct worker_peer *peer = link_up(0, "a"), *other = link_up(1, "b");
 
@@ -297,7 +297,7 @@ static void who_is_gone_is_forgotten_and_comes_back_anew(void **state)
 }
 
 /* A pending snapshot is older than the loss of its link, so it is dropped. */
-static void what_waits_is_forgotten_too(void **state)
+static void pending_events_are_dropped_too(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
     uint8_t tiers[N_HASHES];
@@ -317,7 +317,7 @@ static void what_waits_is_forgotten_too(void **state)
     assert_known(0, 0);
 }
 
-static void what_is_known_is_bounded(void **state)
+static void the_map_is_bounded(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
     struct load_report report = {0};
@@ -346,7 +346,7 @@ static void one_worker_is_followed_over_one_link(void **state)
     assert_int_equal(choose(0).peer, 1);
 }
 
-static void who_cannot_tell_is_left_alone(void **state)
+static void a_peer_without_block_events_is_left_alone(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
 
@@ -401,7 +401,7 @@ static void a_slow_push_is_not_asked_for(void **state)
 }
 
 /* 24 MiB: pushed in 27 ms, and as fast from the store if it has a rate of 1 GB/s. */
-static void what_the_store_has_faster_is_not_asked_for(void **state)
+static void blocks_that_the_store_has_faster_are_not_fetched(void **state)
 {
     hear_all(link_up(0, "a"), 12, 1);
     assert_int_equal(choose(0).peer, 0);
@@ -416,7 +416,7 @@ static void what_the_store_has_faster_is_not_asked_for(void **state)
 }
 
 /* How often a peer receives a snapshot, and with how much queued. */
-static void a_peer_is_told_within_bounds(void **state)
+static void snapshots_for_a_peer_are_bounded(void **state)
 {
     Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;
     struct worker_peer *peer = link_up(0, "a");
@@ -461,17 +461,17 @@ int main(void)
         T(a_peer_is_followed_from_its_snapshot_on),
         T(a_gap_is_answered_by_everything),
         T(a_broken_snapshot_is_begun_anew),
-        T(what_there_is_no_room_for_is_asked_for_later),
-        T(who_is_gone_is_forgotten_and_comes_back_anew),
-        T(what_waits_is_forgotten_too),
-        T(what_is_known_is_bounded),
+        T(a_snapshot_without_room_is_requested_later),
+        T(a_lost_peer_is_forgotten_and_returns_as_new),
+        T(pending_events_are_dropped_too),
+        T(the_map_is_bounded),
         T(one_worker_is_followed_over_one_link),
-        T(who_cannot_tell_is_left_alone),
+        T(a_peer_without_block_events_is_left_alone),
         T(memory_comes_before_disk),
-        T(what_the_store_has_faster_is_not_asked_for),
+        T(blocks_that_the_store_has_faster_are_not_fetched),
         T(a_router_that_knows_more_is_believed),
         T(a_slow_push_is_not_asked_for),
-        T(a_peer_is_told_within_bounds),
+        T(snapshots_for_a_peer_are_bounded),
         cmocka_unit_test_setup_teardown(switched_off_it_knows_and_tells_nothing, setup_off, teardown),
     };
 

@@ -126,7 +126,7 @@ static void assert_bounds(void)
 }
 
 /* Returns how much of the input it took. */
-static size_t hear_frame(struct worker_peer *peer, const uint8_t *data, size_t size)
+static size_t receive_frame(struct worker_peer *peer, const uint8_t *data, size_t size)
 {
     struct frame_header header;
     ProtobufCMessage *message;
@@ -155,7 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         at += 2;
         if (what == 0)
-            at += hear_frame(&worker.peers[number % N_PEERS], data + at, size - at);
+            at += receive_frame(&worker.peers[number % N_PEERS], data + at, size - at);
         else if (what == 1)
             switch_link(&worker.peers[number % N_PEERS]);
         else if (what == 2)

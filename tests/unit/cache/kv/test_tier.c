@@ -133,7 +133,7 @@ static void visit(void *arg, const struct block_hash *hash)
 }
 
 /* The reported, the visited and the existing blocks are the same. */
-static uint32_t assert_told_right(const struct rig *rig)
+static uint32_t assert_reported_right(const struct rig *rig)
 {
     struct visited visited = {.n = 0};
 
@@ -160,24 +160,24 @@ static void stored_and_dropped_blocks_are_reported(void **state)
     rig_reopen(rig);
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(rig_write(rig, i, 0), 0);
-    assert_int_equal(assert_told_right(rig), 100);
+    assert_int_equal(assert_reported_right(rig), 100);
     for (uint32_t i = 100; i < N_TOLD; i++)
         while (rig_write(rig, i, 0) == E_AGAIN) /* a file must leave first */
             clock_sleep_ns(NS_PER_MS);
-    n = assert_told_right(rig);
+    n = assert_reported_right(rig);
     kv_tier_counts(rig->tier, &counts);
     assert_true(counts.n_dropped > 0 && n == N_TOLD - counts.n_dropped);
     kv_tier_each(rig->tier, 10, visit, &few); /* the most recently used ones */
     assert_true(few.n <= 10 && few.n > 0 && few.last == N_TOLD - 1);
 
     rig_reopen(rig); /* found in the folder: no block comes or goes */
-    assert_int_equal(assert_told_right(rig), n);
+    assert_int_equal(assert_reported_right(rig), n);
     assert_true(rig_file(rig, 0, path));
     assert_int_equal(truncate(path, 8192), 0);
     for (uint32_t i = 0; i < N_TOLD; i++)
         if (is_told[i])
             rig_read(rig, 0, i);
-    assert_true(assert_told_right(rig) < n);
+    assert_true(assert_reported_right(rig) < n);
 }
 
 static void other_users_cannot_read_the_folder(void **state)

@@ -76,7 +76,7 @@ static double n_received(const char *series)
     return n;
 }
 
-static void hear(uint64_t epoch, uint64_t number)
+static void receive(uint64_t epoch, uint64_t number)
 {
     struct buf text = {0};
     Baton__RouterMessage received = BATON__ROUTER_MESSAGE__INIT;
@@ -123,12 +123,12 @@ static void a_message_counts_once(void **state)
                                         4, 4, 5, 5, 6, 6}; /* 5: too old to know, beside 80 */
 
     for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        hear(9, numbers[i]);
+        receive(9, numbers[i]);
         assert_int_equal(n_received("baton_relay_messages_total{direction=\"in\"} "), received[i]);
     }
-    hear(10, 5); /* another router's */
+    receive(10, 5); /* another router's */
     assert_int_equal(n_received("baton_relay_messages_total{direction=\"in\"} "), 7);
-    hear(77, 6); /* this router's own */
+    receive(77, 6); /* this router's own */
     assert_int_equal(n_received("baton_relay_messages_total{direction=\"in\"} "), 7);
 }
 
@@ -141,7 +141,7 @@ static void garbage_and_floods_are_ignored(void **state)
     router_relay_receive(&rig.router, &received);
     assert_int_equal(n_received("baton_relay_messages_total{direction=\"in\"} "), 0);
     for (uint64_t number = 1; number <= 20000; number++)
-        hear(9, number);
+        receive(9, number);
     assert_true(n_received("\nbaton_relay_ignored_total ") > 0);
     assert_true(n_received("baton_relay_messages_total{direction=\"in\"} ") >= 1024);
 }

@@ -457,7 +457,7 @@ static void blocks_without_room_on_disk_are_not_offered_again(void **state)
 
 /* Checks the next message to routers: these events,
  * or a snapshot of these blocks; tiers of hashes[from..) as letters. */
-static void assert_told(bool is_snapshot, uint32_t from, const char *tiers)
+static void assert_reported(bool is_snapshot, uint32_t from, const char *tiers)
 {
     struct report *report;
     size_t n = strlen(tiers);
@@ -485,7 +485,7 @@ static void assert_told(bool is_snapshot, uint32_t from, const char *tiers)
     report_free(report);
 }
 
-static void tier_tells(uint32_t at, bool is_here)
+static void tier_reports(uint32_t at, bool is_here)
 {
     tier.opts.on_block(tier.opts.on_block_arg, &hashes[at], is_here);
 }
@@ -494,13 +494,13 @@ static void evicted_blocks_are_on_disk_if_they_were_saved(void **state)
 {
     tier.write_with = E_EXISTS;
     cache(4);
-    assert_told(false, 0, "mmmm");
+    assert_reported(false, 0, "mmmm");
     put_on_disk(3);
     for (uint32_t i = 0; i < 4; i++)
-        tier_tells(i, true); /* saved while in memory: no event */
-    assert_told(false, 0, "");
+        tier_reports(i, true); /* saved while in memory: no event */
+    assert_reported(false, 0, "");
     kv_clear(engine.pool);
-    assert_told(false, 0, "dddg");
+    assert_reported(false, 0, "dddg");
 }
 
 static void blocks_dropped_by_the_disk_are_gone_unless_memory_has_them(void **state)
@@ -508,15 +508,15 @@ static void blocks_dropped_by_the_disk_are_gone_unless_memory_has_them(void **st
     tier.write_with = E_EXISTS;
     put_on_disk(2);
     cache(1);
-    assert_told(false, 0, "m");
+    assert_reported(false, 0, "m");
     tier.n_there = 0; /* its file was evicted */
-    tier_tells(0, false);
-    tier_tells(1, false);
-    assert_told(false, 1, "g");
+    tier_reports(0, false);
+    tier_reports(1, false);
+    assert_reported(false, 1, "g");
     kv_clear(engine.pool);
-    assert_told(false, 0, "g");
-    tier_tells(0, true); /* written, but memory lost it meanwhile */
-    assert_told(false, 0, "d");
+    assert_reported(false, 0, "g");
+    tier_reports(0, true); /* written, but memory lost it meanwhile */
+    assert_reported(false, 0, "d");
 }
 
 static void blocks_read_back_are_in_memory(void **state)
@@ -525,9 +525,9 @@ static void blocks_read_back_are_in_memory(void **state)
     assert_true(waits(0));
     tier.n_done = 1;
     worker_disk_turn(&engine);
-    assert_told(false, 0, "m");
+    assert_reported(false, 0, "m");
     kv_clear(engine.pool);
-    assert_told(false, 0, "d");
+    assert_reported(false, 0, "d");
 }
 
 /* The disk's blocks first, then the pool's, which override them. */
@@ -537,7 +537,7 @@ static void a_snapshot_has_both_tiers(void **state)
 
     tier.write_with = E_EXISTS;
     put_on_disk(3);
-    assert_told(true, 0, "ddd"); /* a restart: no block is in memory */
+    assert_reported(true, 0, "ddd"); /* a restart: no block is in memory */
     cache(2);
     worker_publish_all(&engine, 1, 100);
     report = mailbox_receive(engine.reports); /* the events before it */

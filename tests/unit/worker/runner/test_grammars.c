@@ -43,7 +43,7 @@ static struct heard heard[64];
 
 /* ---- the loop ---- */
 
-static void hear(const struct report *report)
+static void take_report(const struct report *report)
 {
     for (uint32_t i = 0; i < report->n_answers; i++) {
         const struct task_answer *answer = &report->answers[i];
@@ -71,7 +71,7 @@ static void listen_until(bool wants_grammar, uint32_t from, uint32_t to)
         if (report == NULL)
             mailbox_wait(worker_engine_reports(engine), 10 * NS_PER_MS);
         if (report != NULL && report->kind == REPORT_ANSWERS)
-            hear(report);
+            take_report(report);
         if (report != NULL && report->kind == REPORT_GRAMMAR) {
             n_asked++;
             assert_null(waiting);

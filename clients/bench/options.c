@@ -58,7 +58,7 @@ static void bench_options_print_help(void)
     printf(
         "usage: baton-bench [OPTION]...\n"
         "       baton-bench kv [OPTION]...   how fast KV moves on this host; see kv --help\n\n"
-        "Loads a Messages endpoint and measures what its clients feel.\n\n"
+        "Loads a Messages endpoint and measures the latency of its answers.\n\n"
         "  -u, --url URL               the server (http://127.0.0.1:8080)\n"
         "  -m, --model NAME            the model (the first that the server lists)\n"
         "      --api-key KEY           also from $BATON_API_KEY\n"
@@ -71,8 +71,8 @@ static void bench_options_print_help(void)
         "  -n, --requests N            number of requests (100, or all of a trace)\n"
         "  -d, --duration TIME         how long to send, as 30s or 5min; requests in flight are awaited\n");
     printf("requests:\n"
-           "  -p, --prompt-tokens N[:M]   about N, or N to M (512); with a trace at most M of what it says\n"
-           "  -a, --answer-tokens N[:M]   at most that many (128); with a trace at most M of what it says\n"
+           "  -p, --prompt-tokens N[:M]   about N, or N to M (512); with a trace at most M\n"
+           "  -a, --answer-tokens N[:M]   at most that many (128); with a trace at most M\n"
            "      --shared-prefix-tokens N  of each prompt, the same in all\n"
            "      --seed N                same seed, same requests at the same times (1)\n"
            "      --warmup N              the first N are not counted (0)\n"

@@ -315,7 +315,6 @@ void common_report_row(struct common_limits *common, const struct common_receive
                 account, report,
                 &(struct window_report){message->window - 1, view, all_views, is_known, row->before});
     }
-    if (message->is_snapshot && common->is_in_snapshot[view]) /* at other times a view could fill the replica
-                                                           * again and again */
+    if (message->is_snapshot && common->is_in_snapshot[view]) /* otherwise a view could fill it repeatedly */
         account_raise_level(account, row);
 }

@@ -15,11 +15,12 @@
 
 static void worker_status_put_drafts(const struct sched_load *load, struct buf *out)
 {
+    static const char *const sources[SCHED_DRAFTS] = {SCHED_DRAFT_TABLE(SCHED_DRAFT_NAME)};
     uint64_t n_drafted = 0, n_accepted = 0;
 
     for (unsigned i = 0; i < SCHED_DRAFTS; i++) {
         buf_printf(out, "%s\"%s\": {\"drafted\": %" PRIu64 ", \"accepted\": %" PRIu64 "}", i ? ", " : "",
-                   sched_draft_name((enum sched_draft)i), load->n_drafted[i], load->n_accepted[i]);
+                   sources[i], load->n_drafted[i], load->n_accepted[i]);
         n_drafted += load->n_drafted[i];
         n_accepted += load->n_accepted[i];
     }

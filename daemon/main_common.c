@@ -281,7 +281,7 @@ void *main_load_again(const struct main_options *options)
     return conf;
 }
 
-static void say_ignored(void *arg, const struct config_key *key)
+static void log_ignored_key(void *arg, const struct config_key *key)
 {
     if (!key->is_reloadable)
         log_warn("reload_wants_restart", LOG_STR("section", key->section), LOG_STR("key", key->name));
@@ -289,7 +289,7 @@ static void say_ignored(void *arg, const struct config_key *key)
 
 void main_keep_fixed(const struct main_options *options, void *running, void *fresh)
 {
-    config_diff(options->table, running, fresh, say_ignored, NULL);
+    config_diff(options->table, running, fresh, log_ignored_key, NULL);
     config_keep_fixed(options->table, running, fresh);
 }
 

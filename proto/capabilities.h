@@ -10,20 +10,20 @@
 /* Add a bit only for a feature that an old worker would ignore or answer wrongly, not for each field.
  * X(name, bit, text) */
 #define CAPABILITY_LIST(X)                                                                                   \
-    X(GRAMMARS, 1, "constrained answers")           /* Submit.constraint */                                  \
-    X(LOGPROBS, 2, "log probabilities")             /* Sampling.wants_logprob, n_top */                      \
-    X(ASKED, 3, "asked pushes")                     /* the worker accepts ASK and Submit.owner */            \
-    X(SCORES, 4, "log probabilities of the prompt") /* Submit.score_from */                                  \
-    X(NARROW, 5, "tokens of two or three bytes")    /* Submit.token_bytes */                                 \
-    X(TELLS, 6, "block events for peers")           /* BLOCKS_WANTED from a peer, and Ask.tenant */          \
-    X(ROLES, 7, "roles that change")                /* SET_ROLE */                                           \
-    X(PIECES, 8, "prompts in pieces")               /* Submit.n_tokens_later, SUBMIT_TOKENS */               \
-    X(RESUMES, 9, "streams that outlive a router")  /* Submit.resume, RESUME, FINISH_MOVED */                \
-    X(SPENDING, 10, "limits common to routers")     /* SPENDING */                                           \
-    X(PROBES, 11, "checks of the network")          /* PROBE */                                              \
-    X(EMBEDDINGS, 12, "embeddings")                 /* Submit.wants_embedding */                             \
-    X(KEEPS, 13, "values kept for routers")         /* KEEP, FETCH */                                        \
-    X(NEWS, 14, "news between routers")             /* NEWS, LoadReport.n_routers */
+    X(GRAMMARS, 1, "constrained answers")             /* Submit.constraint */                                \
+    X(LOGPROBS, 2, "log probabilities")               /* Sampling.wants_logprob, n_top */                    \
+    X(ASKED, 3, "asked pushes")                       /* the worker accepts ASK and Submit.owner */          \
+    X(SCORES, 4, "log probabilities of the prompt")   /* Submit.score_from */                                \
+    X(NARROW, 5, "tokens of two or three bytes")      /* Submit.token_bytes */                               \
+    X(TELLS, 6, "block events for peers")             /* BLOCKS_WANTED from a peer, and Ask.tenant */        \
+    X(ROLES, 7, "roles that change")                  /* SET_ROLE */                                         \
+    X(PIECES, 8, "prompts in pieces")                 /* Submit.n_tokens_later, SUBMIT_TOKENS */             \
+    X(RESUMES, 9, "streams that outlive a router")    /* Submit.resume, RESUME, FINISH_MOVED */              \
+    X(SPENDING, 10, "limits common to routers")       /* SPENDING */                                         \
+    X(PROBES, 11, "checks of the network")            /* PROBE */                                            \
+    X(EMBEDDINGS, 12, "embeddings")                   /* Submit.wants_embedding */                           \
+    X(KEEPS, 13, "values kept for routers")           /* KEEP, FETCH */                                      \
+    X(ROUTER_MESSAGE, 14, "messages between routers") /* ROUTER_MESSAGE, LoadReport.n_routers */
 
 #define CAPABILITY_N          15 /* including CAPABILITY_STATED */
 #define X(name, number, text) CAPABILITY_##name = 1 << (number),

@@ -68,7 +68,7 @@
 /* Between routers and workers, both ways. */
 #define FRAMES_ROUTER_WORKER(X)                                                                              \
     X(SPENDING, 70, Spending, spending, 64 << 10)                                                            \
-    X(NEWS, 74, News, news, (64 << 10) + 64)
+    X(ROUTER_MESSAGE, 74, RouterMessage, router_message, (64 << 10) + 64)
 #define FRAME_TABLE(X)                                                                                       \
     FRAMES_LINK(X)                                                                                           \
     FRAMES_ALL(X)                                                                                            \

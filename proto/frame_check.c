@@ -192,7 +192,7 @@ static const struct limits table[] = {
           {"claim", TEXT, 0, FRAME_KEPT_NAME},
           {"claim_life_s", RANGE, 0, FRAME_KEPT_LIFE_S})},
     {&baton__fetched__descriptor, ROWS({"name", TEXT, 0, FRAME_KEPT_NAME}, {"value", BYTES, 0, FRAME_KEPT_BYTES})},
-    {&baton__news__descriptor, ROWS({"text", BYTES, 1, 64 << 10}, {"number", RANGE, 1, UINT64_MAX / 2})},
+    {&baton__router_message__descriptor, ROWS({"text", BYTES, 1, 64 << 10}, {"number", RANGE, 1, UINT64_MAX / 2})},
     {&baton__probe__descriptor, ROWS({"addresses", COUNT, 0, FRAME_PROBE_ADDRESSES})},
     {&baton__probed__descriptor, ROWS({"results", COUNT, 0, FRAME_PROBE_ADDRESSES})},
     {&baton__set_role__descriptor, ROWS({"role", RANGE, BATON__ROLE__ROLE_PREFILL, BATON__ROLE__ROLE_BOTH})},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The references: the same bytes over the same host without a transport.  The sockets, those of iperf3 too,
- * use the congestion control that the transport sets for its own (tr_listen.c), whatever the host's default
+ * use the congestion control that the transport sets for its own (tr_listen.c), independent of the host's default
  * is.  With BBR only the reference would be slower. */
 #include <arpa/inet.h>
 #include <fcntl.h>

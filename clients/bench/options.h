@@ -10,7 +10,7 @@
 
 enum bench_load {
     BENCH_CLOSED,  /* n requests run at any time */
-    BENCH_POISSON, /* n arrivals per second, whatever the server does */
+    BENCH_POISSON, /* n arrivals per second, at any speed of the server */
     BENCH_TRACE    /* arrivals and lengths of a recorded trace */
 };
 

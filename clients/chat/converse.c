@@ -138,7 +138,7 @@ static void chat_converse_run_command(struct talk *talk, const char *line)
 /* ---- lines ---- */
 
 /* For libedit: reads the next character; -1 ends the line with an error, 0 is the end of input.  poll() comes
- * first: a signal interrupts it whatever the handler's flags are; libedit makes read() restart. */
+ * first: a signal interrupts it with any flags of the handler; libedit makes read() restart. */
 static int chat_converse_read_char(EditLine *editor, wchar_t *out)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};

@@ -44,7 +44,7 @@ static void chat_main_print_help(void)
            "      --ask TEXT         one question; status 0 only for a whole answer\n"
            "      --tools[=FOLDER]   let the model list, search, read and edit files in FOLDER, and\n"
            "                         nowhere else; without FOLDER in a new one with a small project\n"
-           "      --test COMMAND     what its run_tests tool runs in FOLDER\n"
+           "      --test COMMAND     command of its run_tests tool, run in FOLDER\n"
            "      --max-rounds N     at most N rounds of tools per question (40)\n"
            "  -t, --timings          after each answer, how it was served and how fast\n"
            "  -h, --help             this text\n"

@@ -77,7 +77,7 @@ int run_tests_in(int folder_fd, const char *command, struct fault *fault, struct
         close(pipes[0]);
         return fault_set(fault, E_IO, "%s", strerror(errno));
     }
-    setpgid(child, child); /* the child does it too: whoever comes first */
+    setpgid(child, child); /* the child does it too, and may be first */
     rc = listen_to(pipes[0], fault, out);
     close(pipes[0]);
     if (rc < 0)

@@ -76,7 +76,7 @@ static void on_silence(void *arg)
     stream_over(stream);
 }
 
-static void stream_heard(struct stream *stream)
+static void stream_restart_silence(struct stream *stream)
 {
     if (stream->silence != NULL)
         ev_timer_start(stream->silence, stream->opts.silence_ns);
@@ -87,14 +87,14 @@ static void stream_on_head(void *arg, const struct http_head *head, struct bytes
     struct stream *stream = arg;
 
     stream->status = head->status;
-    stream_heard(stream);
+    stream_restart_silence(stream);
 }
 
 static void stream_on_body(void *arg, struct bytes piece)
 {
     struct stream *stream = arg;
 
-    stream_heard(stream);
+    stream_restart_silence(stream);
     if (stream->status != 200) {
         if (stream->refusal.len_bytes < MAX_REFUSAL_BYTES)
             buf_append(&stream->refusal, piece.data, piece.len_bytes);
@@ -172,7 +172,7 @@ static void stream_on_pause_over(void *arg)
         rc = stream_call(stream, client, &fields);
     http_fields_fini(&fields);
     if (rc == 0) {
-        stream_heard(stream);
+        stream_restart_silence(stream);
         return;
     }
     set_failure(stream, "client_error", err_text(rc));
@@ -222,7 +222,7 @@ int stream_start(const struct stream_opts *opts, struct stream **out)
         stream_free(stream);
         return rc;
     }
-    stream_heard(stream);
+    stream_restart_silence(stream);
     *out = stream;
     return 0;
 }

@@ -152,7 +152,7 @@ static int wait_for_role(struct admin_door *door, const char *node, const char *
 
     while ((rc = has_role(door, node, role, &fault)) == 0) {
         if (clock_now_ns() - began_ns > ROLE_MOST_NS)
-            return complain(CTL_NAME, "role: %s has been told, but does not show the role yet", node);
+            return complain(CTL_NAME, "role: %s got the order, but does not show the role yet", node);
         clock_sleep_ns(ROLE_POLL_NS);
     }
     if (rc < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands that change nothing: status and metrics.  --json prints the daemon's own JSON, unchanged, for
- * scripts.  --line is for status bars and stays one line whatever names the daemons have. */
+ * scripts.  --line is for status bars and stays one line with any names of the daemons. */
 #include <getopt.h>
 #include <stdio.h>
 

@@ -21,18 +21,18 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"status", "[--json | --line]", "how a router or worker is",
+    {"status", "[--json | --line]", "status of a router or worker",
      "  -j, --json   the whole status as JSON\n"
      "  -l, --line   one line\n",
      cmd_status},
-    {"top", "[--interval TIME]", "the same, again and again; q quits",
+    {"top", "[--interval TIME]", "the status, refreshed; q quits",
      "  -i, --interval TIME   between two looks (1s)\n", cmd_top},
-    {"why", "[--json] REQUEST-ID", "why a request went where it did: candidates and estimates",
+    {"why", "[--json] REQUEST-ID", "the placement of a request: candidates and estimates",
      "  -j, --json   the router's answer as JSON\n", cmd_why},
-    {"trace", "[--json] REQUEST-ID", "where a request's time went, on all daemons",
+    {"trace", "[--json] REQUEST-ID", "the times of a request on all daemons",
      "  -j, --json   the router's answer as JSON\n", cmd_trace},
-    {"report", "[HOST:PORT]...", "a text for whoever helps: status and metrics, without tenants' names", NULL,
-     cmd_report},
+    {"report", "[HOST:PORT]...",
+     "a report for the analysis of a fault: status and metrics, without tenants' names", NULL, cmd_report},
     {"metrics", "", "the daemon's metrics as Prometheus text", NULL, cmd_metrics},
     {"drain", "[--move] [--wait [--timeout TIME]]",
      "leave service, finish what runs (a router: be not ready)",
@@ -47,10 +47,10 @@ static const struct command commands[] = {
      "  -j, --json   with --diff: as JSON\n",
      cmd_reload},
     {"new-key", "[--tenant NAME] [--id NAME] [LIMIT=VALUE]...", "make an API key",
-     "  -t, --tenant NAME   whose key it is\n"
-     "  -i, --id NAME       what logs and metrics call it\n",
+     "  -t, --tenant NAME   owner of the key\n"
+     "  -i, --id NAME       its name in logs and metrics\n",
      cmd_new_key},
-    {"keys", "FILE", "what a key file allows, without its secrets", NULL, cmd_keys},
+    {"keys", "FILE", "the entries of a key file, without secrets", NULL, cmd_keys},
     {"metrics-token", "", "the bearer token that reads /metrics on http.admin, for Prometheus", NULL,
      cmd_metrics_token},
     {"admin-token", "", "the token that permits everything on http.admin, for the console", NULL,
@@ -63,7 +63,7 @@ static const struct command commands[] = {
      "  -t, --token TOKEN   from batonctl token on the router's host; - reads it from the input\n"
      "  -r, --replace       move a key that is there to FILE.old\n",
      cmd_join},
-    {"check", "[--json]", "who reaches whom in the cluster: a table host by host, and what to mend",
+    {"check", "[--json]", "connections between the cluster's daemons, host by host, and the faults",
      "  -j, --json   the router's answers as JSON, one object a line\n", cmd_check},
     {"new-cluster-key", "FILE", "make the key that a cluster's daemons share", NULL, cmd_new_cluster_key},
     {"key", "[--json] status | rotate FILE | show FILE", "change the cluster's key without an interruption",

@@ -374,7 +374,7 @@ static void put_keys(struct buf *out, const struct info *info)
             continue;
         buf_append_str(out, i == 0 ? "{" : ",{");
         cmd_info_put_text(out, "name", name);
-        cmd_info_put_text(out, "value", buf_view(&text)); /* as a text for reading, whatever its kind */
+        cmd_info_put_text(out, "value", buf_view(&text)); /* any kind, as a text for reading */
         buf_append_byte(out, '}');
     }
     buf_append_byte(out, ']');

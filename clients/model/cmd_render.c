@@ -34,7 +34,7 @@ static const char HELP[] =
     "  --ids              print token ids instead of text\n"
     "  --no-generation    do not open the assistant's turn at the end\n"
     "  --continue         leave the last turn open if it is the assistant's\n"
-    "  --thinking on|off  as if the request said so: what templates know as enable_thinking\n"
+    "  --thinking on|off  value of the template's enable_thinking\n"
     "  --help             this text\n";
 
 struct render_args {

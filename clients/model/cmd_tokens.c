@@ -30,7 +30,7 @@ static const char TOKENIZE_HELP[] =
     "  --file FILE    read the text from FILE (-: stdin)\n"
     "  --special      control tokens spelled out in the text count as such\n"
     "  --bos          begin with the BOS token if the model wants one\n"
-    "  --pieces       one line for each token: its id and what it stands for\n"
+    "  --pieces       one line for each token: its id and its text\n"
     "  --count        print only how many\n"
     "  --time         say on stderr how long the text took, the quickest of five runs\n"
     "  --help         this text\n";

@@ -14,7 +14,7 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *summary;
 } COMMANDS[] = {
-    {"info", cmd_info, "what a file holds: keys, shapes, tensors"},
+    {"info", cmd_info, "content of a file: keys, shapes, tensors"},
     {"tokenize", cmd_tokenize, "text to token ids"},
     {"detokenize", cmd_detokenize, "token ids to text"},
     {"render", cmd_render, "a conversation in the model's chat format"},

@@ -128,8 +128,8 @@ int pull_store_list(const char *folder, struct pull_list *list);
 struct pull_progress {
     const char *what;
     uint64_t total_bytes, begin_bytes;
-    uint64_t began_ns, said_ns;
-    unsigned said_percent;
+    uint64_t began_ns, printed_ns;
+    unsigned printed_percent;
     bool is_quiet, is_terminal;
 };
 void pull_progress_start(struct pull_progress *progress, const char *what, uint64_t done_bytes,

@@ -27,9 +27,9 @@ static void show_terminal(struct pull_progress *progress, uint64_t done_bytes, u
     double rate = (double)(done_bytes - progress->begin_bytes) / elapsed_s;
     double left_s = rate > 0 ? (double)(progress->total_bytes - done_bytes) / rate : 0;
 
-    if (now_ns - progress->said_ns < NS_PER_S / 5)
+    if (now_ns - progress->printed_ns < NS_PER_S / 5)
         return;
-    progress->said_ns = now_ns;
+    progress->printed_ns = now_ns;
     fprintf(stderr, "\r\033[K%s  %5.1f %%  %.1f of %.1f MB  %.1f MB/s  %.0f s left", progress->what,
             100.0 * (double)done_bytes / (double)progress->total_bytes, (double)done_bytes / 1e6,
             (double)progress->total_bytes / 1e6, rate / 1e6, left_s);
@@ -44,8 +44,8 @@ void pull_progress_show(struct pull_progress *progress, uint64_t done_bytes)
         return;
     if (progress->is_terminal) {
         show_terminal(progress, done_bytes, clock_now_ns());
-    } else if (percent / 10 > progress->said_percent / 10) {
-        progress->said_percent = percent;
+    } else if (percent / 10 > progress->printed_percent / 10) {
+        progress->printed_percent = percent;
         fprintf(stderr, "%s %u %%\n", progress->what, percent);
     }
 }

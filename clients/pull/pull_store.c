@@ -176,7 +176,7 @@ bool pull_store_has(const char *path, const struct pull_file *expected)
     return strncmp(kept, expected->sha256, 64) == 0;
 }
 
-/* ---- what is there ---- */
+/* ---- the files that are there ---- */
 
 /* path: the folder, with room to go deeper; relative names begin at root_bytes. */
 static int list_folder(struct buf *path, size_t root_bytes, int depth, struct pull_list *list)

@@ -20,16 +20,16 @@ bool breaker_wants_test(struct breaker *breaker, uint64_t now_ns)
 
 bool breaker_succeed(struct breaker *breaker)
 {
-    bool is_news = breaker->state == BREAKER_TRYING;
+    bool is_change = breaker->state == BREAKER_TRYING;
 
     if (breaker->state == BREAKER_DOWN)
         return false; /* a late answer to an earlier request */
     breaker->n_late = 0;
     breaker->is_testing = false;
     breaker->state = BREAKER_UP;
-    if (!is_news)
+    if (!is_change)
         breaker->rest_ns = 0; /* it works: the next failure begins with a short rest */
-    return is_news;
+    return is_change;
 }
 
 void breaker_answered(struct breaker *breaker)
@@ -40,7 +40,7 @@ void breaker_answered(struct breaker *breaker)
 
 bool breaker_fail(struct breaker *breaker, uint64_t now_ns)
 {
-    bool is_news = breaker->state == BREAKER_UP;
+    bool is_change = breaker->state == BREAKER_UP;
 
     if (breaker->state == BREAKER_DOWN)
         return false;
@@ -51,7 +51,7 @@ bool breaker_fail(struct breaker *breaker, uint64_t now_ns)
     breaker->n_late = 0;
     breaker->is_testing = false;
     breaker->state = BREAKER_DOWN;
-    return is_news;
+    return is_change;
 }
 
 bool breaker_late(struct breaker *breaker, uint64_t now_ns)

@@ -4,7 +4,7 @@
  *
  *     bench_decode [--table NAME] [--threads N] [--type T] [--passes N]
  *
- * - cached: a matrix that the second-level cache of one core holds, one thread: what the arithmetic allows.
+ * - cached: a matrix that the second-level cache of one core holds, one thread: the limit of the arithmetic.
  * With 0 passes only this.
  * - product: 8192 x 2048 weights, so many copies that no cache holds them, one after the other.
  * - reading: the limit as tensor_limits_glance() sees it right before and right after each pass of products.

@@ -7,7 +7,7 @@ speed affects both.  The figure is the median of the pairs' ratios, with the qua
 token ids, so no prefix cache has it.
 
     router "pair" -- prefill0, decode0        the deployment under test
-    router "one"  -- prefill0                 what it is held against: the worker that computed the prompt does all of it.  There are
+    router "one"  -- prefill0                 the reference: the worker that computed the prompt does the whole request.  There are
     router "one"  -- decode0                  two, since the pair's router may leave a prompt to its decode worker (--place)
 
 Both deployments share their workers, each registered with two routers.  Two processes of one binary differ by a tenth or

@@ -247,8 +247,8 @@ static int close_block(void *arg, enum calls_end how)
 {
     return 0;
 }
-static const struct answer_sink nobody = {open_nothing, take_text, open_nothing, take_text,
-                                          take_text,    open_call, take_text,    close_block};
+static const struct answer_sink null_sink = {open_nothing, take_text, open_nothing, take_text,
+                                             take_text,    open_call, take_text,    close_block};
 
 /* Caches the assistant's message number i of the conversation, as if it had been sampled here. */
 static void remember(struct bench *bench, const struct gen_message *message, unsigned i)
@@ -264,7 +264,7 @@ static void remember(struct bench *bench, const struct gen_message *message, uns
     put_request(bench, &body, i);
     make(bench, &body, &made);
     end.prompt = &made.prompt;
-    if (transcript_new(&nobody, NULL, &transcript) < 0 ||
+    if (transcript_new(&null_sink, NULL, &transcript) < 0 ||
         tokenizer_encode(bench->model.tokenizer, message->blocks[0].text, 0, SIZE_MAX, &ids) < 0 ||
         tokenizer_encode(bench->model.tokenizer, message->blocks[1].input, 0, SIZE_MAX, &ids) < 0)
         die("out of memory");

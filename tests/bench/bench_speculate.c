@@ -216,7 +216,7 @@ static void open_bench(struct bench *b, const char *path)
                          &b->scheds[i]) == 0);
 }
 
-/* What a run took: tokens per second of all sequences together, and microseconds. */
+/* The speed of a run: tokens per second of all sequences together, and microseconds. */
 struct took {
     double speed;
     double outside; /* the engine, per token drawn */
@@ -224,7 +224,7 @@ struct took {
     double drafts;  /* steps with drafts: all of them */
 };
 
-/* What the cache holds of the prompts is not computed again. */
+/* Cached parts of the prompts are not computed again. */
 static struct took run(struct bench *b, uint32_t which)
 {
     uint64_t began_ns = clock_now_ns(), took_ns;

@@ -129,7 +129,7 @@ class Stub:
                 h.connection.shutdown(2)
                 return
             if i == 1 and self.fault == "error":
-                event("error", error={"type": "api_error", "message": "the stub was told to fail"})
+                event("error", error={"type": "api_error", "message": "the stub fails on request"})
                 h.wfile.write(b"0\r\n\r\n")
                 return
             if i == 1 and self.fault == "garbage":

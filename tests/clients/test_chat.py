@@ -41,7 +41,7 @@ def timings_come_from_the_serving():
 
 
 def only_whole_answers_are_good():
-    for fault, words in (("cut", "closed"), ("error", "told to fail"), ("busy", "overloaded_error"), ("garbage", "HTTP")):
+    for fault, words in (("cut", "closed"), ("error", "fails on request"), ("busy", "overloaded_error"), ("garbage", "HTTP")):
         with Stub() as stub:
             stub.fault = fault
             done = ask(stub)

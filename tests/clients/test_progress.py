@@ -19,7 +19,7 @@ def hear_interrupts():
 
 
 def run_on_terminal(command, wanted):
-    """Runs the command with stderr on a terminal, interrupts it when `wanted` was shown; gives its status and what it wrote."""
+    """Runs the command with stderr on a terminal, interrupts it when `wanted` was shown; returns its status and its output."""
     main, side = pty.openpty()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=side, stdin=subprocess.DEVNULL,
                                preexec_fn=hear_interrupts)

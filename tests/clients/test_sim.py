@@ -83,7 +83,7 @@ def measured_times_are_taken():
     with in_file('{"prefill_tokens_per_s": 1000.0, "decode_step_ms": 20.0}', ".json") as f:
         slow = report("--measured", f.name, "--generate", "poisson", "--rate", "0.5")["classes"][0]
         assert 0.019 < slow["itl_s"]["p50"] < 0.03, slow["itl_s"]
-    # steps of two sizes say what is fixed: 10 ms, and 0.1 ms for each prompt token, where the rate alone would count the fixed part twice
+    # steps of two sizes determine the fixed part: 10 ms, and 0.1 ms for each prompt token, where the rate alone would count the fixed part twice
     steps = '"steps_ms": {"rows_1": 10.5, "rows_8": 14.0, "tokens_64": 16.4, "tokens_512": 61.2}'
     with in_file('{"prefill_tokens_per_s": 6000.0, "decode_step_ms": 11.0, %s}' % steps, ".json") as f, \
             in_file('{"prefill_tokens_per_s": 6000.0, "decode_step_ms": 11.0}', ".json") as g, in_file("TIMESTAMP,ContextTokens,GeneratedTokens\n2026-01-01 00:00:00,400,3\n", ".csv") as t:

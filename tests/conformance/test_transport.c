@@ -333,7 +333,7 @@ static void nothing_is_read_after_stopped(void **state)
         assert_int_equal(tr_stop_push(sender->node, 7), 0);
         assert_true(worker_wait(sender, TR_PUSH_STOPPED, 7, LIMIT_MS, NULL));
         memset(sender->arena.base, 0xee, sender->arena.len_bytes);
-        clock_sleep_ns(20 * NS_PER_MS); /* what is under way may still arrive */
+        clock_sleep_ns(20 * NS_PER_MS); /* pieces in flight may still arrive */
         assert_int_equal(tr_close_ticket(receiver->node, 7), 0);
         assert_true(worker_wait(receiver, TR_TICKET_CLOSED, 7, LIMIT_MS, &closed));
         for (uint32_t layer = 0; layer < 8; layer++)
@@ -512,7 +512,7 @@ static void a_flood_meets_back_pressure(void **state)
         n_full += err == E_FULL;
     }
     finish(sender, receiver, 1);
-    printf("  %u of 20000 pushes were told to wait\n", n_full);
+    printf("  %u of 20000 pushes had to wait\n", n_full);
     worker_free(sender);
     worker_free(receiver);
 }
@@ -571,7 +571,7 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(argv[1]);
     if (is_rdma_alone) {
         large.geometry.piece_bytes = 8192;
-        n_rdma = 1; /* what the connection beside it is encrypted with makes no difference to a device */
+        n_rdma = 1; /* the encryption of the connection beside it does not matter to a device */
     }
     n_failed = is_rdma_alone ? 0 : world_run(kind_cases, n_kind_cases, run_all);
     return n_failed + world_run(rdma_cases, n_rdma, run_all);

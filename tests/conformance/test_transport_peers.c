@@ -146,7 +146,7 @@ static int peer_receive(int tell, int hear, const char *listen)
 
 struct peer {
     pid_t pid;
-    int tell, hear; /* our ends: what it hears, what it tells */
+    int tell, hear; /* our ends: messages to it, messages from it */
 };
 
 static struct peer peer_start(const char *what, const char *listen)
@@ -190,7 +190,7 @@ static void peer_end(struct peer *peer, int with_signal)
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* ---- what is asked ---- */
+/* ---- the checks ---- */
 
 static void a_killed_sender_writes_no_more(void **state)
 {
@@ -336,7 +336,7 @@ static void a_thousand_rounds_leave_nothing(void **state)
 
         worker_forget(sender);
         worker_forget(receiver);
-        if (id == n_rounds / 10) { /* whatever is kept for good is there by now */
+        if (id == n_rounds / 10) { /* all permanent memory is there by now */
             fds = n_descriptors();
             heap_bytes = mallinfo2().uordblks;
         }

@@ -31,7 +31,7 @@ static uint64_t seed_of(uint32_t layer, uint32_t block)
 }
 
 /* In the other process. */
-static int send_as_nobody(int from_parent)
+static int send_as_user_nobody(int from_parent)
 {
     char address[128] = "";
     struct tr_target target = {.kind = kind_now->kind, .address = address, .ticket = TICKET};
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
     log_setup("test_transport_users", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);
     if (argc == 4 && strcmp(argv[1], "--send") == 0) {
         kind_now = &kind_cases[atoi(argv[2])];
-        return send_as_nobody(atoi(argv[3]));
+        return send_as_user_nobody(atoi(argv[3]));
     }
     return world_run(kind_cases, n_kind_cases, run_all);
 }

@@ -12,7 +12,7 @@ struct raw {
     bool is_dialler;
     uint8_t own_hello[KV_FRAME_MAX_BYTES], peer_hello[KV_FRAME_MAX_BYTES];
     struct tr_geometry geometry;
-    struct mem_region arena;   /* shared memory: what is announced */
+    struct mem_region arena;   /* shared memory: the announced region */
     struct mem_region control; /* slot 0 has generation 1 */
 };
 
@@ -21,7 +21,7 @@ struct raw_lies {
     uint64_t layout;     /* 0: the truth */
     uint16_t version;    /* 0: the truth */
     uint8_t key;         /* first byte; 0: the truth */
-    bool reflects_proof; /* sends back what it got */
+    bool reflects_proof; /* sends the received proof back */
     bool skips_share;    /* shared memory: stops before SHARE */
 };
 

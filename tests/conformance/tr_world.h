@@ -27,7 +27,7 @@ extern const struct verbs *const world_verbs; /* a fake device; NULL: built with
  * system's own devices, at that address; is_alone then says that no other kind is to be tested. */
 unsigned world_rdma_cases(bool *is_alone);
 extern const struct kind_case *kind_now; /* the one being tested */
-/* Runs a group of tests for each of these kinds, then frees what the tests share; main's last act.  Returns
+/* Runs a group of tests for each of these kinds, then frees the shared objects of the tests; main's last act.  Returns
  * how many failed. */
 int world_run(const struct kind_case *kinds, unsigned n_kinds, int (*run_all)(void));
 
@@ -59,7 +59,7 @@ struct tls_context *world_tls(void);
 struct worker *worker_new(const struct worker_opts *opts);
 void worker_stop(struct worker *worker); /* the node is gone, arena and events stay */
 void worker_free(struct worker *worker);
-void worker_clean_after(pid_t pid);                      /* removes what a killed process with workers left */
+void worker_clean_after(pid_t pid); /* removes the files of a killed process with workers */
 const char *worker_address(const struct worker *worker); /* for kind_now */
 
 /* Returns the first event of this kind and id.  False: none came within the time. */

@@ -98,7 +98,7 @@ void fake_leave(void);
 bool fake_call_fails(enum fake_call call);
 bool fake_take_bell(int fd);
 void fake_complete_send(struct pair *pair, const struct ibv_send_wr *wr, enum ibv_wc_status status);
-void fake_to_error(struct pair *pair); /* flushes what is posted */
+void fake_to_error(struct pair *pair); /* flushes posted requests */
 struct pair *fake_find_pair(uint32_t number);
 
 #endif

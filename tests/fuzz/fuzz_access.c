@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: a router's log for baton-trace.  Whatever its lines, the trace parser accepts the resulting
+/* Fuzz target: a router's log for baton-trace.  With any lines, the trace parser accepts the resulting
  * trace, which has as many requests as the export counted. */
 #include <stdlib.h>
 #include <string.h>

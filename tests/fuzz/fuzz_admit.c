@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: input before a request is parsed, gzip bodies from clients and the operator's key file.
  *
- * The first byte chooses.  gzip: whatever goes in, the output stays within its bounds.  Keys: the file is
+ * The first byte chooses.  gzip: the output of any input stays within its bounds.  Keys: the file is
  * read, or refused with a fault that names its line; a valid file can be loaded as limits, and a reload of the
  * same file changes nothing. */
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the text of a cluster key file.  What is taken has two different keys at most, and goes through a
+/* Fuzz target: the text of a cluster key file.  An accepted file has at most two different keys, and goes through a
  * rotation. */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what a join reads. The first byte chooses: a message of the other host (m), a token (t), a configuration file
+/* Fuzz target: the inputs of a join. The first byte chooses: a message of the other host (m), a token (t), a configuration file
  * (c), a router's status (s), the head and a row of a check (v). A message that parses has printable texts and addresses to dial, and prints and parses to the
  * same message. */
 #include <stdlib.h>

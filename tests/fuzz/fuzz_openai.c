@@ -39,7 +39,7 @@ static void check_bounds(const struct gen_request *request, enum api_call call)
             ASSERT(request->messages[i].blocks[b].kind <= GEN_THINKING);
 }
 
-/* Checks that arguments of calls are JSON, whatever text they came as. */
+/* Checks that arguments of calls are JSON, from any text. */
 static void check_arguments(const struct gen_request *request)
 {
     for (size_t i = 0; i < request->n_messages; i++)

@@ -42,7 +42,7 @@ size_t link_queued_bytes(const struct link *link)
     return 0;
 }
 
-int worker_engine_tell(struct worker_engine *to, struct block_list *blocks)
+int worker_engine_send_peer_blocks(struct worker_engine *to, struct block_list *blocks)
 {
     if (blocks->n > 0 && atomic_load(&to->n_pending_events) + blocks->n > MOST_TOLD) {
         free(blocks);
@@ -77,7 +77,7 @@ static void switch_link(struct worker_peer *peer)
 
     peer->worker = &worker;
     peer->link = (struct link *)peer;
-    peer->can_tell = true;
+    peer->has_block_events = true;
     peer->node[0] = (char)('a' + slot / 2); /* two links of each of two workers */
     peer->is_up = engine.peer_is_up[slot] = !peer->is_up;
     engine.peers[slot].capabilities = capabilities_own();
@@ -126,7 +126,7 @@ static void assert_bounds(void)
 }
 
 /* Returns how much of the input it took. */
-static size_t hear_frame(struct worker_peer *peer, const uint8_t *data, size_t size)
+static size_t receive_frame(struct worker_peer *peer, const uint8_t *data, size_t size)
 {
     struct frame_header header;
     ProtobufCMessage *message;
@@ -155,7 +155,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         at += 2;
         if (what == 0)
-            at += hear_frame(&worker.peers[number % N_PEERS], data + at, size - at);
+            at += receive_frame(&worker.peers[number % N_PEERS], data + at, size - at);
         else if (what == 1)
             switch_link(&worker.peers[number % N_PEERS]);
         else if (what == 2)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: replies of a Redis server.  Whatever comes, the parsers stay inside their input, a reply that is
- * whole stays so with bytes behind it, and its items add up to it.  Also maps of slots, redirections and addresses. */
+/* Fuzz target: replies of a Redis server.  The parsers stay inside their input.  A complete reply
+ * stays complete with bytes behind it, and its items add up to it.  Also maps of slots, redirections and addresses. */
 #include "net/redis/redis_slots.h"
 #include "net/redis/resp.h"
 

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: what a shared store may give to a router.  A record opens only if this key sealed it, so no input does.
+/* Fuzz target: replies of a shared store to a router.  A record opens only if this key sealed it, so no input does.
  * Messages of routers, and images of remembered answers, which are sealed and so come from routers of other versions
  * at worst: what parses stays within its bounds, and an answer packs into an image that parses into the same. */
 #include "net/state/state_record.h"
 #include "serve/conversation/answer_image.h"
-#include "fleet/router/news_priv.h"
+#include "fleet/router/router_message_priv.h"
 
 #include "base/check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_news(struct bytes image)
+static void check_router_message(struct bytes image)
 {
     struct bytes sections, section;
-    struct news news;
+    struct router_message received;
     unsigned kind;
     size_t n = 0;
 
-    if (news_parse(image, &news) < 0)
+    if (router_message_parse(image, &received) < 0)
         return;
-    ASSERT(news.epoch != 0 && strlen(news.node) < sizeof(news.node));
-    for (sections = news.sections; news_next(&sections, &kind, &section); n += section.len_bytes + 5)
+    ASSERT(received.epoch != 0 && strlen(received.node) < sizeof(received.node));
+    for (sections = received.sections; router_message_next(&sections, &kind, &section);
+         n += section.len_bytes + 5)
         ASSERT(section.len_bytes == 0 || (section.data >= image.data &&
                                           section.data + section.len_bytes <= image.data + image.len_bytes));
     ASSERT(n <= image.len_bytes);
@@ -56,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ASSERT(strlen(name.text) == sizeof("baton:{0123456789abcdef}:thread:") - 1 + 32);
     ASSERT(state_record_open(key, &name, 1000, image, &out) < 0);
     buf_fini(&out);
-    check_news(image);
+    check_router_message(image);
     check_answer(image);
     return 0;
 }

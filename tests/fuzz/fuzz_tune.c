@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzz target: the cache file of kernel choices.  Whatever it contains, a found record chooses among the
+/* Fuzz target: the cache file of kernel choices.  A found record always chooses among the
  * existing kernels.  A new record at the front is found again, and the file stays bounded. */
 #include <string.h>
 

@@ -9,7 +9,7 @@ needs nothing else:
 
     baton.golden.tokens   i32 [n]          the tokens fed, from position 0
     baton.golden.logits   f32 [n * vocab]  logits after each of them
-    baton.golden.name     what the case is about
+    baton.golden.name     the subject of the case
 
 The reference is written for clarity, in float64, over the weights as they are after rounding to their storage type:
 whole sequences at once, a plain softmax over an N x N matrix, no cache, no tiles.  It follows the papers and the

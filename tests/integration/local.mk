@@ -34,7 +34,7 @@ integration_tests += tests/integration/test_console.py
 tests/integration/test_console.log: batonctl baton-plan
 integration_tests += tests/integration/test_imatrix.py tests/integration/test_shared_kv.py tests/integration/test_windows.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
-# test_faults.py has the sanitizers look at the same code; these are long, or limit memory, and sanitizers keep what is freed
+# test_faults.py covers the same code with sanitizers; these tests are long, or limit memory, and sanitizers keep freed memory
 plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py \
 	tests/integration/test_memory.py tests/integration/test_fair_routers.py tests/integration/test_h2_floods.py \
 	tests/integration/test_hybrid_faults.py

@@ -92,7 +92,7 @@ def a_burst_is_refused_at_once():
 
 
 def a_full_decode_pool_costs_no_prefill():
-    """Both seats are taken for long: refused requests are not read by anybody."""
+    """Both seats are taken for long: no worker reads a refused request."""
     with Cluster() as c:
         c.router(slo__ttft="1s", slo__itl="1s", placement__local_prefill_tokens="0")
         c.worker("prefill", **SIM, engine__sim_prefill_token="100us", engine__sim_step="100ms", sched__max_seqs="1")
@@ -115,7 +115,7 @@ def a_full_decode_pool_costs_no_prefill():
 
 
 def an_idle_worker_takes_what_is_late_in_any_case():
-    """The objectives are out of reach; one request at a time is answered, whatever they say."""
+    """The objectives are out of reach. An idle worker still answers one request at a time."""
     with Cluster() as c:
         c.router(slo__ttft="1ms", slo__itl="1ms")
         c.worker("prefill", **SIM, engine__sim_prefill_token="100us", engine__sim_step="10ms")

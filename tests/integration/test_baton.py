@@ -46,7 +46,7 @@ def a_relay_answers_once():
         assert os.listdir(folder) in ([], [f"baton-run-{os.getuid()}"]), os.listdir(folder)
 
 
-def an_embedder_is_asked_no_question():
+def an_embedding_model_is_asked_no_question():
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "embedder.gguf")
         call(folder, "model", "make", *"--arch qwen3 --layers 1 --hidden 64 --heads 4 --kv-heads 2 --ffn 64 --context 128".split(),
@@ -75,4 +75,4 @@ def a_second_start_names_the_first():
 
 
 if __name__ == "__main__":
-    main([programs_are_found, a_relay_answers_once, an_embedder_is_asked_no_question, a_second_start_names_the_first])
+    main([programs_are_found, a_relay_answers_once, an_embedding_model_is_asked_no_question, a_second_start_names_the_first])

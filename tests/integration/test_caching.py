@@ -61,7 +61,7 @@ class Loop:
         self.messages = [{"role": "user", "content": "Read the file notes0.txt"}]
         self.rows = []
         self.calls = 0
-        self.strips = 0  # a bit for each text, chosen for each turn: what is counted is what is sent
+        self.strips = 0  # a bit for each text, chosen for each turn: the test counts the prompt that it sends
 
     def request(self, streams):
         system = [dict(SYSTEM[0], text=SYSTEM[0]["text"] % self.wild.random.getrandbits(32)), dict(SYSTEM[1])]

@@ -122,7 +122,7 @@ def a_relay_and_a_reload():
         assert again.serving["transferred"] > 0, again.serving
         assert not [line for d in (router, prefill, decode) for line in log_of(d).splitlines() if '"link_down"' in line]
 
-        # links name no keys: key status says so; a host that joins is told of certificates, and nothing is WRONG
+        # links name no keys: key status says so; a host that joins gets a note on certificates, and nothing is WRONG
         ctl = [os.path.join(BUILD, "batonctl"), "--cluster-key", c.key, "--admin", f"127.0.0.1:{router.admin}"]
         said = subprocess.run([*ctl, "key", "status"], capture_output=True, text=True)
         assert said.returncode == 0 and "ask each daemon" in said.stdout, said

@@ -120,7 +120,7 @@ def two_hosts_see_what_is_closed():
                 time.sleep(0.1)
             said = check(c, prefix=first)
             assert "all daemons reach each other" in said, said
-            # the way from near to far is closed on far's host: the address answers nobody there
+            # the way from near to far is closed on far's host: the address does not answer from there
             done = subprocess.run([*second, "ip", "route", "add", "blackhole", f"{a}/32", "table", "77"], capture_output=True, text=True, check=False)
             closed = done.returncode == 0 and subprocess.run(
                 [*second, "ip", "rule", "add", "ipproto", "tcp", "sport", "8104", "lookup", "77"], capture_output=True, check=False).returncode == 0

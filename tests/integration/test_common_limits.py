@@ -30,7 +30,7 @@ def new_keys(cluster, **rules):
 
 
 class Flood:
-    """Requests of one key at one router, one after another, until it is told to stop."""
+    """Requests of one key at one router, one after another, until the test stops it."""
 
     def __init__(self, port, key, path):
         self.port, self.key, self.path = port, key, path

@@ -239,7 +239,7 @@ def values_of():
             ({"cache.replay_memory": "999GiB"}, "cache.replay_memory", "memory")]
 
 
-def everybody_refuses_the_same():
+def all_daemons_refuse_the_same():
     with tempfile.TemporaryDirectory(prefix="baton-it.") as folder:
         bench = Bench(folder)
         cases = files_of(bench) + addresses_of(bench) + values_of()
@@ -323,7 +323,7 @@ def workers_refuse():
             accepted(bench, role, {"kv.disk_path": bench.path("no/such/folder")}, "kv.disk_path: warning: ")
 
 
-def all_mistakes_are_told_at_once_and_by_their_own_file():
+def all_errors_are_printed_at_once_with_their_file():
     with tempfile.TemporaryDirectory(prefix="baton-it.") as folder:
         bench = Bench(folder)
         values = bench.good("decode")
@@ -340,7 +340,7 @@ def all_mistakes_are_told_at_once_and_by_their_own_file():
             assert len(errors_of(said)) == 5, said
 
 
-def what_only_the_moment_decides_names_the_key_too():
+def errors_at_start_name_the_key_too():
     with tempfile.TemporaryDirectory(prefix="baton-it.") as folder, socket.socket() as taken:
         bench = Bench(folder)
         port = free_port()
@@ -449,5 +449,5 @@ def token_of(c, worker):
 
 
 if __name__ == "__main__":
-    main([everybody_refuses_the_same, the_router_refuses, workers_refuse, all_mistakes_are_told_at_once_and_by_their_own_file,
-          what_only_the_moment_decides_names_the_key_too, samples_and_limits, a_reload_checks_too, a_refused_worker_says_why_and_is_not_ready])
+    main([all_daemons_refuse_the_same, the_router_refuses, workers_refuse, all_errors_are_printed_at_once_with_their_file,
+          errors_at_start_name_the_key_too, samples_and_limits, a_reload_checks_too, a_refused_worker_says_why_and_is_not_ready])

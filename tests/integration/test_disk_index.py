@@ -116,7 +116,7 @@ def an_evicted_prompt_is_read_back():
         c.assert_quiet()
 
 
-def who_has_it_on_disk_is_not_asked():
+def a_worker_with_blocks_on_disk_sends_no_fetch():
     with Cluster() as c:
         router, reader, other = start(c, placement__prefix_fetch="always")
         first = ask_reader(c, reader, other, PROMPTS[:1])[0]
@@ -135,7 +135,7 @@ def who_has_it_on_disk_is_not_asked():
         c.assert_quiet()
 
 
-def what_a_disk_drops_is_forgotten():
+def blocks_dropped_by_a_disk_leave_the_index():
     """A small disk: blocks that it dropped are in no tier, and the index follows."""
     with Cluster() as c:
         router, reader, other = start(c, memory="6MiB", disk_size="24MiB")
@@ -162,4 +162,4 @@ def saved_or_full(worker):
 
 if __name__ == "__main__":
     main([a_restarted_worker_gets_its_prompts_back, a_prefill_worker_reads_for_its_pair,
-          an_evicted_prompt_is_read_back, who_has_it_on_disk_is_not_asked, what_a_disk_drops_is_forgotten])
+          an_evicted_prompt_is_read_back, a_worker_with_blocks_on_disk_sends_no_fetch, blocks_dropped_by_a_disk_leave_the_index])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/v1/embeddings of an embedder, whose vector is the model's row of the last token.
+"""/v1/embeddings of an embedding model, whose vector is the model's row of the last token.
 
-The oracle: a file with the same weights that is no embedder. Its logits are the output head times that row, so the
+The oracle: a file with the same weights that is no embedding model. Its logits are the output head times that row, so the
 differences of its log probabilities follow from the vector, up to one factor."""
 import base64
 import json
@@ -26,12 +26,12 @@ def make(c, name, *more):
     return path
 
 
-def embedder(c):
+def embedding_model(c):
     return make(c, NAME, "--set", "pooling_type=3")
 
 
 def relay(c, **settings):
-    settings.update(model__path=embedder(c), model__name=NAME)
+    settings.update(model__path=embedding_model(c), model__name=NAME)
     c.router()
     c.worker("prefill", **settings)
     c.worker("decode", **settings)
@@ -74,7 +74,7 @@ def the_vector_is_the_row_of_the_last_token():
     with Cluster() as c:
         c.router()
         plain = make(c, "plain")
-        c.worker("decode", model__path=embedder(c), model__name=NAME)
+        c.worker("decode", model__path=embedding_model(c), model__name=NAME)
         c.worker("decode", model__path=plain, model__name="plain")
         c.wait_ready(decode=2)
         port, head = c.routers[0].http, GgufFile(plain).tensors["output.weight"]
@@ -131,7 +131,7 @@ def forms_of_input_and_output():
         c.assert_quiet()
 
 
-def what_cannot_be_answered_is_refused_by_name():
+def unsupported_requests_are_refused_by_name():
     with Cluster() as c:
         relay(c)
         c.worker("decode", model__name="writer")
@@ -144,10 +144,10 @@ def what_cannot_be_answered_is_refused_by_name():
                 assert "input" in refused(port, 400, None, input=given) or given == [10 ** 9], given
             refused(port, 400, "context_length_exceeded", input="One baton. " * 2000)
             turn = [{"role": "user", "content": "Hello"}]
-            assert "embedder" in refused(port, 400, "embedder_only", "/v1/chat/completions", messages=turn)
-            assert "embedder" in refused(port, 400, None, "/v1/messages", messages=turn, max_tokens=5)
-            assert "embedder" in refused(port, 400, "embedder_only", "/v1/completions", prompt="x")
-            assert "embedder" in refused(port, 400, "embedder_only", "/v1/responses", input="x")
+            assert "embedding model" in refused(port, 400, "embeddings_only", "/v1/chat/completions", messages=turn)
+            assert "embedding model" in refused(port, 400, None, "/v1/messages", messages=turn, max_tokens=5)
+            assert "embedding model" in refused(port, 400, "embeddings_only", "/v1/completions", prompt="x")
+            assert "embedding model" in refused(port, 400, "embeddings_only", "/v1/responses", input="x")
         assert "writer" in refused(c.routers[0].http, 404, "embeddings_unsupported", model="writer", input="x")
         assert refused(c.routers[0].http, 404, "model_not_found", model="none", input="x")
         c.assert_quiet()
@@ -157,7 +157,7 @@ def an_end_token_is_added_where_the_file_wants_it():
     with Cluster() as c:
         c.router()
         ends = os.path.join(c.dir, "ends.gguf")
-        GgufFile(embedder(c)).write_with_switch(ends, "tokenizer.ggml.add_eos_token", True)
+        GgufFile(embedding_model(c)).write_with_switch(ends, "tokenizer.ggml.add_eos_token", True)
         c.worker("decode", model__path=ends, model__name=NAME)
         c.wait_ready(decode=1)
         port = c.routers[0].http
@@ -187,7 +187,7 @@ def the_one_that_began(workers):
 
 def a_worker_that_dies_is_replaced():
     with Cluster() as c:
-        slow = {"model__path": embedder(c), "model__name": NAME, "engine__kind": "sim", "engine__sim_prefill_token": "10ms"}
+        slow = {"model__path": embedding_model(c), "model__name": NAME, "engine__kind": "sim", "engine__sim_prefill_token": "10ms"}
         c.router()
         for _ in range(2):
             c.worker("prefill", **slow)
@@ -201,4 +201,4 @@ def a_worker_that_dies_is_replaced():
 
 
 main([the_vector_is_the_row_of_the_last_token, vectors_are_the_same_alone_and_among_others, forms_of_input_and_output,
-      what_cannot_be_answered_is_refused_by_name, an_end_token_is_added_where_the_file_wants_it, a_worker_that_dies_is_replaced])
+      unsupported_requests_are_refused_by_name, an_end_token_is_added_where_the_file_wants_it, a_worker_that_dies_is_replaced])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models whose layers differ in what they attend to, and experts without gates, through the whole relay.
+"""Models with layers of different attention, and experts without gates, through the whole relay.
 
-The tests are those of test_hybrid.py. The keys of a sparse-attention indexer lie in the blocks of the keys that it
-chooses from, so they are handed over, cached, saved and fetched with them."""
+The tests come from test_hybrid.py. The keys of a sparse-attention indexer lie in the blocks of the attention keys, so
+hand-off, cache, disk and prefix fetch move them together."""
 import test_hybrid
 from cluster import main
 

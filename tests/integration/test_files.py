@@ -22,7 +22,7 @@ def logits(path):
 
 
 def two_workers_serve_it_by_different_parts():
-    """Prefill is told part 2, decode part 3: the same fingerprint, so the KV is handed over, and the same text."""
+    """Prefill gets the name of part 2, decode of part 3: the same fingerprint, so the KV is handed over, and the same text."""
     with Cluster() as c:
         parts = split(c.dir)
         c.router()

@@ -25,7 +25,7 @@ def completion(n_tokens, max_tokens=4):
 
 
 class Tenant:
-    """Sends requests at its rate, whatever becomes of the earlier ones; counts the tokens that it was served."""
+    """Sends requests at its rate, without a wait for earlier ones, and counts the tokens of its answers."""
 
     def __init__(self, port, key, rate_per_s, n_threads):
         self.port, self.key, self.gap, self.n_threads = port, key, n_threads / rate_per_s, n_threads

@@ -133,7 +133,7 @@ class Rig:
                 self.c.wait_ready(prefill=2, decode=2)
 
 
-def what_is_left(worker):
+def remaining_objects(worker):
     status = worker.status()
     blocks = status["blocks"]
     held = {k: blocks[k] for k in ("filling", "sealed", "zombie", "leased") if blocks[k]}
@@ -147,7 +147,7 @@ def settle(rig):
     rig.c.wait_ready(prefill=2, decode=2, timeout=60)
     until, n_clean = time.monotonic() + patience(20), 0
     while n_clean < 3:
-        left = [x for x in map(what_is_left, rig.c.workers) if x]
+        left = [x for x in map(remaining_objects, rig.c.workers) if x]
         n_clean = 0 if left else n_clean + 1
         assert time.monotonic() < until, left
         time.sleep(0.1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""batonctl token and join: one host gets the key, once, in time, and nobody in the middle does; what a check finds is named."""
+"""batonctl token and join: one host gets the key, once, in time, and an attacker in the middle does not. The check names its faults."""
 import contextlib
 import os
 import re
@@ -211,7 +211,7 @@ def addresses_of_all_hosts_are_no_address():
         assert done.returncode == 0 and "kv" in done.stdout and "0.0.0.0" not in done.stdout, done
 
 
-def strangers_keep_nobody_out():
+def strangers_do_not_keep_a_host_out():
     with keyed() as (key, folder), Token(key, *here()) as token:
         host, port = token.address.split(":")
         strangers = []
@@ -447,5 +447,5 @@ def a_small_mtu_is_named():
 if __name__ == "__main__":
     main([a_host_joins_a_running_cluster, a_wrong_model_is_named, a_token_is_good_once, two_hosts_at_once_are_one_host, a_token_expires,
           mistyped_tokens_do_not_travel, a_key_that_is_there_stays, the_key_of_the_moment_travels,
-          a_host_joins_in_the_middle_of_a_rotation, addresses_of_all_hosts_are_no_address, strangers_keep_nobody_out, a_host_in_the_middle_learns_nothing,
+          a_host_joins_in_the_middle_of_a_rotation, addresses_of_all_hosts_are_no_address, strangers_do_not_keep_a_host_out, a_host_in_the_middle_learns_nothing,
           a_false_router_gets_nothing, a_wrong_clock_is_named, a_second_host_joins, two_hosts_come_up_from_nothing, a_small_mtu_is_named])

@@ -165,7 +165,7 @@ def a_cancel_reaches_the_router_that_runs_the_response():
         assert time.monotonic() - began < 0.9
 
 
-def what_one_router_deletes_or_bans_is_gone_for_all():
+def deletions_and_bans_of_one_router_reach_all():
     with Cluster() as c:
         path, keys = new_keys(c, one="rpm=100000")
         settings = {"http__api_keys": path, "http__wrong_keys": "6"}
@@ -193,7 +193,7 @@ def what_one_router_deletes_or_bans_is_gone_for_all():
         assert all(ask(a, f"wrong {i}") in (401, 429) for i in range(8))
         for router in c.routers:
             wait_until(lambda r=router: ask(r, keys["one"]) == 429, "the ban did not reach the other routers")
-        assert metric_of(b, 'baton_relay_news_total{direction="in"}') >= 1
+        assert metric_of(b, 'baton_relay_messages_total{direction="in"}') >= 1
 
 
 def memory_is_bounded_and_may_be_none():
@@ -243,5 +243,5 @@ def a_worker_that_hangs_delays_no_request_for_long():
 if __name__ == "__main__":
     main([threads_go_on_after_their_router_and_one_worker, a_restarted_router_has_its_responses,
           remembered_answers_come_from_workers, a_cancel_reaches_the_router_that_runs_the_response,
-          what_one_router_deletes_or_bans_is_gone_for_all, memory_is_bounded_and_may_be_none,
+          deletions_and_bans_of_one_router_reach_all, memory_is_bounded_and_may_be_none,
           a_worker_that_hangs_delays_no_request_for_long])

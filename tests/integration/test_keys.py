@@ -132,7 +132,7 @@ def rotate_under_load():
         c.assert_quiet()
 
 
-def who_is_left_behind_is_named_and_cut():
+def a_daemon_with_the_old_key_is_named_and_cut():
     with Cluster() as c:
         c.router()
         c.worker("decode")
@@ -217,5 +217,5 @@ def a_bad_file_changes_nothing():
         assert c.ask(LONG).is_whole
 
 
-main([rotate_under_load, who_is_left_behind_is_named_and_cut, a_link_that_is_down_is_unknown,
+main([rotate_under_load, a_daemon_with_the_old_key_is_named_and_cut, a_link_that_is_down_is_unknown,
       streams_end_with_their_token, a_bad_file_changes_nothing])

@@ -27,8 +27,8 @@ def post(port, body):
     return status, int(fields.get("retry-after", 0)), json.loads(answer)
 
 
-def who_waits_for_the_told_time_is_admitted():
-    """A burst is refused in part; each refused client comes back when it was told to, and is served."""
+def a_client_that_waits_for_retry_after_is_admitted():
+    """The router refuses a part of a burst. Each refused client comes back at its retry-after, and is served."""
     with Cluster() as c:
         c.router(slo__ttft="1500ms", slo__itl="1s", placement__local_prefill_tokens="0")
         for role in ("prefill", "decode"):
@@ -72,4 +72,4 @@ def a_long_prompt_goes_to_the_prefill_pool():
 
 
 if __name__ == "__main__":
-    main([who_waits_for_the_told_time_is_admitted, a_long_prompt_goes_to_the_prefill_pool])
+    main([a_client_that_waits_for_retry_after_is_admitted, a_long_prompt_goes_to_the_prefill_pool])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mamba 2 through the whole relay: in place of attention (Nemotron H), beside it (Falcon H1), and alone (Mamba 2).
 
-The tests are those of test_hybrid.py, whose models have other recurrent layers. With Mamba 2 alone, a block holds only parts
+The tests come from test_hybrid.py, whose models have other recurrent layers. With Mamba 2 alone, a block holds only parts
 of states, no keys and values."""
 import test_hybrid
 from cluster import main

@@ -162,7 +162,7 @@ class Rig:
     def n_failed(self):
         return sum(d.metric('baton_handoffs_received_total{result="failed"}') for d in self.decodes)
 
-    def what_is_left(self):
+    def remaining_objects(self):
         left = {}
         for worker in self.c.workers:
             status = worker.status()
@@ -176,7 +176,7 @@ class Rig:
         only then."""
         until, n_clean, left = time.monotonic() + patience(20), 0, {}
         while n_clean < 3:
-            left = self.what_is_left()
+            left = self.remaining_objects()
             n_clean = 0 if left else n_clean + 1
             assert not left or time.monotonic() < until, left
             time.sleep(0.1)

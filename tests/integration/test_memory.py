@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A router with bounded memory refuses bodies that need more by name and answers those that fit.  The process ends on
-SIGTERM, whatever its threads do."""
+SIGTERM, in any state of its threads."""
 import http.client
 import json
 import os

@@ -92,7 +92,7 @@ def drain_and_undrain():
         c.wait_ready(decode=2)
 
 
-def a_signal_to_stop_is_heard_while_starting():
+def a_signal_stops_a_starting_daemon():
     """The thread that receives signals loads the model.  It polls for signals while it loads, so no moment of the start
     ignores them."""
     with Cluster() as c:
@@ -184,7 +184,7 @@ def tuned_line(worker):
         return [json.loads(line) for line in f if '"tuned"' in line][-1]
 
 
-def what_is_fastest_here_is_measured_once():
+def kernel_choices_are_measured_once():
     """A first start measures (within limits also on a busy machine), the next one reads the result.  A broken file is
     measured again, and a simulated engine measures nothing."""
     with Cluster() as c:
@@ -260,7 +260,7 @@ def a_second_start_names_the_first():
         c.ask("And the first one still answers.")
 
 
-main([a_second_start_names_the_first, what_is_fastest_here_is_measured_once, tune_prints_a_table, keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
-      a_signal_to_stop_is_heard_while_starting,
+main([a_second_start_names_the_first, kernel_choices_are_measured_once, tune_prints_a_table, keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
+      a_signal_stops_a_starting_daemon,
       the_admin_door_wants_the_cluster_key, metrics_tell_the_phases, shared_memory_between_users,
       a_small_pool_says_which_key_to_raise])

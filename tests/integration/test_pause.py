@@ -57,7 +57,7 @@ class Load:
             time.sleep(0.02)
 
     def learned_rates(self):
-        """The workers' rates after some answers, of which each decode worker had a part."""
+        """The workers' rates after some answers of each decode worker."""
         self.wait_for_answers(5 * CLIENTS)
         until = time.monotonic() + patience(30)
         while not all(worker.status()["transfer_bytes_per_s"] > 0 for worker in self.c.workers if worker.role == "decode"):

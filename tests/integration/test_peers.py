@@ -83,7 +83,7 @@ def a_prompt_of_one_endpoint_is_pushed_to_another():
             again = c.ask("Other: " + TEXT, a.http, max_tokens=8)  # this worker has the prompt now
             assert again.serving["reused"] > 0 == again.serving["transferred"] and asks(a)["done"] == 1, again.serving
             c.assert_quiet()
-            until("not all is told", lambda: known(b)["memory"] == a.status()["blocks"]["cached"])
+            until("the peer does not know all blocks", lambda: known(b)["memory"] == a.status()["blocks"]["cached"])
             status = b.status()["peer_blocks"]
             assert status["followed"] == 1 and status["fetches"] == 1 and status["in_memory"] == known(b)["memory"], status
             out = subprocess.run([f"{BUILD}/batonctl", "--cluster-key", c.key, "--admin", f"127.0.0.1:{b.admin}", "status"],
@@ -134,7 +134,7 @@ def a_peer_that_is_gone_costs_nothing():
         c.assert_quiet()
 
 
-def who_switches_it_off_asks_nobody():
+def a_worker_with_the_feature_off_asks_no_peer():
     for first, second in (("auto", "off"), ("off", "auto"), ("off", "off")):
         with Cluster() as c:
             a, b = pair(c, first={"cache.prefix_fetch": first}, second={"cache.prefix_fetch": second})
@@ -206,5 +206,5 @@ def a_router_that_does_not_know_is_helped():
 
 if __name__ == "__main__":
     main([a_prompt_of_one_endpoint_is_pushed_to_another, a_restarted_peer_pushes_from_disk, a_peer_that_is_gone_costs_nothing,
-          who_switches_it_off_asks_nobody, tenants_stay_apart, a_pair_follows_each_other_over_its_link,
+          a_worker_with_the_feature_off_asks_no_peer, tenants_stay_apart, a_pair_follows_each_other_over_its_link,
           a_router_that_does_not_know_is_helped])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""baton-setup: the daemons accept and serve from what it writes; it overwrites nothing; it asks on a terminal."""
+"""baton-setup: the daemons accept its files and serve with them. It overwrites no file, and asks on a terminal."""
 import configparser
 import contextlib
 import os

@@ -2,7 +2,7 @@
 """Layers that read the keys and values of earlier layers (the shapes of Gemma 4 E2B and Gemma 3n) through router, prefill
 and decode.
 
-The models have random weights, and their last three layers store nothing. Those of Gemma 4 have two widths of heads. So a
+The models have random weights, and their last three layers store nothing. Gemma 4's layers have two widths of heads. So a
 hand-off moves three of six layers. An answer is the same after a hand-off, from a cached prefix, and from one worker."""
 import os
 import subprocess

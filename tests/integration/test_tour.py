@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's tour runs: each command succeeds, and the picture is well-formed and says what the text claims."""
+"""The README's tour runs: each command succeeds. The picture is well-formed, and agrees with the text."""
 import os
 import re
 import subprocess

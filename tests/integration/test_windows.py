@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models with sliding windows through the whole relay.  A hand-off, a prefix fetch, the disk tier and the remote tier move the
-windowed layers' blocks of the last window alone, and every answer is the one that a worker gives which computes all of it.
+"""Models with sliding windows through the whole relay.  Hand-off, prefix fetch, disk tier and remote tier move only
+the windowed layers' blocks of the last window. Every answer equals the answer of a worker that computes the whole prompt.
 
 The models have random weights.  Their prompts are several windows long, and bytes are counted exactly."""
 import os
@@ -26,7 +26,7 @@ FAMILIES = {
 
 
 class Shape:
-    """What the blocks of a family hold."""
+    """The content of a family's blocks."""
     def __init__(self, family, piece_bytes=2 * KV_HEADS * BLOCK * WIDTH * 2):
         _, self.window, self.full = FAMILIES[family]
         self.groups = -(-(LAYERS - self.full) // self.full)

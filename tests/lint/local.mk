@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The mechanical rules of the project, as tests: tests/lint/check-X says at its top what it wants.  They read the
-# source tree (also an unpacked tarball) and look at what was built.
+# The mechanical rules of the project, as tests: the first comment of tests/lint/check-X states its rule.  They read the
+# source tree (also an unpacked tarball) and look at the build.
 source_checks = \
 	tests/lint/check-errors \
 	tests/lint/check-folders \

@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The asked push, "please push to me", for Spin: askers A, one holder H.  docs/handoff.md is its prose; check-ask runs it.
+/* Prefix fetch and serve, for Spin: askers A fetch blocks from one owner H.  docs/handoff.md describes it; check-ask runs it.
  *
  *     Router ---- submit with a hint, cancel ---> A              engine threads
- *     A  == to_h: ASK GRANT REFUSED DONE CANCEL ==========>  H   control link: in order; a cut loses what is under way
+ *     A  == to_h: ASK GRANT REFUSED DONE CANCEL ==========>  H   control link: in order; a cut loses the messages in flight
  *     A  <= to_a: OFFER ASK_REFUSED CANCEL ===============  H
  *     Atr <------ wire: pieces with their ticket -------- Ltr    data connection, transport threads
  *
- * TASKS requests have the same prompt of B blocks.  With ASKERS=1 one worker gets them all, with 2 each its own; all are told of the one
- * holder, whether it has the blocks or not: the hint may be old.  Either side evicts at any moment what nobody has pinned, so what
- * is in a cache when somebody looks is any beginning of what he looks for, and a block without a pin may be anything.
- * Clients cancel at any moment.  FAULTS times one of these happens at any moment: the holder or an asker crashes and comes back with
- * nothing (its tasks are placed on it again, LIVES - 1 times), a link is cut (it comes up again, or never), one message is lost and nobody
- * is told, a data connection breaks, a piece is damaged.  A timer may fire whenever it is armed.
+ * TASKS requests have the same prompt of B blocks.  With ASKERS=1 one worker gets them all, with 2 each asker gets its own.  All get
+ * a hint to the same owner, which may have lost the blocks: the hint may be old.  Either side evicts unpinned blocks at any moment.
+ * So a look into a cache finds any beginning of the prompt, and a block without a pin may have any content.
+ * Clients cancel at any moment.  FAULTS times one of these happens at any moment: the owner or an asker crashes and comes back
+ * empty (its tasks are placed on it again, LIVES - 1 times), a link is cut (it comes up again, or never), one message is lost without
+ * a notice, a data connection breaks, a piece is damaged.  An armed timer may fire at any moment.
  *
  * Names follow src/worker and src/kvxfer: a_state is enum ask_state and, from GRANTED on, enum recv_state; l_state is enum send_state of a
- * loan; an inline is the function of prefix_fetch.c, prefix_serve.c, send.c or recv.c of that name.  An ask, its transfer and its ticket are three numbers in
- * the code and here; all three are drawn so that no two lives of a worker have the same, so each is the slot of its task and life.
+ * serve; an inline is the function of prefix_fetch.c, prefix_serve.c, send.c or recv.c of that name.  A fetch, its transfer and its ticket are three numbers in
+ * the code and here.  No two lives of a worker use the same numbers, so each number is the slot of its task and life.
  *
  * Checked:
  *   - Atr writes only into blocks that are leased: no write into a freed block;
  *   - Ltr reads only blocks that are pinned: no read of an evicted block;
- *   - what is sealed is whole, was verified, and is the block of that hash: nothing else is ever served;
- *   - one worker has one ask for a block, not two; each task goes on or is cancelled, once;
- *   - when nothing can move any more (Monitor), every ask has ended and every task with it, no loan is left, and no block is pinned or leased.
- *     An armed timer can move, so this is "every ask ends";
- *   - and nothing moves for ever (pan -l), where no state is called progress;
- *   - with CALM=1 (nobody cancels, nothing fails, there is room, no timer fires, the holder has all): every block that was asked
- *     for comes.  So timers and limits are not what makes it end.
+ *   - a sealed block is complete and verified, and has the content of its hash: no other block is ever served;
+ *   - one worker has one fetch for a block, not two; each task continues or is cancelled, once;
+ *   - when no process can move (Monitor), every fetch and every task has ended, no serve is left, and no block is pinned or leased.
+ *     An armed timer can move, so this is "every fetch ends";
+ *   - no execution is endless (pan -l), and no state is marked as progress;
+ *   - with CALM=1 (no cancel, no fault, no timer fires, there is room, the owner has all blocks): every requested block
+ *     arrives.  So the end does not depend on timers and limits.
  *
- * Left out: the ask's limit as a length of time, STOPPED, the number of loans and asks at once (refused like an ask for what is not there),
- * and what handoff.pml has: zombies, placements, the first token.
+ * Not in the model: the length of the fetch's time limit, STOPPED, the number of serves and fetches at once (refused like a fetch of
+ * missing blocks), and the parts of handoff.pml: zombies, placements, the first token.
  *
- * A window is LAYERS pieces, so that two loans take turns.  What is finished is set back to zero, as in handoff.pml.
- * WRONG builds one mistake in; check-ask sees that each of them is found. */
+ * A window is LAYERS pieces, so two serves take turns.  Finished objects are set back to zero, as in handoff.pml.
+ * WRONG builds one mistake into the model; check-ask checks that Spin finds each of them. */
 
 #ifndef TASKS
 #define TASKS 1
@@ -65,19 +65,19 @@
 
 byte WRONG = 0; /* from the environment, so that one pan does for all; the first step sets it */
 #define UNLEASE_EARLY     1  /* an asker gives its blocks back before the transport has closed the ticket */
-#define RELEASE_EARLY     2  /* the holder gives its blocks back before the transport has stopped the push */
+#define RELEASE_EARLY     2  /* the owner gives its blocks back before the transport has stopped the push */
 #define LATE_PIECE        3  /* the asker's transport writes without looking whether the ticket is open */
 #define DAMAGE_TAKEN      4  /* pieces are not verified */
-#define COUNTED           5  /* so many pieces are taken for so many blocks */
-#define ANY_OFFER         6  /* an offer is taken for whatever ask is out; wants TASKS=2 */
-#define SAME_TICKETS      7  /* a worker that was restarted gives the same tickets again; wants LIVES=2 */
-#define NO_LIMIT          8  /* an ask waits for ever for the link, and for an answer */
-#define NO_OFFER_TIMER    9  /* the holder waits for ever for an answer to its offer */
-#define NO_DONE_TIMER     10 /* the holder waits for ever for TRANSFER_DONE */
-#define REFUSED_PINNED    11 /* an offer that is refused leaves its references */
-#define CANCEL_UNHEARD    12 /* an ask that nobody waits for any more goes on, and its task is woken; wants a client that cancels */
-#define NOT_JOINED        13 /* a second task asks once more for the same; wants TASKS=2, ASKERS=1 */
-#define OWNER_ONLY        14 /* when an ask ends only the task that asked hears of it; wants TASKS=2, ASKERS=1 */
+#define COUNTED           5  /* the number of pieces counts, not their places */
+#define ANY_OFFER         6  /* an asker accepts an offer for any of its fetches; needs TASKS=2 */
+#define SAME_TICKETS      7  /* a restarted worker gives the same tickets again; needs LIVES=2 */
+#define NO_LIMIT          8  /* a fetch waits for ever for the link, and for an answer */
+#define NO_OFFER_TIMER    9  /* the owner waits for ever for an answer to its offer */
+#define NO_DONE_TIMER     10 /* the owner waits for ever for TRANSFER_DONE */
+#define REFUSED_PINNED    11 /* a refused offer keeps its references */
+#define CANCEL_UNHEARD    12 /* a fetch without a waiting task continues, and wakes its task; needs a client that cancels */
+#define NOT_JOINED        13 /* a second task fetches the same blocks again; needs TASKS=2, ASKERS=1 */
+#define OWNER_ONLY        14 /* the end of a fetch wakes only the first task; needs TASKS=2, ASKERS=1 */
 #define TURN_KEPT         15 /* a loan that is over keeps its turn; wants ASKERS=2, CALM=1 */
 
 mtype = { ASK, OFFER, ASK_REFUSED, GRANT, REFUSED, DONE, CANCEL };
@@ -109,13 +109,13 @@ bool a_lease[S], a_whole[S];
 bool atr_open[S], atr_close[S], atr_dead[S], ev_complete[S], ev_ticket_failed[S];
 byte atr_bits[S], atr_wrong[S];
 
-/* the holder, engine thread; by transfer */
-byte h_sending = 0; /* whose window is with the transport */
+/* the owner, engine thread; by transfer */
+byte h_sending = 0; /* the transfer whose window the transport has */
 bool h_down[ASKERS];
 mtype l_state[S];
 byte l_from[S], l_n[S], l_ticket[S], l_given[S];
 bool l_pins[S];
-/* the holder, transport thread */
+/* the owner, transport thread */
 bool ltr_open[S], ltr_stop[S], ltr_connected[S], ev_push_failed[S];
 byte ltr_sent[S];
 
@@ -134,7 +134,7 @@ inline drain_wire(s) { do :: nempty(wire[s]) -> wire[s]?_, _, _ :: empty(wire[s]
 
 /* ---- worker/runner/prefix_fetch.c ---- */
 
-inline go_on(k) { /* the task begins, takes what is in the cache and computes the rest: no more of it here */
+inline go_on(k) { /* the task begins: it takes the cached blocks and computes the rest, which is not in the model */
     assert(t_state[k] == WAITS || t_state[k] == NEW);
     t_state[k] = OVER; t_ask[k] = 0
 }
@@ -167,8 +167,8 @@ inline give_up(s) {
 inline say_ask(s) { a_state[s] = ASKED; say_h(s, ASK, a_from[s]) }
 
 inline asks_begin(k) {
-    if :: arg = 0 :: arg = 1 :: !CALM -> arg = B fi; /* so many are here */
-    j = 1; to = 0; /* an ask under way for the same */
+    if :: arg = 0 :: arg = 1 :: !CALM -> arg = B fi; /* the number of cached blocks */
+    j = 1; to = 0; /* a running fetch of the same blocks */
     do
     :: j < S -> if :: a_state[j] != NONE && asker_of(j) == home_of(k) -> to = j :: else -> skip fi; j++
     :: else -> break
@@ -201,7 +201,7 @@ inline asks_leave(k) {
     j = 0; to = 0
 }
 
-/* Seals what came whole from the front. */
+/* Seals the leading blocks that are complete. */
 inline on_arrived(s) {
     j = 0;
     do
@@ -229,7 +229,7 @@ inline finish_closing(s) {
     finish(s)
 }
 
-inline on_offer(s, n) { /* transfer s; its ask has the same number */
+inline on_offer(s, n) { /* transfer s; its fetch has the same number */
     to = s;
     if
     :: WRONG == ANY_OFFER ->
@@ -304,7 +304,7 @@ end:
     od
 }
 
-/* ---- an ask's timers, its ticket's events, and what comes for it ---- */
+/* ---- a fetch's timers, its ticket's events, and its messages ---- */
 
 proctype Ask(byte s)
 {
@@ -321,7 +321,7 @@ end:
     od
 }
 
-/* The ask that a ticket opens. */
+/* The fetch that a ticket opens. */
 inline find_ticket(s, ticket) {
     to = ticket;
     if
@@ -336,7 +336,7 @@ inline find_ticket(s, ticket) {
     fi
 }
 
-/* Puts a piece where the ticket says, and notes when it is not what belongs there. */
+/* Writes a piece to the place that the ticket names, and notes a wrong piece. */
 inline write_piece(s) {
     assert(a_lease[s]);
     atr_bits[s] = atr_bits[s] | (1 << piece);
@@ -344,7 +344,7 @@ inline write_piece(s) {
     if :: atr_open[s] && atr_bits[s] == all_bits(a_n[s]) -> atr_open[s] = false; ev_complete[s] = true :: else -> skip fi
 }
 
-proctype Atr(byte s) /* reads transfer s, and closes the ticket of ask s */
+proctype Atr(byte s) /* reads transfer s, and closes the ticket of fetch s */
 {
 end:
     do
@@ -355,13 +355,13 @@ end:
             atr_open[to] = false; ev_ticket_failed[to] = true; ev_push_failed[s] = ltr_open[s]
         :: atr_open[to] && (what != B || WRONG == DAMAGE_TAKEN) -> write_piece(to)
         :: !atr_open[to] && WRONG == LATE_PIECE -> write_piece(to)
-        :: else -> ev_push_failed[s] = ltr_open[s] /* rejected; the sender hears of it */
+        :: else -> ev_push_failed[s] = ltr_open[s] /* rejected; the sender gets a notice */
         fi;
         arg = 0; piece = 0; what = 0; to = 0 }
     :: atomic { atr_dead[s] && empty(wire[s]) -> atr_dead[s] = false;
         if :: atr_open[s] -> atr_open[s] = false; ev_ticket_failed[s] = true :: else -> skip fi }
     :: atomic { atr_close[s] -> atr_close[s] = false; atr_open[s] = false;
-        ev_complete[s] = false; ev_ticket_failed[s] = false; finish_closing(s) } /* TR_TICKET_CLOSED, and what came before it */
+        ev_complete[s] = false; ev_ticket_failed[s] = false; finish_closing(s) } /* TR_TICKET_CLOSED, and the events before it */
     od
 }
 
@@ -478,9 +478,9 @@ end:
     od
 }
 
-/* ---- what goes wrong ---- */
+/* ---- faults ---- */
 
-inline cut_link(w) { /* what was under way is gone, and both ends are told if they knew of it */
+inline cut_link(w) { /* messages in flight are lost, and both ends get a notice if they knew the link */
     link_up[w] = false;
     a_down[w] = a_down[w] || a_up[w];
     h_down[w] = true;
@@ -502,7 +502,7 @@ inline crash_holder() {
     j = 1;
     do
     :: j < S ->
-        atr_dead[j] = atr_dead[j] || ltr_connected[j]; /* what is on the wire may still arrive */
+        atr_dead[j] = atr_dead[j] || ltr_connected[j]; /* pieces on the wire may still arrive */
         l_free(j); l_pins[j] = false; ltr_stop[j] = false; j++
     :: else -> break
     od;
@@ -561,7 +561,7 @@ end:
     :: atomic { faults > 0 -> faults--; lose_message(2) }
     :: atomic { faults > 0 && ltr_connected[2] -> faults--; break_data(2) }
 #endif
-    :: faults > 0 -> faults-- /* it does not happen */
+    :: faults > 0 -> faults-- /* the fault does not happen */
     :: atomic { !link_up[0] && !link_gone[0] -> link_up[0] = true }
     :: atomic { !link_up[0] && !link_gone[0] -> link_gone[0] = true } /* it stays down */
 #if ASKERS == 2
@@ -579,7 +579,7 @@ end:
 active proctype Monitor()
 {
     a_state[1] != 0; /* init has set everything */
-    timeout -> /* nothing else can move */
+    timeout -> /* no process can move */
     d_step {
         assert(h_sending == 0);
         i = 0;

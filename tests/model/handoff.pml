@@ -1,40 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hand-off of KV from a prefill worker P to a decode worker D, for Spin.  docs/handoff.md is its prose; check-handoff runs it.
+/* The hand-off of KV from a prefill worker P to a decode worker D, for Spin.  docs/handoff.md describes it; check-handoff runs it.
  *
  *     Router ---- submit, cancel, proceed ----------------> P, D     engine threads
- *     P  == to_d: OFFER FIRST CANCEL ====================>  D        control link: in order; a cut loses what is under way
+ *     P  == to_d: OFFER FIRST CANCEL ====================>  D        control link: in order; a cut loses the messages in flight
  *     P  <= to_p: GRANT REFUSED DONE CANCEL ==============  D
  *     Ptr ------- wire: pieces with their ticket --------> Dtr       data connection, transport threads
  *     Router <--- tokens, by position -------------------- D
  *
- * One request is placed up to TRIES times on the pair.  The client may cancel at any moment, and FAULTS times one of these
- * happens, at any moment: P or D crashes and comes back with nothing, the control link is cut (it comes up again), one message
- * on it is lost and nobody is told, the data connection breaks, the router gives a placement up (its link to D is gone) while D lives.
- * A timer may fire whenever it is armed: what is checked must not depend on how long it is.
+ * One request is placed up to TRIES times on the pair.  The client may cancel at any moment.  FAULTS times one of these
+ * happens, at any moment: P or D crashes and comes back empty, the control link is cut (it comes up again), one message
+ * on it is lost without a notice, the data connection breaks, the router gives a placement up (its link to D is gone) while D lives.
+ * An armed timer may fire at any moment, so the checks do not depend on its length.
  *
  * Names follow src/kvxfer and src/transport: p_state is enum send_state, d_state is enum recv_state, and an inline is the function of
- * send.c or recv.c of that name.  A transfer, its ticket and its push have one number t, the attempt's: in the code they
- * are drawn so that no two are the same.  Two pieces, each a block of its own, stand for the prompt, two tokens for the answer.
+ * send.c or recv.c of that name.  A transfer, its ticket and its push have one number t, the number of the attempt.  In the code
+ * no two of these numbers are the same.  Two pieces, each a block of its own, stand for the prompt, two tokens for the answer.
  *
  * Checked:
  *   - Dtr writes only into blocks that are leased for that ticket: no write into a freed block, also not by a late piece;
  *   - Ptr reads only blocks that are leased;
  *   - D decodes from "whole" only with every piece and the first token;
  *   - each position of the answer is taken once, in order: exactly one owner;
- *   - when nothing can move any more (Monitor), every transfer is closed, no lease is left and no block is pinned, and the request was
- *     answered, unless it was cancelled or D was lost on the last try.  An armed timer can move, so this is "every transfer ends"; a client
- *     that may cancel and a fault that may happen cannot save a request that hangs, because both may also decide not to;
- *   - and nothing moves for ever: no cycle without progress (pan -l), where no state is called progress.
+ *   - when no process can move (Monitor), every transfer is closed, no lease is left and no block is pinned, and the request was
+ *     answered, unless it was cancelled or D was lost on the last try.  An armed timer can move, so this is "every transfer ends"; a possible
+ *     cancel or fault cannot hide a request that hangs, because both may also not happen;
+ *   - no execution is endless: no cycle without progress (pan -l), and no state is marked as progress.
  *
- * Left out, because nothing follows from it: STOPPED (both ends ignore it), "refused for now" (nobody says it; send.c has a timer for
- * it), the first token on its way from P to the router, D's two minutes without an offer (PROCEED must do without).
+ * Not in the model, because it changes no result: STOPPED (both ends ignore it), "refused for now" (no end sends it; send.c has a timer
+ * for it), the first token on its way from P to the router, D's two minutes without an offer (PROCEED must work without them).
  *
- * Links are in order, so a worker hears that a placement is over before it hears of the next one.  An event of a transport that its
- * reader can only answer in one way is one step with its cause (TR_PUSH_STOPPED, TR_TICKET_CLOSED), and so is what the router hears; what
- * it says, and every other event, takes as long as it likes.  What is finished is set back to zero, and messages to it are taken away, so that states that differ in what nobody will look at again are
- * one state: that is what lets two placements be visited exhaustively.
+ * Links are in order, so a worker learns the end of a placement before it learns of the next one.  Some events of a transport have only
+ * one possible answer (TR_PUSH_STOPPED, TR_TICKET_CLOSED); each of these is one step with its cause, and so is each message to the router.
+ * The router's own messages, and all other events, may take any time.  Finished objects are set back to zero, and messages to them are
+ * removed.  So states that differ only in dead values are one state, and Spin can visit two placements exhaustively.
  *
- * WRONG builds one mistake in; check-handoff sees that each of them is found. */
+ * WRONG builds one mistake into the model; check-handoff checks that Spin finds each of them. */
 
 #ifndef TRIES
 #define TRIES 2
@@ -42,7 +42,7 @@
 #ifndef FAULTS
 #define FAULTS 1
 #endif
-#ifndef ONLY_MOVES /* 1: of the faults only that the router gives a placement up, a client that stays, no timer of a transfer */
+#ifndef ONLY_MOVES /* 1: the only fault is that the router gives a placement up; the client stays; no timer of a transfer */
 #define ONLY_MOVES 0
 #endif
 #define T      (TRIES + 1) /* transfers 1 ..; 0 is none */
@@ -53,15 +53,15 @@ byte WRONG = 0; /* from the environment, so that one pan does for all; the first
 #define UNLEASE_EARLY      1  /* D gives its blocks back before the transport has closed the ticket */
 #define RELEASE_EARLY      2  /* P gives its blocks back before the transport has stopped the push */
 #define LATE_PIECE         3  /* D's transport writes without looking whether the ticket is open */
-#define SENT_IS_ARRIVED    4  /* D takes the first token as the word that all pieces are there */
+#define SENT_IS_ARRIVED    4  /* D takes the first token as proof of all pieces */
 #define WITHOUT_FIRST      5  /* D decodes from the pieces alone */
 #define NO_OFFER_TIMER     6  /* P waits for ever for an answer to its offer */
-#define NO_PROGRESS_TIMERS 7  /* P waits for ever for TRANSFER_DONE, and D for pieces and the first token; one of the two would do */
-#define PROCEED_IGNORED    8  /* D waits for an offer although the router said that none will come */
-#define PARKED_FOR_EVER    9  /* an offer that overtook its SUBMIT is kept and never refused */
+#define NO_PROGRESS_TIMERS 7  /* P waits for ever for TRANSFER_DONE, and D for pieces and the first token; one of the two would be enough */
+#define PROCEED_IGNORED    8  /* D waits for an offer although PROCEED came */
+#define PARKED_FOR_EVER    9  /* an offer that overtook its SUBMIT is never refused */
 #define OFFERS_FOR_EVER    10 /* P answers each refusal with the next offer */
-#define OLD_TOKENS         11 /* the router takes tokens of a placement that it gave up; wants TRIES=2 */
-#define ZOMBIES_TAKEN      12 /* blocks that are given up but leased count as free; wants TRIES=2 */
+#define OLD_TOKENS         11 /* the router takes tokens of a placement that it gave up; needs TRIES=2 */
+#define ZOMBIES_TAKEN      12 /* blocks that are given up but leased count as free; needs TRIES=2 */
 
 mtype = { OFFER, GRANT, REFUSED, FIRST, DONE, CANCEL };
 mtype = { NONE, OFFERED, PUSHING, PUSHED, STOPPING, CLOSED, GRANTED, COMPLETE, CLOSING };
@@ -76,7 +76,7 @@ byte piece = 0, i = 0;
 byte faults = FAULTS;
 bool link_up = true;
 
-/* what the router says, and what it took */
+/* the router: its messages, and the tokens that it took */
 byte attempt = 0, n_taken = 0;
 bool is_patient = ONLY_MOVES; /* the client does not cancel any more */
 bool is_over = false, was_cancelled = false, was_failed = false;
@@ -85,7 +85,7 @@ bool submit_p[T], submit_d[T], cancel_p[T], cancel_d[T], proceed_d[T];
 /* P, engine thread */
 mtype p_state[T];
 bool p_task[T], p_bad[T], p_lease[T], p_peer_lost[T];
-byte p_computed[T]; /* 2: the first token is drawn too */
+byte p_computed[T]; /* 2: the first token is sampled too */
 /* P, transport thread; p_computed pieces were handed to it */
 bool ptr_open[T], ptr_stop[T], ev_push_failed[T];
 byte ptr_sent[T];
@@ -104,12 +104,12 @@ inline say_d(what) { if :: link_up && len(to_d[t]) < 3 -> to_d[t]!what :: else -
 inline say_p(what) {
     if
     :: link_up && len(to_p[t]) < 3 && (p_task[t] || p_state[t] != NONE || submit_p[t]) -> to_p[t]!what
-    :: else -> skip /* P has forgotten it: dropped on arrival */
+    :: else -> skip /* P does not know the transfer any more: it drops the message */
     fi
 }
 inline drain(c) { do :: nempty(c) -> c?_ :: empty(c) -> break od }
 
-/* ---- the router: fleet/router/dispatch.c, fleet/router/stream.c; what it hears it acts on at once, what it says takes its time ---- */
+/* ---- the router: fleet/router/dispatch.c, fleet/router/stream.c; it acts on messages at once, and its own messages may take any time ---- */
 
 inline place() {
     attempt++;
@@ -370,9 +370,9 @@ end:
     od
 }
 
-/* ---- what goes wrong ---- */
+/* ---- faults ---- */
 
-inline cut_link() { /* what was under way is gone, both ends are told, and it comes up again */
+inline cut_link() { /* messages in flight are lost, both ends get a notice, and the link comes up again */
     link_up = false;
     i = 1;
     do
@@ -393,7 +393,7 @@ inline crash_p() {
         submit_p[i] = false; cancel_p[i] = false;
         p_state[i] = NONE; p_task[i] = false; p_bad[i] = false;
         p_lease[i] = false; p_computed[i] = 0; p_peer_lost[i] = false;
-        dtr_dead[i] = dtr_dead[i] || ptr_open[i]; /* what is on the wire may still arrive */
+        dtr_dead[i] = dtr_dead[i] || ptr_open[i]; /* pieces on the wire may still arrive */
         ptr_open[i] = false; ptr_stop[i] = false; ptr_sent[i] = 0;
         ev_push_failed[i] = false; i++
     :: else -> break

@@ -5,7 +5,7 @@ A worker reads a prompt at its own endpoint, so that only it has the prompt's KV
 the same prompt.  The chosen worker lacks the blocks, asks the owner for them, and gets a push.
 
     decode0 asks prefill0      the only one open to requests is decode0, which does both phases
-    prefill0 asks decode0      open are prefill0 and decode1: what was asked for is handed on
+    prefill0 asks decode0      open are prefill0 and decode1: the fetched blocks are handed on
 
 The answer must equal the owner's answer. The engine is the simulated one, which checks its KV in every step. Five sources
 show that verbs carried the blocks: the serving stats, both workers' status, the kernel's list of queue pairs, the packet

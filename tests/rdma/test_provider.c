@@ -34,7 +34,7 @@ static int set_up(void **state)
 {
     static struct pair pair;
 
-    end_open(&pair.writer, 0); /* what is only read from needs no right at all */
+    end_open(&pair.writer, 0); /* memory that is only a source needs no right */
     end_open(&pair.target, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
     pair_connect(&pair);
     pair.window = ibv_alloc_mw(pair.target.pd, IBV_MW_TYPE_2);
@@ -56,7 +56,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* ---- what is asked ---- */
+/* ---- the checks ---- */
 
 static void the_device_is_what_the_transport_needs(void **state)
 {

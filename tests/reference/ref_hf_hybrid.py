@@ -80,7 +80,7 @@ QWEN35 = {"linear_attn.in_proj_qkv": "attn_qkv", "linear_attn.in_proj_z": "attn_
 
 
 def grouped(rows, keys, heads):
-    """Rows of heads of values: there beside the others of their key, here those of the first key's every so often."""
+    """Reorders rows of value heads: in the file all heads of a key are neighbours, here the first head of each key comes first."""
     return rows.unflatten(0, (heads // keys, keys, -1)).transpose(0, 1).flatten(0, 2)
 
 

@@ -156,7 +156,7 @@ FAMILIES = {"granitehybrid": granite, "nemotron_h": nemotron_h, "nemotron_h_moe"
 
 @contextlib.contextmanager
 def wide():
-    """transformers computes norms and recurrences in float32 whatever the weights are; here in float64."""
+    """transformers computes norms and recurrences in float32 for all types of weights; here in float64."""
     narrow = torch.float32, torch.Tensor.float
     torch.float32, torch.Tensor.float = torch.float64, torch.Tensor.double
     try:

@@ -118,7 +118,7 @@ void config_put_placed(const struct config_table *table, const void *config, con
  * ones. */
 void config_diff(const struct config_table *table, const void *from, const void *to,
                  void (*changed)(void *arg, const struct config_key *key), void *arg);
-/* Digest of all values in effect.  Equal configurations of a table have equal digests, whatever the origins of the
+/* Digest of all values in effect.  Equal configurations of a table have equal digests, for any origins of the
  * values.  It has 48 bits, so that a double holds it. */
 uint64_t config_digest(const struct config_table *table, const void *config);
 /* Appends a key's value as text; the items of a list separated by ", ". */

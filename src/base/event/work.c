@@ -35,7 +35,7 @@ void ev_work_enter(const struct ev_watch *watch)
     work.turn_cpu_ns = work.cpu_ns = clock_thread_cpu_ns();
 }
 
-static void work_tell(const char *what, uint64_t cpu_ns, uint64_t wall_ns)
+static void work_report(const char *what, uint64_t cpu_ns, uint64_t wall_ns)
 {
     work.watch->call(work.watch->arg, what, cpu_ns < wall_ns ? cpu_ns : wall_ns, wall_ns);
 }
@@ -63,7 +63,7 @@ void ev_work_end(void)
     if (wall_ns < EV_LONG_NS)
         return;
     cpu_ns = clock_thread_cpu_ns();
-    work_tell(work.what, cpu_ns - work.cpu_ns, wall_ns);
+    work_report(work.what, cpu_ns - work.cpu_ns, wall_ns);
     work.cpu_ns = cpu_ns;
 }
 
@@ -76,6 +76,6 @@ void ev_work_turn(void)
         return;
     cpu_ns = clock_thread_cpu_ns();
     if (cpu_ns - work.turn_cpu_ns >= EV_LONG_NS)
-        work_tell("turn", cpu_ns - work.turn_cpu_ns, cpu_ns - work.turn_cpu_ns);
+        work_report("turn", cpu_ns - work.turn_cpu_ns, cpu_ns - work.turn_cpu_ns);
     work.turn_cpu_ns = work.cpu_ns = cpu_ns;
 }

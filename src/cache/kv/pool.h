@@ -24,7 +24,7 @@
  * first), then from its own blocks.  It takes blocks within other quotas only when nothing else is left.
  * kv_available_to() says how much a tenant can take without that last resort.
  *
- * A lease (kv_lease / kv_unlease) holds a block for a transfer, whatever its references.  A FILLING block
+ * A lease (kv_lease / kv_unlease) holds a block for a transfer, with or without references.  A FILLING block
  * without references waits as a ZOMBIE until its last lease ends; a SEALED one stays SEALED until then.
  *
  * Release a sequence's blocks in reverse order.  Then children are older than their parents and are evicted

@@ -7,7 +7,7 @@
  *     payload, tag = AES-256-GCM(segment key, nonce = slot number, aad = first 40 bytes of the entry, pieces)
  *
  * Prompts can be recovered from their KV.  So disk data is sealed with a key that is not on the disk.  The
- * tag alone makes a payload valid, whatever a crash or a disk did to it.  A tenant's number follows from its
+ * tag alone makes a payload valid, so a crash or a bad disk cannot.  A tenant's number follows from its
  * name.  So the disk has only a digest of it, which needs the key to make.
  *
  * The cipher reads the arena's pieces one by one: the sealed copy is the only copy between arena and file. */

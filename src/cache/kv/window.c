@@ -29,21 +29,21 @@ uint32_t kv_window_blocks(const struct kv_layout *layout)
     return layout->window <= 1 ? 0 : (layout->window - 2) / layout->block_tokens + 1;
 }
 
-uint32_t kv_window_tail(const struct kv_layout *layout, uint32_t n)
+uint32_t kv_window_needed(const struct kv_layout *layout, uint32_t n)
 {
     uint32_t n_blocks = kv_window_blocks(layout);
 
     return kv_window_groups(layout) * (n < n_blocks ? n : n_blocks);
 }
 
-uint32_t kv_window_tail_run(const struct kv_layout *layout, uint32_t n_list)
+uint32_t kv_window_needed_run(const struct kv_layout *layout, uint32_t n_list)
 {
     uint32_t n_groups = kv_window_groups(layout), n_blocks = kv_window_blocks(layout);
     uint32_t n = n_list / (1 + n_groups);
 
     if (n >= n_blocks)
         n = n_list - n_groups * n_blocks;
-    return n + kv_window_tail(layout, n) == n_list ? n : 0;
+    return n + kv_window_needed(layout, n) == n_list ? n : 0;
 }
 
 /* A sequence holds at most the windowed blocks of two windows and of two more blocks.  The windows: at the end of
@@ -68,8 +68,8 @@ void kv_window_hashes(const struct block_hash *block, uint32_t n_groups, struct 
     }
 }
 
-void kv_window_tail_hashes(const struct kv_layout *layout, const struct block_hash *hashes, uint32_t n,
-                           struct block_hash *hashes_out)
+void kv_window_needed_hashes(const struct kv_layout *layout, const struct block_hash *hashes, uint32_t n,
+                             struct block_hash *hashes_out)
 {
     uint32_t n_groups = kv_window_groups(layout), n_blocks = kv_window_blocks(layout);
 

@@ -37,17 +37,17 @@ uint32_t kv_window_kept(const struct kv_layout *layout, uint32_t n_tokens);
 /* Returns the most blocks that kv_window_first() leaves of a prefix of whole blocks. */
 uint32_t kv_window_blocks(const struct kv_layout *layout);
 /* Returns the number of windowed blocks, over all groups, that a prefix of n whole blocks needs. */
-uint32_t kv_window_tail(const struct kv_layout *layout, uint32_t n);
-/* The inverse of n + kv_window_tail(n): returns the prefix that has n_list blocks together with its tail; 0: there
+uint32_t kv_window_needed(const struct kv_layout *layout, uint32_t n);
+/* The inverse of n + kv_window_needed(n): returns the prefix that has n_list blocks and the windowed blocks that it needs; 0: there
  * is none.  Accepts any number, because a peer sends it. */
-uint32_t kv_window_tail_run(const struct kv_layout *layout, uint32_t n_list);
+uint32_t kv_window_needed_run(const struct kv_layout *layout, uint32_t n_list);
 /* Returns the longest sequence, in blocks of tokens, that always fits into a pool of this many blocks. */
 uint32_t kv_window_capacity(const struct kv_layout *layout, uint32_t n_pool_blocks);
 /* Derives the hashes of the windowed blocks beside the block with this hash: [kv_window_groups()]. */
 void kv_window_hashes(const struct block_hash *block, uint32_t n_groups, struct block_hash *hashes_out);
-/* Writes the kv_window_tail() hashes of a prefix of n whole blocks: block after block, groups in order. */
-void kv_window_tail_hashes(const struct kv_layout *layout, const struct block_hash *hashes, uint32_t n,
-                           struct block_hash *hashes_out);
+/* Writes the kv_window_needed() hashes of a prefix of n whole blocks: block after block, groups in order. */
+void kv_window_needed_hashes(const struct kv_layout *layout, const struct block_hash *hashes, uint32_t n,
+                             struct block_hash *hashes_out);
 
 struct kv_window_source { /* where to look for blocks */
     bool (*has)(void *arg, const struct block_hash *hash);

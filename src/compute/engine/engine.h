@@ -49,10 +49,10 @@ struct engine_item {           /* one sequence's part of a step; all pointers ar
      * sampled there. */
     struct sample_result *scores;
     uint32_t score_at, n_scores;
-    /* With wants_token, not NULL: receives the embedding of the tokens so far, [info.embedding_dims], not
+    /* With wants_token, not NULL: receives the embedding of the tokens so far, [info.hidden], not
      * normalised. */
     float *embedding;
-    /* With info.hidden, not NULL: receives the row of each fed token after which nothing is sampled, as ops->hidden gives
+    /* With ops->hidden, not NULL: receives the row of each fed token after which nothing is sampled, as ops->hidden gives
      * them for the others: [n_tokens - sampled ones][info.hidden]. */
     float *rows;
     uint64_t tag; /* the caller's tag, for logs; tokens and KV never depend on it */
@@ -76,8 +76,7 @@ struct engine_info {
     uint32_t context_length;
     uint32_t max_batch_tokens; /* most tokens that one step may feed, over all items */
     uint32_t max_draws;        /* most tokens that one step may sample, all draft tokens counted */
-    uint32_t embedding_dims;   /* length of an embedding */
-    uint32_t hidden;           /* width of the rows of ops->hidden; 0: it has none */
+    uint32_t hidden;           /* width of a row: an embedding, or a row of ops->hidden */
     bool is_mtp;               /* an MTP head: items have hidden */
     struct kv_layout layout;
     uint64_t numerics_id; /* engines with equal ids compute equal bits */
@@ -92,7 +91,7 @@ struct engine_ops {
     /* Logits of the last fed token of item `index` of the latest step, [vocab_size]. Valid until the next
      * step; NULL if the engine has none. */
     const float *(*logits)(void *engine, uint32_t index);
-    /* With info.hidden: the row from which item `index` of the latest step sampled its token n_drafts - back. An
+    /* NULL: the engine has none.  The row from which item `index` of the latest step sampled its token n_drafts - back. An
      * MTP head reads it. Valid as logits. */
     const float *(*hidden)(void *engine, uint32_t index, uint32_t back);
     void (*free)(void *engine);

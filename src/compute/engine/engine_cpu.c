@@ -320,7 +320,6 @@ int engine_cpu_new(const struct engine_cpu_opts *opts, struct engine *out)
                                     .context_length = config->context_length,
                                     .max_batch_tokens = opts->max_batch_tokens,
                                     .max_draws = engine->opts.max_draws,
-                                    .embedding_dims = config->hidden,
                                     .hidden = config->hidden,
                                     .is_mtp = config->is_mtp,
                                     .layout = *model_kv_layout(opts->model),

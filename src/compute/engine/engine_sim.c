@@ -90,7 +90,7 @@ int engine_sim_new(const struct engine_sim_opts *opts, struct engine *out)
                  .context_length = opts->context_length,
                  .max_batch_tokens = opts->max_batch_tokens,
                  .max_draws = opts->max_batch_tokens,
-                 .embedding_dims = EMBEDDING_DIMS,
+                 .hidden = EMBEDDING_DIMS,
                  .layout = opts->layout,
                  .numerics_id = CHAIN_BEGIN},
     };

@@ -12,7 +12,7 @@
  *
  * So any other table gives the same bits with FMAs over pairs swapped in memory and the CPU set to flush (see
  * tables_x86.c, which also tests the instruction before it is used). Like in the FMA tile (kern_tile.c), each
- * lane is one output and adds its pairs in order, whatever the shape of the tile.
+ * lane is one output and adds its pairs in order, for any shape of the tile.
  *
  * Activations are rounded to BF16, to nearest even, when they are packed. The loops are those of kern_tile.c,
  * with a pair in place of a float.  A tile covers a part of K, and the next one continues from y.

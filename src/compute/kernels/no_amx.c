@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For compilers without AMX: the AMX functions exist but are not usable, whatever the CPU has. */
+/* For compilers without AMX: the AMX functions exist but are not usable on any CPU. */
 #include "compute/kernels/kern.h"
 
 extern const struct kern_dots kern_tiles_amx;

@@ -30,7 +30,7 @@ bool weights_is_plain(enum dtype type)
     return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16;
 }
 
-static void say_shape(const uint64_t dims[3], char *out, size_t out_bytes)
+static void format_tensor_dims(const uint64_t dims[3], char *out, size_t out_bytes)
 {
     if (dims[2] > 1)
         snprintf(out, out_bytes, "%llu x %llu x %llu", (unsigned long long)dims[2],
@@ -46,8 +46,8 @@ static int check_shape(struct loading *load, const char *name, const struct gguf
 
     if (tensor->n_dims >= 1 && memcmp(tensor->dims, dims, 3 * sizeof(*dims)) == 0 && tensor->dims[3] == 1)
         return 0;
-    say_shape(tensor->dims, is, sizeof(is));
-    say_shape(dims, expected, sizeof(expected));
+    format_tensor_dims(tensor->dims, is, sizeof(is));
+    format_tensor_dims(dims, expected, sizeof(expected));
     return fault_set(load->fault, E_FORMAT, "tensor %s is %s, expected %s", name, is, expected);
 }
 

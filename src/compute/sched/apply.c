@@ -171,7 +171,7 @@ static bool is_spoilt(const struct engine_item *item)
 }
 
 /* Reports the prompt logprobs of the step. */
-static void tell_scores(struct sched *sched, struct seq *seq, const struct engine_item *item)
+static void seq_report_scores(struct sched *sched, struct seq *seq, const struct engine_item *item)
 {
     uint32_t from = seq->score_next;
 
@@ -200,7 +200,7 @@ static void apply_item(struct sched *sched, uint32_t index, const struct sample_
         end_spoilt(sched, seq);
         return;
     }
-    tell_scores(sched, seq, &sched->items[index]);
+    seq_report_scores(sched, seq, &sched->items[index]);
 
     if (seq->is_cancelled) {
         seq->is_busy = false;

@@ -120,10 +120,7 @@ uint32_t draft_accepted(const struct plan_item *item, const struct sample_result
 
 const char *sched_draft_name(enum sched_draft source)
 {
-    static const char *const names[SCHED_DRAFTS] = {[SCHED_DRAFT_TEXT] = "text",
-                                                    [SCHED_DRAFT_GRAMMAR] = "grammar",
-                                                    [SCHED_DRAFT_MODEL] = "model",
-                                                    [SCHED_DRAFT_MTP] = "mtp"};
+    static const char *const names[SCHED_DRAFTS] = {SCHED_DRAFT_TABLE(SCHED_DRAFT_NAME)};
 
     return names[source];
 }

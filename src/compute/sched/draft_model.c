@@ -62,7 +62,7 @@ int draft_model_open(struct sched *sched)
     info = &opts->draft_engine->info;
     if (info->vocab_size != opts->engine->info.vocab_size)
         return E_MISMATCH;
-    if (info->is_mtp && info->hidden != opts->engine->info.hidden)
+    if (info->is_mtp && (opts->engine->ops->hidden == NULL || info->hidden != opts->engine->info.hidden))
         return E_MISMATCH;
     if (info->layout.state_bytes > 0 || info->layout.n_window_layers > 0)
         return E_UNSUPPORTED; /* a draft model has blocks of one kind */

@@ -12,7 +12,15 @@ struct sched;
 /* Sizes of the steps that sched_load() predicts.
  * Two sizes of each kind give the fixed cost and the growth. */
 enum { SCHED_MANY_ROWS = 8, SCHED_FEW_TOKENS = 64, SCHED_MANY_TOKENS = 512, SCHED_DRAFT_SEQS = 16 };
-enum sched_draft { SCHED_DRAFT_TEXT, SCHED_DRAFT_GRAMMAR, SCHED_DRAFT_MODEL, SCHED_DRAFT_MTP, SCHED_DRAFTS };
+/* Sources of draft tokens, and their names in status and metrics: X(source, name). */
+#define SCHED_DRAFT_TABLE(X)                                                                                 \
+    X(SCHED_DRAFT_TEXT, "text")                                                                              \
+    X(SCHED_DRAFT_GRAMMAR, "grammar")                                                                        \
+    X(SCHED_DRAFT_MODEL, "model")                                                                            \
+    X(SCHED_DRAFT_MTP, "mtp")
+#define SCHED_DRAFT_NUMBER(source, name) source,
+#define SCHED_DRAFT_NAME(source, name)   [source] = name,
+enum sched_draft { SCHED_DRAFT_TABLE(SCHED_DRAFT_NUMBER) SCHED_DRAFTS };
 
 struct sched_load {                /* for the router's view of this worker, and for metrics */
     uint32_t n_waiting, n_running; /* running: admitted, in any state */

@@ -6,7 +6,7 @@
  * Decoding sequences come first, because users read their tokens as they come. While any sequence decodes,
  * the prompt budget (budget.c) is the most tokens with which the step is expected (cost.c) to keep the objective for the
  * time between two tokens. It is at most chunk_tokens. It is at least a fixed share of the machine's time,
- * whatever the objective, so prompts always make progress. Without decoding sequences, prompts get all that
+ * with any objective, so prompts always make progress. Without decoding sequences, prompts get all that
  * the engine takes within max_step_ns, because the worker's timers and transfers run between steps. max_seqs
  * never exceeds max_batch_tokens, so decoding always leaves at least one token for a prompt.
  *

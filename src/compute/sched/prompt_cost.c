@@ -6,7 +6,7 @@
 
 #define ALPHA      0.25
 #define DEEP       1024.0 /* attended tokens per token, from which on a chunk shows the cost of a pair */
-#define TOKENS_MIN 0.1    /* of a chunk: least part that its tokens cost, whatever its pairs cost */
+#define TOKENS_MIN 0.1    /* of a chunk: least part that its tokens cost, for any cost of its pairs */
 #define PAIRS_MIN  0.01   /* of a deep chunk: least part that its pairs cost */
 
 static double part_left(double seconds, double other_s, double least)

@@ -214,7 +214,7 @@ enum seq_state seq_state(const struct seq *seq);
 const struct seq_spec *seq_spec(const struct seq *seq); /* tokens and n_tokens grow with the answer */
 const struct seq_stats *seq_stats(const struct seq *seq);
 uint32_t seq_n_computed(const struct seq *seq); /* tokens whose KV is present */
-/* In on_token: the embedding of the prompt, [engine info.embedding_dims]; NULL without work.wants_embedding. Valid
+/* In on_token: the embedding of the prompt, [engine info.hidden]; NULL without work.wants_embedding. Valid
  * as long as the sequence. */
 const float *seq_embedding(const struct seq *seq);
 /* For on_layer: the items of the running step. index starts at 0; false beyond the last. *to_out is the

@@ -53,7 +53,7 @@ struct seq {
     struct seq_windows windows;
     struct sample_state *past; /* sampling state of tokens[0, spec.n_tokens); NULL: none needed */
     struct draft draft;
-    float *embedding; /* [embedding_dims] of the prompt; NULL: not wanted */
+    float *embedding; /* [engine info.hidden] of the prompt; NULL: not wanted */
     struct seq_stats stats;
     uint64_t submitted_ns, admitted_ns, first_token_ns, held_since_ns, held_ns;
 };

@@ -134,7 +134,7 @@ int seq_new(struct sched *sched, const struct seq_spec *spec, struct seq **out)
     seq->blocks = malloc(cap_blocks * sizeof(*seq->blocks));
     seq->hashes = malloc(cap_blocks * sizeof(*seq->hashes));
     if (spec->work.wants_embedding)
-        seq->embedding = calloc(sched->opts.engine->info.embedding_dims, sizeof(*seq->embedding));
+        seq->embedding = calloc(sched->opts.engine->info.hidden, sizeof(*seq->embedding));
     seq->flow = fair_hold(sched->fair, spec->tenant);
     if ((spec->work.wants_embedding && seq->embedding == NULL) || seq->tokens == NULL ||
         seq->blocks == NULL || seq->hashes == NULL || seq->flow == NULL || draft_init(sched, seq) < 0 ||

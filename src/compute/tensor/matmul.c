@@ -23,7 +23,7 @@
  *
  * matmul_choice.c explains which variant is fast on which processor.
  *
- * Whatever the order of these loops, each output adds its products along K from first to last.
+ * In any order of these loops, each output adds its products along K from first to last.
  *
  * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/matmul_priv.h"

@@ -28,7 +28,7 @@
 #define MAX_BATCH   4096
 #define P90_NORMAL  1.2815515655446004
 #define HOLD_ROUNDS 3
-#define EVEN_LOAD   0.95 /* largest share of decode slots in use, whatever the objective */
+#define EVEN_LOAD   0.95 /* largest share of decode slots in use, for any objective */
 
 static const char *const BOUNDS[] = {"load", "TTFT", "ITL", "memory", "link", "-"};
 

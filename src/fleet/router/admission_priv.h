@@ -21,7 +21,7 @@ void router_admission_first_token(struct job *job); /* once, while predicted_s >
 void router_admission_ended(struct job *job);       /* its answer ended by itself */
 /* True if the job may wait for its turn. False: its first token would come too late. */
 bool router_admission_takes(struct job *job, uint32_t *retry_s_out);
-/* Places the job on an idle worker that can begin it, whatever the objectives.  False: there is none. */
+/* Places the job on an idle worker that can begin it, even if it misses the objectives.  False: there is none. */
 bool router_admission_last_resort(struct job *job);
 /* True if a waiting job would miss its limit even if it began now. */
 bool router_admission_is_late(const struct job *job, uint64_t now_ns);

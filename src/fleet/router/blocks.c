@@ -17,7 +17,7 @@
  * snapshot after a gap, and at half of the index's lifetime.  A snapshot removes learned blocks that were
  * never stored, and keeps stored blocks from expiring.
  *
- * When a block leaves one worker's memory and exactly one other worker has it in memory, the router tells
+ * When a block leaves one worker's memory and exactly one other worker has it in memory, the router informs
  * that worker that it has the last replica.  Copies on disk do not count. */
 #include <stdlib.h>
 
@@ -132,7 +132,7 @@ static int by_slot(const void *a, const void *b)
 
 /* Sends each worker the blocks of which it now has the last replica,
  * after another worker's memory lost them. */
-static void tell_last_replica(struct router *router, const struct block_slice *slice)
+static void blocks_send_last_replica(struct router *router, const struct block_slice *slice)
 {
     struct last_copy copies[BLOCK_SLICE];
     struct block_hash list[BLOCK_SLICE];
@@ -168,7 +168,7 @@ static void blocks_apply(void *arg, const struct block_slice *slice)
     ASSERT(slice->n <= BLOCK_SLICE);
     has_gone = picker_index_apply(router->index, slice, clock_now_ns());
     if (has_gone && !slice->is_snapshot)
-        tell_last_replica(router, slice);
+        blocks_send_last_replica(router, slice);
 }
 
 static void blocks_forget(void *arg, uint32_t slot)

@@ -4,14 +4,14 @@
  *     CANCEL     number of the question 8 | tenant | NUL | id of the response
  *     CANCELLED  epoch of the asking router 8 | number of the question 8 | the answer for its client
  *
- * Numbers are little endian.  Both are sections of news (news_priv.h).  A router that does not run the response says
+ * Numbers are little endian.  Both are sections of router messages (router_message_priv.h).  A router that does not run the response says
  * nothing, so the asking one waits a second for a response that no router runs (serve/endpoint/cancels.c). */
 #include "fleet/router/cancels_priv.h"
 
 #include "base/str.h"
-#include "fleet/router/news_priv.h"
+#include "fleet/router/router_message_priv.h"
 #include "fleet/router/state_priv.h"
-#include "serve/endpoint/front_news.h"
+#include "serve/endpoint/front_shared.h"
 
 #define CANCELS_MAX_ID     63u
 #define CANCELS_MAX_ANSWER 16384u /* a longer answer is replaced by its id and status */
@@ -27,17 +27,17 @@ static void cancels_put_number(struct buf *out, uint64_t number)
 bool router_cancels_ask(void *router, const char *tenant, struct bytes id, uint64_t number)
 {
     struct buf section = {0};
-    bool is_said;
+    bool is_sent;
 
     cancels_put_number(&section, number);
     buf_append(&section, tenant, strlen(tenant) + 1);
     buf_append(&section, id.data, id.len_bytes);
-    is_said = !section.is_bad && router_state_say(router, NEWS_CANCEL, buf_view(&section));
+    is_sent = !section.is_bad && router_state_send(router, ROUTER_MESSAGE_CANCEL, buf_view(&section));
     buf_fini(&section);
-    return is_said;
+    return is_sent;
 }
 
-void router_cancels_hear(struct router *router, uint64_t asker, struct bytes section)
+void router_cancels_receive(struct router *router, uint64_t asker, struct bytes section)
 {
     struct reader reader = reader_of(section);
     uint64_t number = read_u64(&reader);
@@ -61,12 +61,12 @@ void router_cancels_hear(struct router *router, uint64_t asker, struct bytes sec
     cancels_put_number(&reply, number);
     buf_append(&reply, answer.data, answer.len_bytes);
     if (!reply.is_bad)
-        (void)router_state_say(router, NEWS_CANCELLED, buf_view(&reply));
+        (void)router_state_send(router, ROUTER_MESSAGE_CANCELLED, buf_view(&reply));
     buf_fini(&answer);
     buf_fini(&reply);
 }
 
-void router_cancels_hear_end(struct router *router, struct bytes section)
+void router_cancels_receive_end(struct router *router, struct bytes section)
 {
     struct reader reader = reader_of(section);
     uint64_t asker = read_u64(&reader), number = read_u64(&reader);

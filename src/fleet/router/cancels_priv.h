@@ -8,8 +8,8 @@
 /* Asks the other routers (struct front_opts).  False: there is no way to one. */
 bool router_cancels_ask(void *router, const char *tenant, struct bytes id, uint64_t number);
 /* Another router asks; asker: its epoch. */
-void router_cancels_hear(struct router *router, uint64_t asker, struct bytes section);
+void router_cancels_receive(struct router *router, uint64_t asker, struct bytes section);
 /* Another router's answer, perhaps to this one. */
-void router_cancels_hear_end(struct router *router, struct bytes section);
+void router_cancels_receive_end(struct router *router, struct bytes section);
 
 #endif

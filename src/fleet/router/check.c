@@ -156,7 +156,7 @@ int router_check_begin(struct router *router, struct fault *fault)
     return 0;
 }
 
-void router_check_hear(struct router *router, uint32_t slot, const Baton__Probed *probed)
+void router_check_receive(struct router *router, uint32_t slot, const Baton__Probed *probed)
 {
     struct router_check *check = router->check;
 

@@ -20,11 +20,11 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "fleet/router/ranking_priv.h"
 #include "net/link/tls.h"
 
 enum {
     KEPT_COPIES = 2,
-    KEPT_ASKED = 4,      /* workers that are asked for a name */
     KEPT_FORGOTTEN = 128 /* forgotten names that are sent again to workers that come back */
 };
 #define KEPT_MAX_VALUE  (FRAME_KEPT_BYTES - STATE_HEAD_BYTES - STATE_TIMES_BYTES)
@@ -83,36 +83,24 @@ static uint64_t kept_mix(uint64_t x)
     return x ^ x >> 32;
 }
 
-/* Lists the workers that rank first for a name, the best first.  is_new: for a value that they are to keep. */
-static uint32_t kept_rank(const struct router_kept *kept, const struct state_name *name, bool is_new,
-                          uint32_t out[KEPT_ASKED])
+/* The workers that rank first for a name.  is_new: for a value that they are to keep. */
+static struct router_ranking kept_rank(const struct router_kept *kept, const struct state_name *name,
+                                       bool is_new)
 {
-    uint64_t digest = str_digest(name->text), now_ns = clock_now_ns(), score[KEPT_ASKED];
-    uint32_t n = 0, n_seen = 0;
+    uint64_t digest = str_digest(name->text), now_ns = clock_now_ns();
+    struct router_ranking ranking = {.n = 0};
+    uint32_t n_seen = 0;
 
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS && n_seen < kept->n_up; slot++) {
         const struct kept_worker *worker = &kept->workers[slot];
-        uint64_t own = kept_mix(digest ^ worker->digest);
-        uint32_t at;
 
         if (!worker->is_up)
             continue;
         n_seen++;
-        if (now_ns < worker->late_until_ns || (is_new && kept->router->workers[slot].is_draining))
-            continue;
-        for (at = n; at > 0 && score[at - 1] < own; at--) {
-            if (at == KEPT_ASKED)
-                continue;
-            score[at] = score[at - 1];
-            out[at] = out[at - 1];
-        }
-        if (at == KEPT_ASKED)
-            continue;
-        score[at] = own;
-        out[at] = slot;
-        n += n < KEPT_ASKED;
+        if (now_ns >= worker->late_until_ns && !(is_new && kept->router->workers[slot].is_draining))
+            router_ranking_add(&ranking, slot, kept_mix(digest ^ worker->digest));
     }
-    return n;
+    return ranking;
 }
 
 /* ---- keeping ---- */
@@ -138,16 +126,17 @@ static uint32_t kept_send(struct router_kept *kept, const struct state_name *nam
 {
     bool is_new = sealed.len_bytes > 0;
     Baton__Keep keep = BATON__KEEP__INIT;
-    uint32_t slots[KEPT_ASKED], n = kept_rank(kept, name, is_new, slots), n_sent = 0;
+    struct router_ranking ranking = kept_rank(kept, name, is_new);
+    uint32_t n_sent = 0;
 
     keep.name = (char *)(uintptr_t)name->text;
     keep.life_s = life_s < FRAME_KEPT_LIFE_S ? (uint32_t)life_s : FRAME_KEPT_LIFE_S;
     keep.value = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)sealed.data, .len = sealed.len_bytes};
-    for (uint32_t i = 0; i < n && (!is_new || n_sent < KEPT_COPIES); i++) {
-        const struct link *link = kept->router->workers[slots[i]].link;
+    for (uint32_t i = 0; i < ranking.n && (!is_new || n_sent < KEPT_COPIES); i++) {
+        const struct link *link = kept->router->workers[ranking.slots[i]].link;
 
         if (link != NULL && (!is_new || link_queued_bytes(link) < KEPT_MAX_QUEUED))
-            n_sent += router_send(kept->router, slots[i], FRAME_KEEP, &keep.base) == 0;
+            n_sent += router_send(kept->router, ranking.slots[i], FRAME_KEEP, &keep.base) == 0;
     }
     return n_sent;
 }
@@ -255,7 +244,7 @@ static struct kept_ask *kept_ask_new(struct router_kept *kept, const struct stat
 }
 
 /* Asks one worker for those of the names of which it is one of the first. */
-static void kept_ask_worker(struct kept_ask *ask, uint32_t slot, const uint32_t (*ranks)[KEPT_ASKED],
+static void kept_ask_worker(struct kept_ask *ask, uint32_t slot, const struct router_ranking *rankings,
                             const struct state_question *question)
 {
     Baton__Fetch fetch = BATON__FETCH__INIT;
@@ -264,8 +253,8 @@ static void kept_ask_worker(struct kept_ask *ask, uint32_t slot, const uint32_t 
     fetch.number = ask->number;
     fetch.names = names;
     for (uint32_t i = 0; i < ask->n; i++)
-        for (uint32_t k = 0; k < KEPT_ASKED; k++)
-            if (ranks[i][k] == slot)
+        for (uint32_t k = 0; k < rankings[i].n; k++)
+            if (rankings[i].slots[k] == slot)
                 names[fetch.n_names++] = ask->names[i].text;
     if (ask->claim_slot == slot) {
         fetch.claim = (char *)(uintptr_t)question->claim->text;
@@ -279,24 +268,27 @@ static void kept_ask_worker(struct kept_ask *ask, uint32_t slot, const uint32_t 
 
 static void kept_ask_all(struct kept_ask *ask, const struct state_question *question)
 {
-    uint32_t ranks[STATE_MAX_NAMES][KEPT_ASKED], first[KEPT_ASKED];
+    struct router_ranking rankings[STATE_MAX_NAMES];
     struct picker_slots asked = {0};
 
-    if (question->claim != NULL && kept_rank(ask->kept, question->claim, true, first) > 0)
-        ask->claim_slot = first[0];
-    for (uint32_t i = 0; i < ask->n; i++)
-        for (uint32_t k = kept_rank(ask->kept, &ask->names[i], false, ranks[i]); k < KEPT_ASKED; k++)
-            ranks[i][k] = PICKER_NONE;
-    for (uint32_t at = 0; at < ask->n * KEPT_ASKED; at++) {
-        uint32_t slot = ranks[at / KEPT_ASKED][at % KEPT_ASKED];
+    if (question->claim != NULL) {
+        struct router_ranking first = kept_rank(ask->kept, question->claim, true);
 
-        if (slot == PICKER_NONE || picker_slots_has(&asked, slot))
-            continue;
-        picker_slots_add(&asked, slot);
-        kept_ask_worker(ask, slot, ranks, question);
+        ask->claim_slot = first.n > 0 ? first.slots[0] : PICKER_NONE;
     }
+    for (uint32_t i = 0; i < ask->n; i++)
+        rankings[i] = kept_rank(ask->kept, &ask->names[i], false);
+    for (uint32_t i = 0; i < ask->n; i++)
+        for (uint32_t k = 0; k < rankings[i].n; k++) {
+            uint32_t slot = rankings[i].slots[k];
+
+            if (picker_slots_has(&asked, slot))
+                continue;
+            picker_slots_add(&asked, slot);
+            kept_ask_worker(ask, slot, rankings, question);
+        }
     if (ask->claim_slot != PICKER_NONE && !picker_slots_has(&asked, ask->claim_slot))
-        kept_ask_worker(ask, ask->claim_slot, ranks, question);
+        kept_ask_worker(ask, ask->claim_slot, rankings, question);
 }
 
 static int kept_ask(void *self, const struct state_question *question, void **out)
@@ -325,7 +317,7 @@ static int kept_ask(void *self, const struct state_question *question, void **ou
     return 0;
 }
 
-/* ---- what workers say ---- */
+/* ---- messages of workers ---- */
 
 static void kept_take_value(struct kept_ask *ask, const Baton__Fetched *fetched)
 {
@@ -356,7 +348,7 @@ static void kept_give_back(struct router_kept *kept, uint32_t slot, const Baton_
     (void)router_send(kept->router, slot, FRAME_KEEP, &keep.base);
 }
 
-void router_kept_hear(struct router *router, uint32_t slot, const Baton__Fetched *fetched)
+void router_kept_receive(struct router *router, uint32_t slot, const Baton__Fetched *fetched)
 {
     struct router_kept *kept = router->kept;
     struct kept_ask *ask = kept == NULL ? NULL : hashmap_get(kept->by_number, &fetched->number);
@@ -377,7 +369,7 @@ void router_kept_hear(struct router *router, uint32_t slot, const Baton__Fetched
         if (slot == ask->claim_slot)
             ask->claim = fetched->claim == BATON__CLAIM__CLAIM_SET     ? STATE_CLAIM_SET
                          : fetched->claim == BATON__CLAIM__CLAIM_TAKEN ? STATE_CLAIM_TAKEN
-                                                                       : STATE_CLAIM_UNTOLD;
+                                                                       : STATE_CLAIM_UNKNOWN;
     }
     if (ask->n_waiting == 0 ||
         (ask->n_found == ask->n &&

@@ -8,10 +8,10 @@ libfleet_router_a_SOURCES = src/fleet/router/router.h src/fleet/router/daemon_pr
 libfleet_router_a_SOURCES += src/fleet/router/resume.c src/fleet/router/blocks.c src/fleet/router/stores.c src/fleet/router/stores_priv.h src/fleet/router/chain.c src/fleet/router/admission.c src/fleet/router/check.c src/fleet/router/check_priv.h src/fleet/router/roles.c src/fleet/router/spending.c src/fleet/router/spending_priv.h src/fleet/router/trace.c src/fleet/router/job_spans.c src/fleet/router/job_spans_priv.h \
 	src/fleet/router/decisions.c src/fleet/router/decisions_priv.h \
 	src/fleet/router/decisions_json.c src/fleet/router/decisions_json_priv.h
-libfleet_router_a_SOURCES += src/fleet/router/kept.c src/fleet/router/kept_priv.h src/fleet/router/relay.c src/fleet/router/relay_priv.h \
+libfleet_router_a_SOURCES += src/fleet/router/ranking.c src/fleet/router/ranking_priv.h src/fleet/router/kept.c src/fleet/router/kept_priv.h src/fleet/router/relay.c src/fleet/router/relay_priv.h \
 	src/fleet/router/cancels.c src/fleet/router/cancels_priv.h
 libfleet_router_a_SOURCES += src/fleet/router/pause_priv.h src/fleet/router/pause.c
-libfleet_router_a_SOURCES += src/fleet/router/news.c src/fleet/router/news_priv.h src/fleet/router/state.c src/fleet/router/state_priv.h \
+libfleet_router_a_SOURCES += src/fleet/router/router_message.c src/fleet/router/router_message_priv.h src/fleet/router/state.c src/fleet/router/state_priv.h \
 	src/fleet/router/served.c src/fleet/router/served_priv.h src/fleet/router/streams.c src/fleet/router/streams_priv.h src/fleet/router/state_history.c src/fleet/router/state_history_priv.h
 
 if HAVE_CMOCKA
@@ -23,11 +23,13 @@ tests_unit_fleet_router_test_relay_LDADD = tests/unit/serve/endpoint/libsim.a $(
 tests_unit_fleet_router_test_long_stream_SOURCES = tests/unit/fleet/router/test_long_stream.c $(router_rig)
 tests_unit_fleet_router_test_long_stream_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_now_ns
 tests_unit_fleet_router_test_long_stream_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
-router_tests += tests/unit/fleet/router/test_news tests/unit/fleet/router/test_kept
+router_tests += tests/unit/fleet/router/test_router_message tests/unit/fleet/router/test_ranking tests/unit/fleet/router/test_kept
 tests_unit_fleet_router_test_kept_SOURCES = tests/unit/fleet/router/test_kept.c $(router_rig)
 tests_unit_fleet_router_test_kept_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
-tests_unit_fleet_router_test_news_SOURCES = tests/unit/fleet/router/test_news.c
-tests_unit_fleet_router_test_news_LDADD = $(link_fleet_router) $(CMOCKA_LIBS)
+tests_unit_fleet_router_test_router_message_SOURCES = tests/unit/fleet/router/test_router_message.c
+tests_unit_fleet_router_test_router_message_LDADD = $(link_fleet_router) $(CMOCKA_LIBS)
+tests_unit_fleet_router_test_ranking_SOURCES = tests/unit/fleet/router/test_ranking.c
+tests_unit_fleet_router_test_ranking_LDADD = $(link_fleet_router) $(CMOCKA_LIBS)
 check_PROGRAMS += $(router_tests)
 TESTS += $(router_tests)
 router_rig = tests/unit/fleet/router/rig.c tests/unit/fleet/router/rig_client.c tests/unit/fleet/router/rig.h

@@ -266,7 +266,7 @@ bool router_queue_has_room(struct job *job)
     return router->n_queued < router->conf->queue_max;
 }
 
-void router_queue_tell(struct router *router)
+void router_queue_fail_pushed(struct router *router)
 {
     while (!list_is_empty(&router->turns.pushed_out)) {
         struct job *job = container_of(router->turns.pushed_out.next, struct job, waiting);

@@ -23,11 +23,12 @@ struct queue_place {              /* a job's place in the queue */
 };
 
 struct router_queue {
-    struct list odd;            /* jobs that are tried one by one, before the tenants' turns */
-    struct list pushed_out;     /* jobs whose clients will be refused, linked by job.waiting */
-    struct fair *crowd;         /* of the jobs not in odd: how many each tenant has queued, all models
+    struct list odd;        /* jobs that are tried one by one, before the tenants' turns */
+    struct list pushed_out; /* jobs whose clients will be refused, linked by job.waiting */
+    struct fair *crowd;     /* of the jobs not in odd: how many each tenant has queued, all models
                                  * together */
-    struct ev_timer *push_turn; /* calls router_queue_tell() in the loop's next turn; NULL: the owner calls
+    struct ev_timer
+        *push_turn; /* calls router_queue_fail_pushed() in the loop's next turn; NULL: the owner calls
                                  * it */
     uint64_t n_enqueued;
     struct metric *m_tenants, *m_pushed_out, *m_wait_placed, *m_wait_left;
@@ -54,8 +55,8 @@ void router_queue_remove(struct job *job, bool is_placed); /* nothing if it is i
 /* True if there is room for one more job.  If the queue is full and another tenant has more in it, that
  * tenant's newest job makes room. */
 bool router_queue_has_room(struct job *job);
-void router_queue_tell(struct router *router);   /* fails the jobs in pushed_out */
-void router_place_queued(struct router *router); /* places as many as possible now */
+void router_queue_fail_pushed(struct router *router); /* fails the jobs in pushed_out */
+void router_place_queued(struct router *router);      /* places as many as possible now */
 
 /* dispatch.c: tries to place the job now.  0, E_OVERLOADED, E_NOT_FOUND, E_LIMIT, E_NOMEM. */
 int router_job_place(struct job *job);

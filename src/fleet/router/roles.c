@@ -113,7 +113,7 @@ void router_roles_tick(struct router *router)
     }
 }
 
-void router_roles_heard(struct router_worker *worker, bool has_changed, uint64_t age_ms)
+void router_roles_receive(struct router_worker *worker, bool has_changed, uint64_t age_ms)
 {
     uint64_t now_ns = clock_now_ns();
 

@@ -52,7 +52,7 @@ static void router_on_tick(void *arg)
     struct router *router = arg;
 
     router_place_queued(router);
-    router_queue_tell(router);
+    router_queue_fail_pushed(router);
     router_expire_queued(router);
     router_pause_tick(router);
     router_stream_tick(router);
@@ -89,7 +89,7 @@ static void on_turn(void *arg)
 
 static void on_push_turn(void *arg)
 {
-    router_queue_tell(arg);
+    router_queue_fail_pushed(arg);
 }
 
 static void on_pause_turn(void *arg)
@@ -314,9 +314,9 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.values = router_state_store(&daemon->router) != NULL
                       ? state_values_of(router_state_store(&daemon->router))
                       : router_kept_values(&daemon->router);
-    opts.on_forget = router_state_tell_forget;
+    opts.on_forget = router_state_send_forget;
     opts.on_cancel = router_cancels_ask;
-    opts.on_news_arg = &daemon->router;
+    opts.on_shared_arg = &daemon->router;
     opts.login_salt = router_state_login_salt(&daemon->router);
     opts.has_console = conf->console;
     opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;

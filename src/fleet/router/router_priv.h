@@ -115,7 +115,7 @@ struct router {
     struct decisions *decisions;      /* decisions_priv.h; NULL: none are kept */
     struct router_spending *spending; /* limits common to several routers; NULL: no keys, no limits */
     struct router_state *shared;      /* state.c; NULL: before the links are built */
-    struct router_relay *relay;       /* relay.c; NULL: the shared store carries the news */
+    struct router_relay *relay;       /* relay.c; NULL: the shared store carries the messages */
     struct router_kept *kept;         /* kept.c; NULL: the shared store keeps what routers have in common */
     enum daemon_life life;
     struct metric *m_resumed;
@@ -238,7 +238,7 @@ void router_job_serving(const struct job *job, struct gen_serving *out);
 void router_roles_declare(struct router *router);
 void router_roles_tick(struct router *router);
 /* Takes the role's age from a report. has_changed: the role is a new one. */
-void router_roles_heard(struct router_worker *worker, bool has_changed, uint64_t age_ms);
+void router_roles_receive(struct router_worker *worker, bool has_changed, uint64_t age_ms);
 void router_roles_ended(const struct job *job); /* counts its answer, if it has one, in the load */
 void router_roles_put(const struct router *router, struct buf *out); /* for the status */
 

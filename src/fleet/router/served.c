@@ -82,7 +82,7 @@ static void served_charge(struct router *router, const struct served_key *key, u
     fair_drop(turns, flow);
 }
 
-void served_hear(struct router *router, struct bytes section)
+void served_receive(struct router *router, struct bytes section)
 {
     for (size_t i = 0; i + SERVED_ROW_BYTES <= section.len_bytes && i < SERVED_MAX_ROWS * SERVED_ROW_BYTES;
          i += SERVED_ROW_BYTES) {

@@ -23,6 +23,6 @@ struct served { /* since the last tick; zeroed: nothing */
 void served_note(struct served *served, const struct job *job, uint64_t n_tokens);
 void served_pack(struct served *served, struct buf *out); /* appends the rows and forgets them */
 /* Charges the service that another router reported to the turns here. */
-void served_hear(struct router *router, struct bytes section);
+void served_receive(struct router *router, struct bytes section);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sends this router's spending of its accounts' limits to the other routers, through workers that relay it.
  *
- *    serve/access/common_limits --tell, each tick--> SPENDING to the views --> worker/loop/spending --> other routers
+ *    serve/access/common_limits --a message each tick--> SPENDING to the views --> worker/loop/spending --> other routers
  *                               <--hear------------- SPENDING <-----------------------------------------'
  *
  * The routers' shared store, if there is one, is a view as well (state.c).
@@ -57,8 +57,9 @@ int router_spending_open(struct router *router, const uint8_t key[32])
     spending->m_cut =
         metric_single(m, METRIC_GAUGE, "baton_limits_routers_cut",
                       "Of these, routers that may live beyond a partition: each side keeps its share.");
-    spending->m_accounts = metric_single(m, METRIC_GAUGE, "baton_limits_accounts",
-                                         "Limited keys and tenants that routers told each other of lately.");
+    spending->m_accounts =
+        metric_single(m, METRIC_GAUGE, "baton_limits_accounts",
+                      "Limited keys and tenants that routers reported to each other lately.");
     spending->m_ignored =
         metric_single(m, METRIC_COUNTER, "baton_limits_ignored_total",
                       "Messages about limits that were ignored: too many, or of too many routers.");
@@ -101,7 +102,7 @@ static void send_spending(struct router *router)
     Baton__Spending out = BATON__SPENDING__INIT;
     struct common_message message;
 
-    if (!common_limits_tell(spending->common, clock_now_ns(), spending->rows, &message))
+    if (!common_limits_next_message(spending->common, clock_now_ns(), spending->rows, &message))
         return;
     out.number = message.number;
     out.window = message.window;
@@ -120,7 +121,7 @@ static void send_spending(struct router *router)
     for (unsigned view = 0; view < COMMON_WORKER_VIEWS; view++)
         if (spending->views[view] != PICKER_NONE)
             (void)router_send(router, spending->views[view], FRAME_SPENDING, &out.base);
-    router_state_tell_spending(router, &out);
+    router_state_send_spending(router, &out);
 }
 
 static struct spending_name *name_of(struct router_spending *spending, uint64_t epoch)
@@ -131,15 +132,15 @@ static struct spending_name *name_of(struct router_spending *spending, uint64_t 
     return NULL;
 }
 
-static void learn_name(struct router_spending *spending, const Baton__Spending *told)
+static void learn_name(struct router_spending *spending, const Baton__Spending *received)
 {
-    struct spending_name *name = name_of(spending, told->router);
+    struct spending_name *name = name_of(spending, received->router);
 
     if (name == NULL) {
         name = &spending->names[spending->next_name++ % MAX_NAMES];
-        name->epoch = told->router;
+        name->epoch = received->router;
     }
-    str_copy(name->node, sizeof(name->node), told->node);
+    str_copy(name->node, sizeof(name->node), received->node);
 }
 
 static void copy_parts(float out[COMMON_KINDS], const float *parts, size_t n)
@@ -147,40 +148,41 @@ static void copy_parts(float out[COMMON_KINDS], const float *parts, size_t n)
     memcpy(out, parts, (n < COMMON_KINDS ? n : COMMON_KINDS) * sizeof(*out));
 }
 
-void router_spending_read_row(const Baton__SpendingRow *told, struct common_row *out)
+void router_spending_read_row(const Baton__SpendingRow *received, struct common_row *out)
 {
-    *out = (struct common_row){.demand = told->demand, .n_running = told->running, .age_ms = told->age_ms};
-    memcpy(out->id.bytes, told->account.data, sizeof(out->id.bytes));
-    if (told->n_level > 0)
-        copy_parts(out->level, told->level, told->n_level);
-    if (told->n_spent > 0)
-        copy_parts(out->spent, told->spent, told->n_spent);
-    if (told->n_before > 0)
-        copy_parts(out->before, told->before, told->n_before);
+    *out = (struct common_row){
+        .demand = received->demand, .n_running = received->running, .age_ms = received->age_ms};
+    memcpy(out->id.bytes, received->account.data, sizeof(out->id.bytes));
+    if (received->n_level > 0)
+        copy_parts(out->level, received->level, received->n_level);
+    if (received->n_spent > 0)
+        copy_parts(out->spent, received->spent, received->n_spent);
+    if (received->n_before > 0)
+        copy_parts(out->before, received->before, received->n_before);
 }
 
-static void spending_hear(struct router *router, unsigned view, const Baton__Spending *told)
+static void spending_receive(struct router *router, unsigned view, const Baton__Spending *received)
 {
     struct router_spending *spending = router->spending;
-    struct common_message message = {.router = told->router,
-                                     .number = told->number,
-                                     .window = told->window,
-                                     .is_gone = told->is_gone,
-                                     .is_snapshot = told->is_snapshot};
+    struct common_message message = {.router = received->router,
+                                     .number = received->number,
+                                     .window = received->window,
+                                     .is_gone = received->is_gone,
+                                     .is_snapshot = received->is_snapshot};
 
     message.rows = spending->rows;
-    for (; message.n_rows < told->n_rows; message.n_rows++)
-        router_spending_read_row(told->rows[message.n_rows], &spending->rows[message.n_rows]);
-    for (; message.n_acks < told->n_acks; message.n_acks++)
-        message.acks[message.n_acks] =
-            (struct common_ack){told->acks[message.n_acks]->router, told->acks[message.n_acks]->number};
-    if (told->router != 0)
-        learn_name(spending, told);
-    if (!common_limits_hear(spending->common, view, &message, clock_now_ns()))
+    for (; message.n_rows < received->n_rows; message.n_rows++)
+        router_spending_read_row(received->rows[message.n_rows], &spending->rows[message.n_rows]);
+    for (; message.n_acks < received->n_acks; message.n_acks++)
+        message.acks[message.n_acks] = (struct common_ack){received->acks[message.n_acks]->router,
+                                                           received->acks[message.n_acks]->number};
+    if (received->router != 0)
+        learn_name(spending, received);
+    if (!common_limits_receive(spending->common, view, &message, clock_now_ns()))
         metric_add(spending->m_ignored, 1);
 }
 
-void router_spending_hear(struct router *router, uint32_t slot, const Baton__Spending *told)
+void router_spending_receive(struct router *router, uint32_t slot, const Baton__Spending *received)
 {
     struct router_spending *spending = router->spending;
     unsigned view = 0;
@@ -188,21 +190,21 @@ void router_spending_hear(struct router *router, uint32_t slot, const Baton__Spe
     while (spending != NULL && view < COMMON_WORKER_VIEWS && spending->views[view] != slot)
         view++;
     if (spending != NULL && view < COMMON_WORKER_VIEWS) /* otherwise it no longer relays for this router */
-        spending_hear(router, view, told);
+        spending_receive(router, view, received);
 }
 
 /* ---- the shared store ---- */
 
-void router_spending_hear_store(struct router *router, const Baton__Spending *told)
+void router_spending_receive_store(struct router *router, const Baton__Spending *received)
 {
     if (router->spending != NULL)
-        spending_hear(router, COMMON_STORE_VIEW, told);
+        spending_receive(router, COMMON_STORE_VIEW, received);
 }
 
-void router_spending_hear_history(struct router *router, const struct common_message *message)
+void router_spending_receive_history(struct router *router, const struct common_message *message)
 {
     if (router->spending != NULL)
-        (void)common_limits_hear(router->spending->common, COMMON_STORE_VIEW, message, clock_now_ns());
+        (void)common_limits_receive(router->spending->common, COMMON_STORE_VIEW, message, clock_now_ns());
 }
 
 void router_spending_store_up(struct router *router, bool is_up)
@@ -222,7 +224,7 @@ void router_spending_silent(struct router *router, uint64_t epoch, bool is_over)
     const struct common_message message = {.router = epoch, .is_gone = true, .is_silent = !is_over};
 
     if (router->spending != NULL)
-        (void)common_limits_hear(router->spending->common, COMMON_STORE_VIEW, &message, clock_now_ns());
+        (void)common_limits_receive(router->spending->common, COMMON_STORE_VIEW, &message, clock_now_ns());
 }
 
 void router_spending_tick(struct router *router)

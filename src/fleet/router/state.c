@@ -9,10 +9,10 @@
  *     service of tenants ────┘                                    └──> turns (served.c)
  *
  * The messages of the last two minutes are read at the start, and after the store was away.  Of these, the last row
- * of each router and account is kept until the reading is over, and heard then, as a worker's snapshot would be.
+ * of each router and account is kept until the reading is over, and handled then, as a worker's snapshot would be.
  *
- * A router that was not heard for three seconds is silent: unless workers tell that it ended, it may live where the
- * store is away, and keeps its share of the limits (serve/access/common_hear.c). */
+ * A router that sent nothing for three seconds is silent: unless workers report that it ended, it may live where the
+ * store is away, and keeps its share of the limits (serve/access/common_reports.c). */
 #include "fleet/router/state_priv.h"
 
 #include <inttypes.h>
@@ -26,7 +26,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "fleet/router/cancels_priv.h"
-#include "fleet/router/news_priv.h"
+#include "fleet/router/router_message_priv.h"
 #include "fleet/router/relay_priv.h"
 #include "fleet/router/served_priv.h"
 #include "fleet/router/spending_priv.h"
@@ -35,16 +35,16 @@
 #include "serve/access/common_limits.h"
 #include "serve/access/failed_logins.h"
 #include "serve/endpoint/front.h"
-#include "serve/endpoint/front_news.h"
+#include "serve/endpoint/front_shared.h"
 
 #define STATE_SILENT_NS   (3 * NS_PER_S)
 #define STATE_MAX_ROUTERS (2 * COMMON_MAX_ROUTERS)
 #define STATE_LOGIN_BYTES 512
 
-struct state_router { /* another router, as the store tells of it */
+struct state_router { /* another router, as the store shows it */
     uint64_t epoch;   /* 0: free */
-    char node[NEWS_NODE_BYTES];
-    uint64_t heard_ns;
+    char node[ROUTER_MESSAGE_NODE_BYTES];
+    uint64_t received_ns;
     bool is_silent;
 };
 
@@ -58,7 +58,7 @@ struct router_state {
     struct buf forgets; /* sections that wait until the store is back */
     bool has_message;   /* of this tick */
     struct served served;
-    struct state_counts told; /* counts at the last update of the metrics */
+    struct state_counts counted; /* counts at the last update of the metrics */
     struct metric *m_up, *m_trips, *m_damaged, *m_putting, *m_out, *m_in;
     struct metric *m_found, *m_missed, *m_late, *m_put, *m_put_failed, *m_dropped;
 };
@@ -84,7 +84,7 @@ static struct state_router *state_router_of(struct router *router, uint64_t epoc
             return other;
         if (other->epoch != 0 && strcmp(other->node, node) == 0)
             state_router_over(router, other);
-        if (other->heard_ns < oldest->heard_ns)
+        if (other->received_ns < oldest->received_ns)
             oldest = other;
     }
     if (oldest->epoch != 0)
@@ -94,55 +94,55 @@ static struct state_router *state_router_of(struct router *router, uint64_t epoc
     return oldest;
 }
 
-void router_state_note(struct router *router, uint64_t epoch, const char *node, uint64_t heard_ns)
+void router_state_note(struct router *router, uint64_t epoch, const char *node, uint64_t received_ns)
 {
     struct state_router *other;
 
     if (router->shared == NULL)
         return;
     other = state_router_of(router, epoch, node);
-    other->heard_ns = heard_ns;
+    other->received_ns = received_ns;
     other->is_silent = false;
 }
 
-static void state_hear_spending(struct router *router, const struct news *news, struct bytes section,
-                                const uint64_t *old_age_ms)
+static void state_receive_spending(struct router *router, const struct router_message *received,
+                                   struct bytes section, const uint64_t *old_age_ms)
 {
     ProtobufCMessage *message;
-    Baton__Spending *told;
+    Baton__Spending *spending;
     char *node;
 
     if (frame_unpack(FRAME_SPENDING, section, NULL, &message) < 0)
         return;
-    told = (Baton__Spending *)message;
-    told->router = news->epoch;
-    told->is_gone = told->is_snapshot = false;
-    node = told->node;
-    told->node = (char *)(uintptr_t)news->node;
+    spending = (Baton__Spending *)message;
+    spending->router = received->epoch;
+    spending->is_gone = spending->is_snapshot = false;
+    node = spending->node;
+    spending->node = (char *)(uintptr_t)received->node;
     if (old_age_ms != NULL)
-        state_history_keep(router->shared->history, told, *old_age_ms);
+        state_history_keep(router->shared->history, spending, *old_age_ms);
     else
-        router_spending_hear_store(router, told);
-    told->node = node;
+        router_spending_receive_store(router, spending);
+    spending->node = node;
     frame_message_free(message);
 }
 
-static void state_hear_logins(struct router *router, struct bytes section, uint64_t age_ms)
+static void state_receive_logins(struct router *router, struct bytes section, uint64_t age_ms)
 {
     struct failed_logins *logins =
         router->shared->front != NULL ? front_failed_logins(router->shared->front) : NULL;
     struct failed_login login;
 
-    for (size_t i = 0; logins != NULL && i + NEWS_LOGIN_BYTES <= section.len_bytes &&
-                       i < FAILED_LOGINS_UNTOLD * NEWS_LOGIN_BYTES;
-         i += NEWS_LOGIN_BYTES) {
+    for (size_t i = 0; logins != NULL && i + ROUTER_MESSAGE_LOGIN_BYTES <= section.len_bytes &&
+                       i < FAILED_LOGINS_UNSENT * ROUTER_MESSAGE_LOGIN_BYTES;
+         i += ROUTER_MESSAGE_LOGIN_BYTES) {
         memcpy(login.address, section.data + i, sizeof(login.address));
         login.key_hash = get_u64(section.data + i + sizeof(login.address));
-        failed_logins_hear(logins, &login, age_ms * NS_PER_MS, clock_now_ns());
+        failed_logins_receive(logins, &login, age_ms * NS_PER_MS, clock_now_ns());
     }
 }
 
-static void state_hear_forget(struct router *router, struct bytes section)
+static void state_receive_forget(struct router *router, struct bytes section)
 {
     const uint8_t *end = section.len_bytes > 0 ? memchr(section.data, '\0', section.len_bytes) : NULL;
     size_t n = end == NULL ? 0 : (size_t)(end - section.data);
@@ -152,65 +152,65 @@ static void state_hear_forget(struct router *router, struct bytes section)
                               bytes_of(end + 1, section.len_bytes - n - 1));
 }
 
-void router_state_hear(struct router *router, const struct news *news)
+void router_state_receive(struct router *router, const struct router_message *received)
 {
-    struct bytes sections = news->sections, section;
+    struct bytes sections = received->sections, section;
     unsigned kind;
 
-    while (router->shared != NULL && news_next(&sections, &kind, &section)) {
-        if (kind == NEWS_LOGINS)
-            state_hear_logins(router, section, 0);
-        else if (kind == NEWS_SERVED)
-            served_hear(router, section);
-        else if (kind == NEWS_FORGET)
-            state_hear_forget(router, section);
-        else if (kind == NEWS_CANCEL)
-            router_cancels_hear(router, news->epoch, section);
-        else if (kind == NEWS_CANCELLED)
-            router_cancels_hear_end(router, section);
+    while (router->shared != NULL && router_message_next(&sections, &kind, &section)) {
+        if (kind == ROUTER_MESSAGE_LOGINS)
+            state_receive_logins(router, section, 0);
+        else if (kind == ROUTER_MESSAGE_SERVED)
+            served_receive(router, section);
+        else if (kind == ROUTER_MESSAGE_FORGET)
+            state_receive_forget(router, section);
+        else if (kind == ROUTER_MESSAGE_CANCEL)
+            router_cancels_receive(router, received->epoch, section);
+        else if (kind == ROUTER_MESSAGE_CANCELLED)
+            router_cancels_receive_end(router, section);
     }
 }
 
-static void state_hear_end_of_old(struct router *router)
+static void state_receive_end_of_old(struct router *router)
 {
-    state_history_tell(router->shared->history, router);
+    state_history_replay(router->shared->history, router);
     state_history_free(router->shared->history);
     router->shared->history = NULL;
 }
 
-static void router_state_on_news(void *arg, struct bytes message, uint64_t age_ms, bool is_old)
+static void router_state_on_message(void *arg, struct bytes message, uint64_t age_ms, bool is_old)
 {
     struct router *router = arg;
     struct bytes sections, section;
-    struct news news;
+    struct router_message received;
     unsigned kind;
 
     if (message.len_bytes == 0) {
-        state_hear_end_of_old(router);
+        state_receive_end_of_old(router);
         return;
     }
-    if (news_parse(message, &news) < 0 || news.epoch == router->epoch)
+    if (router_message_parse(message, &received) < 0 || received.epoch == router->epoch)
         return;
     if (!is_old)
-        router_state_note(router, news.epoch, news.node, clock_now_ns());
-    sections = news.sections;
-    while (news_next(&sections, &kind, &section)) {
-        if (kind == NEWS_SPENDING)
-            state_hear_spending(router, &news, section, is_old ? &age_ms : NULL);
-        else if (kind == NEWS_LOGINS)
-            state_hear_logins(router, section, age_ms);
-        else if (kind == NEWS_SERVED && !is_old)
-            served_hear(router, section);
-        else if (kind == NEWS_FORGET)
-            state_hear_forget(router, section);
-        else if (kind == NEWS_CANCEL && !is_old)
-            router_cancels_hear(router, news.epoch, section);
-        else if (kind == NEWS_CANCELLED && !is_old)
-            router_cancels_hear_end(router, section);
-        else if (kind == NEWS_GOODBYE && is_old)
-            state_history_goodbye(router->shared->history, news.epoch);
-        else if (kind == NEWS_GOODBYE)
-            state_router_over(router, state_router_of(router, news.epoch, news.node));
+        router_state_note(router, received.epoch, received.node, clock_now_ns());
+    sections = received.sections;
+    while (router_message_next(&sections, &kind, &section)) {
+        if (kind == ROUTER_MESSAGE_SPENDING)
+            state_receive_spending(router, &received, section, is_old ? &age_ms : NULL);
+        else if (kind == ROUTER_MESSAGE_LOGINS)
+            state_receive_logins(router, section, age_ms);
+        else if (kind == ROUTER_MESSAGE_SERVED && !is_old)
+            served_receive(router, section);
+        else if (kind == ROUTER_MESSAGE_FORGET)
+            state_receive_forget(router, section);
+        else if (kind == ROUTER_MESSAGE_CANCEL && !is_old)
+            router_cancels_receive(router, received.epoch, section);
+        else if (kind == ROUTER_MESSAGE_CANCELLED && !is_old)
+            router_cancels_receive_end(router, section);
+        else if (kind == ROUTER_MESSAGE_GOODBYE && is_old)
+            state_history_goodbye(router->shared->history, received.epoch);
+        else if (kind == ROUTER_MESSAGE_GOODBYE)
+            state_router_over(router, state_router_of(router, received.epoch, received.node));
     }
 }
 
@@ -234,7 +234,7 @@ static void router_state_watch(struct router *router)
     for (unsigned i = 0; i < STATE_MAX_ROUTERS; i++) {
         struct state_router *other = &router->shared->routers[i];
 
-        if (other->epoch == 0 || other->is_silent || now_ns < other->heard_ns + STATE_SILENT_NS)
+        if (other->epoch == 0 || other->is_silent || now_ns < other->received_ns + STATE_SILENT_NS)
             continue;
         other->is_silent = true;
         router_spending_silent(router, other->epoch, false);
@@ -244,7 +244,7 @@ static void router_state_watch(struct router *router)
 /* ---- sent messages ---- */
 
 /* True if there is a way to other routers now. */
-static bool state_may_tell(const struct router *router)
+static bool state_may_send(const struct router *router)
 {
     const struct router_state *shared = router->shared;
 
@@ -259,9 +259,9 @@ static void state_message_send(struct router *router)
 
     if (shared->has_message && !shared->message.is_bad) {
         if (shared->store != NULL)
-            (void)state_tell(shared->store, buf_view(&shared->message));
+            (void)state_send(shared->store, buf_view(&shared->message));
         else
-            router_relay_tell(router, buf_view(&shared->message));
+            router_relay_send(router, buf_view(&shared->message));
     }
     shared->has_message = false;
 }
@@ -271,14 +271,14 @@ static void state_message_open(struct router *router)
 {
     struct router_state *shared = router->shared;
 
-    if (shared->has_message && shared->message.len_bytes > STATE_MAX_NEWS / 2)
+    if (shared->has_message && shared->message.len_bytes > STATE_MAX_MESSAGE / 2)
         state_message_send(router);
     if (!shared->has_message)
-        news_begin(&shared->message, router->epoch, router->conf->node);
+        router_message_begin(&shared->message, router->epoch, router->conf->node);
     shared->has_message = true;
 }
 
-void router_state_tell_spending(struct router *router, const Baton__Spending *spending)
+void router_state_send_spending(struct router *router, const Baton__Spending *spending)
 {
     struct router_state *shared = router->shared;
     struct buf packed = {0};
@@ -288,11 +288,11 @@ void router_state_tell_spending(struct router *router, const Baton__Spending *sp
         return;
     packed.len_bytes = baton__spending__pack(spending, packed.data);
     state_message_open(router);
-    news_put(&shared->message, NEWS_SPENDING, buf_view(&packed));
+    router_message_put(&shared->message, ROUTER_MESSAGE_SPENDING, buf_view(&packed));
     buf_fini(&packed);
 }
 
-static void state_tell_forgets(struct router *router)
+static void state_send_forgets(struct router *router)
 {
     struct router_state *shared = router->shared;
 
@@ -304,7 +304,7 @@ static void state_tell_forgets(struct router *router)
     buf_clear(&shared->forgets);
 }
 
-void router_state_tell_forget(void *arg, const char *tenant, struct bytes id)
+void router_state_send_forget(void *arg, const char *tenant, struct bytes id)
 {
     struct router *router = arg;
     struct router_state *shared = router->shared;
@@ -314,53 +314,54 @@ void router_state_tell_forget(void *arg, const char *tenant, struct bytes id)
         return;
     buf_append(&section, tenant, strlen(tenant) + 1);
     buf_append(&section, id.data, id.len_bytes);
-    if (!section.is_bad && shared->forgets.len_bytes + section.len_bytes < STATE_MAX_NEWS / 4)
-        news_put(&shared->forgets, NEWS_FORGET, buf_view(&section));
-    if (state_may_tell(router))
-        state_tell_forgets(router);
+    if (!section.is_bad && shared->forgets.len_bytes + section.len_bytes < STATE_MAX_MESSAGE / 4)
+        router_message_put(&shared->forgets, ROUTER_MESSAGE_FORGET, buf_view(&section));
+    if (state_may_send(router))
+        state_send_forgets(router);
     else if (shared->store == NULL)
         buf_clear(&shared->forgets); /* no router is there that could have it */
     buf_fini(&section);
 }
 
-bool router_state_say(struct router *router, unsigned kind, struct bytes section)
+bool router_state_send(struct router *router, unsigned kind, struct bytes section)
 {
-    if (!state_may_tell(router) || section.len_bytes > STATE_MAX_NEWS / 2 - NEWS_NODE_BYTES)
+    if (!state_may_send(router) || section.len_bytes > STATE_MAX_MESSAGE / 2 - ROUTER_MESSAGE_NODE_BYTES)
         return false;
     state_message_open(router);
-    news_put(&router->shared->message, (enum news_kind)kind, section);
+    router_message_put(&router->shared->message, (enum router_message_kind)kind, section);
     state_message_send(router);
     return true;
 }
 
-static void state_tell_logins(struct router *router)
+static void state_send_logins(struct router *router)
 {
     struct router_state *shared = router->shared;
-    struct failed_login logins[FAILED_LOGINS_UNTOLD];
-    uint8_t section[FAILED_LOGINS_UNTOLD * NEWS_LOGIN_BYTES];
+    struct failed_login logins[FAILED_LOGINS_UNSENT];
+    uint8_t section[FAILED_LOGINS_UNSENT * ROUTER_MESSAGE_LOGIN_BYTES];
     uint32_t n = shared->front == NULL
                      ? 0
-                     : failed_logins_take(front_failed_logins(shared->front), logins, FAILED_LOGINS_UNTOLD);
+                     : failed_logins_take(front_failed_logins(shared->front), logins, FAILED_LOGINS_UNSENT);
 
     if (n == 0)
         return;
     for (uint32_t i = 0; i < n; i++) {
-        memcpy(section + i * NEWS_LOGIN_BYTES, logins[i].address, FAILED_LOGINS_ADDRESS);
-        put_u64(section + i * NEWS_LOGIN_BYTES + FAILED_LOGINS_ADDRESS, logins[i].key_hash);
+        memcpy(section + i * ROUTER_MESSAGE_LOGIN_BYTES, logins[i].address, FAILED_LOGINS_ADDRESS);
+        put_u64(section + i * ROUTER_MESSAGE_LOGIN_BYTES + FAILED_LOGINS_ADDRESS, logins[i].key_hash);
     }
     state_message_open(router);
-    news_put(&shared->message, NEWS_LOGINS, bytes_of(section, n * NEWS_LOGIN_BYTES));
+    router_message_put(&shared->message, ROUTER_MESSAGE_LOGINS,
+                       bytes_of(section, n * ROUTER_MESSAGE_LOGIN_BYTES));
 }
 
 void router_state_served(struct job *job, uint64_t n_tokens)
 {
     struct router_state *shared = job->router->shared;
 
-    if (state_may_tell(job->router))
+    if (state_may_send(job->router))
         served_note(&shared->served, job, n_tokens);
 }
 
-static void state_tell_served(struct router *router)
+static void state_send_served(struct router *router)
 {
     struct buf section = {0};
 
@@ -369,33 +370,33 @@ static void state_tell_served(struct router *router)
     served_pack(&router->shared->served, &section);
     state_message_open(router);
     if (!section.is_bad)
-        news_put(&router->shared->message, NEWS_SERVED, buf_view(&section));
+        router_message_put(&router->shared->message, ROUTER_MESSAGE_SERVED, buf_view(&section));
     buf_fini(&section);
 }
 
-static void state_put_counter(struct metric *metric, uint64_t now, uint64_t *told)
+static void state_put_counter(struct metric *metric, uint64_t now, uint64_t *counted)
 {
-    metric_add(metric, (double)(now - *told));
-    *told = now;
+    metric_add(metric, (double)(now - *counted));
+    *counted = now;
 }
 
 static void router_state_report(struct router_state *shared)
 {
-    struct state_counts now, *told = &shared->told;
+    struct state_counts now, *counted = &shared->counted;
 
     state_counts(shared->store, &now);
     metric_set(shared->m_up, state_is_up(shared->store));
     metric_set(shared->m_putting, (double)now.putting_bytes);
-    state_put_counter(shared->m_trips, now.n_trips, &told->n_trips);
-    state_put_counter(shared->m_damaged, now.n_damaged, &told->n_damaged);
-    state_put_counter(shared->m_out, now.n_news_out, &told->n_news_out);
-    state_put_counter(shared->m_in, now.n_news_in, &told->n_news_in);
-    state_put_counter(shared->m_found, now.n_found, &told->n_found);
-    state_put_counter(shared->m_missed, now.n_missed, &told->n_missed);
-    state_put_counter(shared->m_late, now.n_late, &told->n_late);
-    state_put_counter(shared->m_put, now.n_puts, &told->n_puts);
-    state_put_counter(shared->m_put_failed, now.n_put_failed, &told->n_put_failed);
-    state_put_counter(shared->m_dropped, now.n_dropped, &told->n_dropped);
+    state_put_counter(shared->m_trips, now.n_trips, &counted->n_trips);
+    state_put_counter(shared->m_damaged, now.n_damaged, &counted->n_damaged);
+    state_put_counter(shared->m_out, now.n_sent, &counted->n_sent);
+    state_put_counter(shared->m_in, now.n_received, &counted->n_received);
+    state_put_counter(shared->m_found, now.n_found, &counted->n_found);
+    state_put_counter(shared->m_missed, now.n_missed, &counted->n_missed);
+    state_put_counter(shared->m_late, now.n_late, &counted->n_late);
+    state_put_counter(shared->m_put, now.n_puts, &counted->n_puts);
+    state_put_counter(shared->m_put_failed, now.n_put_failed, &counted->n_put_failed);
+    state_put_counter(shared->m_dropped, now.n_dropped, &counted->n_dropped);
 }
 
 void router_state_tick(struct router *router)
@@ -404,10 +405,10 @@ void router_state_tick(struct router *router)
 
     if (shared == NULL)
         return;
-    if (state_may_tell(router)) {
-        state_tell_logins(router);
-        state_tell_served(router);
-        state_tell_forgets(router);
+    if (state_may_send(router)) {
+        state_send_logins(router);
+        state_send_served(router);
+        state_send_forgets(router);
         state_message_send(router);
     }
     shared->has_message = false;
@@ -429,8 +430,9 @@ static void router_state_declare(struct router_state *shared, struct metrics *m)
     struct metric_family *puts =
         metric_family(m, METRIC_COUNTER, "baton_state_puts_total",
                       "Values for the shared store, by what became of them.", "result");
-    struct metric_family *news = metric_family(m, METRIC_COUNTER, "baton_state_news_total",
-                                               "Messages of routers through the shared store.", "direction");
+    struct metric_family *messages =
+        metric_family(m, METRIC_COUNTER, "baton_state_messages_total",
+                      "Messages of routers through the shared store.", "direction");
 
     shared->m_up = metric_single(m, METRIC_GAUGE, "baton_state_up", "Whether the shared store is used now.");
     shared->m_trips = metric_single(m, METRIC_COUNTER, "baton_state_trips_total",
@@ -445,8 +447,8 @@ static void router_state_declare(struct router_state *shared, struct metrics *m)
     shared->m_put = metric_series(puts, (const char *const[]){"sent"});
     shared->m_put_failed = metric_series(puts, (const char *const[]){"failed"});
     shared->m_dropped = metric_series(puts, (const char *const[]){"dropped"});
-    shared->m_out = metric_series(news, (const char *const[]){"out"});
-    shared->m_in = metric_series(news, (const char *const[]){"in"});
+    shared->m_out = metric_series(messages, (const char *const[]){"out"});
+    shared->m_in = metric_series(messages, (const char *const[]){"in"});
 }
 
 static int router_state_login(const struct router_conf *conf, struct fault *fault,
@@ -481,7 +483,7 @@ int router_state_open(struct router *router, const uint8_t cluster_key[32], stru
                               .ca_path = conf->state_ca,
                               .self = router->epoch,
                               .wait_ns = conf->state_wait_ns,
-                              .on_news = router_state_on_news,
+                              .on_message = router_state_on_message,
                               .on_change = router_state_on_change,
                               .arg = router};
     struct router_state *shared;
@@ -511,10 +513,10 @@ void router_state_close(struct router *router)
     if (shared == NULL)
         return;
     if (state_is_up(shared->store)) {
-        news_begin(&shared->message, router->epoch, router->conf->node);
-        news_put(&shared->message, NEWS_GOODBYE, bytes_str(""));
+        router_message_begin(&shared->message, router->epoch, router->conf->node);
+        router_message_put(&shared->message, ROUTER_MESSAGE_GOODBYE, bytes_str(""));
         if (!shared->message.is_bad)
-            (void)state_tell(shared->store, buf_view(&shared->message));
+            (void)state_send(shared->store, buf_view(&shared->message));
     }
     state_close(shared->store);
     state_history_free(shared->history);

@@ -22,14 +22,14 @@ struct history_key {
 struct history_row {
     struct list node; /* history.rows */
     struct history_key key;
-    uint64_t heard_ns;
+    uint64_t received_ns;
     struct common_row row;
 };
 
 struct history_router {
-    uint64_t epoch, number, heard_ns;
+    uint64_t epoch, number, received_ns;
     uint32_t window;
-    char node[NEWS_NODE_BYTES];
+    char node[ROUTER_MESSAGE_NODE_BYTES];
     bool is_over; /* it sent a goodbye, or a later router has its name */
 };
 
@@ -82,7 +82,7 @@ static struct history_router *history_router_of(struct state_history *history, u
     for (unsigned i = 0; i < history->n_routers; i++)
         history->routers[i].is_over |= strcmp(history->routers[i].node, node) == 0;
     history->routers[history->n_routers] = (struct history_router){.epoch = epoch};
-    str_copy(history->routers[history->n_routers].node, NEWS_NODE_BYTES, node);
+    str_copy(history->routers[history->n_routers].node, ROUTER_MESSAGE_NODE_BYTES, node);
     return &history->routers[history->n_routers++];
 }
 
@@ -107,28 +107,28 @@ static struct history_row *history_row_of(struct state_history *history, const s
     return row;
 }
 
-void state_history_keep(struct state_history *history, const Baton__Spending *told, uint64_t age_ms)
+void state_history_keep(struct state_history *history, const Baton__Spending *received, uint64_t age_ms)
 {
     uint64_t now_ns = clock_now_ns(), age_ns = age_ms * NS_PER_MS;
-    uint64_t heard_ns = age_ns < now_ns ? now_ns - age_ns : 0; /* the clock starts at boot */
+    uint64_t received_ns = age_ns < now_ns ? now_ns - age_ns : 0; /* the clock starts at boot */
     struct history_router *router =
-        history != NULL ? history_router_of(history, told->router, told->node) : NULL;
+        history != NULL ? history_router_of(history, received->router, received->node) : NULL;
 
     if (router == NULL)
         return;
-    router->number = told->number;
-    router->window = told->window;
-    router->heard_ns = heard_ns;
-    for (size_t i = 0; i < told->n_rows; i++) {
-        struct history_key key = {.router = told->router};
+    router->number = received->number;
+    router->window = received->window;
+    router->received_ns = received_ns;
+    for (size_t i = 0; i < received->n_rows; i++) {
+        struct history_key key = {.router = received->router};
         struct history_row *row;
 
-        memcpy(key.account, told->rows[i]->account.data, sizeof(key.account));
+        memcpy(key.account, received->rows[i]->account.data, sizeof(key.account));
         row = history_row_of(history, &key);
         if (row == NULL)
             return;
-        row->heard_ns = heard_ns;
-        router_spending_read_row(told->rows[i], &row->row);
+        row->received_ns = received_ns;
+        router_spending_read_row(received->rows[i], &row->row);
     }
 }
 
@@ -141,12 +141,12 @@ void state_history_goodbye(struct state_history *history, uint64_t epoch)
 /* A router with this router's name is this router before its restart. */
 static bool history_is_gone(const struct history_router *router, const struct router *by, uint64_t now_ns)
 {
-    return router->is_over || strncmp(router->node, by->conf->node, NEWS_NODE_BYTES - 1) == 0 ||
-           now_ns > router->heard_ns + HISTORY_GONE_MS * NS_PER_MS;
+    return router->is_over || strncmp(router->node, by->conf->node, ROUTER_MESSAGE_NODE_BYTES - 1) == 0 ||
+           now_ns > router->received_ns + HISTORY_GONE_MS * NS_PER_MS;
 }
 
-static void history_tell_router(struct state_history *history, struct router *to,
-                                const struct history_router *router)
+static void history_replay_router(struct state_history *history, struct router *to,
+                                  const struct history_router *router)
 {
     uint64_t now_ns = clock_now_ns();
     struct common_row rows[COMMON_MAX_ROWS];
@@ -163,22 +163,22 @@ static void history_tell_router(struct state_history *history, struct router *to
         if (row->key.router != router->epoch)
             continue;
         rows[message.n_rows] = row->row;
-        rows[message.n_rows++].age_ms = (uint32_t)((now_ns - row->heard_ns) / NS_PER_MS);
+        rows[message.n_rows++].age_ms = (uint32_t)((now_ns - row->received_ns) / NS_PER_MS);
         if (message.n_rows < COMMON_MAX_ROWS)
             continue;
-        router_spending_hear_history(to, &message);
+        router_spending_receive_history(to, &message);
         message.n_rows = 0;
     }
-    router_spending_hear_history(to, &message);
+    router_spending_receive_history(to, &message);
     if (!message.is_gone)
-        router_state_note(to, router->epoch, router->node, router->heard_ns);
+        router_state_note(to, router->epoch, router->node, router->received_ns);
 }
 
-void state_history_tell(struct state_history *history, struct router *router)
+void state_history_replay(struct state_history *history, struct router *router)
 {
     const struct common_message end = {0};
 
     for (unsigned i = 0; history != NULL && i < history->n_routers; i++)
-        history_tell_router(history, router, &history->routers[i]);
-    router_spending_hear_history(router, &end);
+        history_replay_router(history, router, &history->routers[i]);
+    router_spending_receive_history(router, &end);
 }

@@ -4,7 +4,7 @@
 #ifndef FLEET_ROUTER_STATE_HISTORY_PRIV_H
 #define FLEET_ROUTER_STATE_HISTORY_PRIV_H
 
-#include "fleet/router/news_priv.h"
+#include "fleet/router/router_message_priv.h"
 #include "fleet/router/router_priv.h"
 
 struct state_history;
@@ -12,11 +12,11 @@ struct state_history;
 int state_history_new(struct state_history **out);      /* E_NOMEM */
 void state_history_free(struct state_history *history); /* accepts NULL */
 /* Keeps the rows of a message that is age_ms old.  Call it in the store's order; the latest 2,048 rows are kept.
- * told->node: the name of the router. history may be NULL. */
-void state_history_keep(struct state_history *history, const Baton__Spending *told, uint64_t age_ms);
+ * received->node: the name of the router. history may be NULL. */
+void state_history_keep(struct state_history *history, const Baton__Spending *received, uint64_t age_ms);
 void state_history_goodbye(struct state_history *history,
                            uint64_t epoch); /* the router ended; accepts NULL */
 /* Passes all rows to the limits and marks their end.  From then on it watches the routers that may still run. */
-void state_history_tell(struct state_history *history, struct router *router);
+void state_history_replay(struct state_history *history, struct router *router);
 
 #endif

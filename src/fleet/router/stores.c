@@ -61,7 +61,8 @@ uint32_t router_stores_number(struct router *router, uint64_t name)
     return i + 1;
 }
 
-void router_stores_hear(struct router *router, struct router_worker *worker, const Baton__StoreBlocks *blocks)
+void router_stores_receive(struct router *router, struct router_worker *worker,
+                           const Baton__StoreBlocks *blocks)
 {
     const struct block_hash *hashes = (const void *)blocks->hashes.data;
     struct picker_index *index;

@@ -16,8 +16,8 @@ struct router_stores {
 
 /* The number, from 1, of the store that a worker reported.  0: no memory, or too many stores. */
 uint32_t router_stores_number(struct router *router, uint64_t name);
-void router_stores_hear(struct router *router, struct router_worker *worker,
-                        const Baton__StoreBlocks *blocks);
+void router_stores_receive(struct router *router, struct router_worker *worker,
+                           const Baton__StoreBlocks *blocks);
 uint32_t router_stores_most(const struct router *router); /* blocks that a worker may list at once */
 size_t router_stores_count(const struct router *router);  /* blocks known to be in one */
 void router_stores_free(struct router *router);

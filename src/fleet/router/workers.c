@@ -221,7 +221,7 @@ static void router_workers_note_role(struct router_worker *worker, const Baton__
     if (role != worker->role)
         log_info("worker_role", LOG_STR("node", worker->node),
                  LOG_STR("from", router_role_text(worker->role)), LOG_STR("to", router_role_text(role)));
-    router_roles_heard(worker, role != worker->role, load->role_age_ms);
+    router_roles_receive(worker, role != worker->role, load->role_age_ms);
     worker->role = role;
 }
 
@@ -293,19 +293,19 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
         router_blocks_events(router, worker_slot(router, worker), (const Baton__BlockEvents *)message);
         return 0;
     case FRAME_STORE_BLOCKS:
-        router_stores_hear(router, worker, (const Baton__StoreBlocks *)message);
+        router_stores_receive(router, worker, (const Baton__StoreBlocks *)message);
         return 0;
     case FRAME_SPENDING:
-        router_spending_hear(router, worker_slot(router, worker), (const Baton__Spending *)message);
+        router_spending_receive(router, worker_slot(router, worker), (const Baton__Spending *)message);
         return 0;
     case FRAME_FETCHED:
-        router_kept_hear(router, worker_slot(router, worker), (const Baton__Fetched *)message);
+        router_kept_receive(router, worker_slot(router, worker), (const Baton__Fetched *)message);
         return 0;
-    case FRAME_NEWS:
-        router_relay_hear(router, (const Baton__News *)message);
+    case FRAME_ROUTER_MESSAGE:
+        router_relay_receive(router, (const Baton__RouterMessage *)message);
         return 0;
     case FRAME_PROBED:
-        router_check_hear(router, worker_slot(router, worker), (const Baton__Probed *)message);
+        router_check_receive(router, worker_slot(router, worker), (const Baton__Probed *)message);
         return 0;
     case FRAME_GOODBYE:
         worker->is_draining = true;

@@ -2,7 +2,7 @@
 /* The life of a connection.
  *
  *      accept ──> HANDSHAKE (with TLS) ──h2──> H2 ──no stream left, or abuse──> LINGER
- *        v          │ http/1.1, or nothing said
+ *        v          │ http/1.1, or no ALPN
  *        v<─────────┘
  *        v        first byte        head whole        body whole
  *      IDLE ────────────> HEAD ────────────> BODY ────────────> RUNNING
@@ -153,7 +153,7 @@ static void finish_exchange(struct http_conn *conn)
     struct http_exchange *x = &conn->exchange;
 
     conn->over_since_ns = 0;
-    conn->is_pause_told = false;
+    conn->is_pause_reported = false;
     conn->n_requests++;
     http_body_uncount(x);
     buf_fini(&x->body);
@@ -440,14 +440,14 @@ static void http_conn_on_read(struct bufferevent *bev, void *arg)
     conn_take_turn(arg);
 }
 
-static void http_conn_tell_pause(struct http_conn *conn)
+static void http_conn_report_pause(struct http_conn *conn)
 {
     bool is_over = conn->over_since_ns != 0;
 
     if (conn->state != CONN_RUNNING || conn->exchange.answer != ANSWER_STREAMING ||
-        conn->is_pause_told == is_over)
+        conn->is_pause_reported == is_over)
         return;
-    conn->is_pause_told = is_over;
+    conn->is_pause_reported = is_over;
     conn->server->opts.handler->on_pause(conn->server->opts.handler_arg, &conn->exchange, is_over);
 }
 
@@ -459,7 +459,7 @@ static void on_write(struct bufferevent *bev, void *arg)
     ev_work_begin("http write");
     if (unsent <= conn->server->limits.max_queue_bytes / 4)
         conn->over_since_ns = 0;
-    http_conn_tell_pause(conn);
+    http_conn_report_pause(conn);
     if (conn->state == CONN_LINGER && unsent == 0)
         shut_down_sending(conn);
     else if (conn->state == CONN_IDLE && unsent == 0)
@@ -539,7 +539,7 @@ void http_conn_kick(struct http_conn *conn)
 
 void http_conn_kicked(struct http_conn *conn)
 {
-    http_conn_tell_pause(conn);
+    http_conn_report_pause(conn);
     conn_run(conn);
     http_conn_reap(conn);
 }

@@ -63,7 +63,7 @@ fail:
 
 /* Sends the TLS alert that distinguishes an end from a cut. Sent at once or not at all: the server does
  * not wait for it. */
-static void say_goodbye(struct http_conn *conn)
+static void conn_send_tls_close(struct http_conn *conn)
 {
     if (conn->ssl == NULL || !SSL_is_init_finished(conn->ssl) ||
         (SSL_get_shutdown(conn->ssl) & SSL_SENT_SHUTDOWN) != 0)
@@ -74,7 +74,7 @@ static void say_goodbye(struct http_conn *conn)
 
 void http_conn_shut_sending(struct http_conn *conn)
 {
-    say_goodbye(conn);
+    conn_send_tls_close(conn);
     shutdown(bufferevent_getfd(conn->bev), SHUT_WR);
 }
 
@@ -90,7 +90,7 @@ void http_conn_free(struct http_conn *conn)
     ev_timer_free(conn->deadline);
     ev_timer_free(conn->stall);
     if (!conn->is_broken && http_conn_unsent(conn) == 0)
-        say_goodbye(conn);
+        conn_send_tls_close(conn);
     bufferevent_free(conn->bev);
     http_exchange_fini(&conn->exchange);
     http_server_closed(conn->server, conn);

@@ -92,7 +92,7 @@ struct http_conn { /* fields that a write needs come first, up to the start of e
     uint64_t discarded_bytes;
     uint32_t n_requests;
     bool is_stall_running;
-    bool is_pause_told;
+    bool is_pause_reported;
     bool is_closing; /* the current exchange is the last */
     bool is_eof;     /* the client has closed its side */
     enum http_abort break_why;

@@ -114,7 +114,7 @@ int h2_find_preface(struct evbuffer *input)
 void h2_abort(struct h2 *h2, enum http_abort why)
 {
     list_for_each_safe (node, spare, &h2->streams)
-        h2_stream_tell_abort(container_of(node, struct h2_stream, node), why);
+        h2_stream_report_abort(container_of(node, struct h2_stream, node), why);
 }
 
 void h2_warn(struct h2 *h2)
@@ -207,14 +207,14 @@ static bool send_output(struct h2 *h2)
     return n >= 0;
 }
 
-static void h2_tell_pause(struct h2_stream *stream)
+static void h2_report_pause(struct h2_stream *stream)
 {
     const struct http_server *server = stream->h2->conn->server;
     bool is_over = stream->over_since_ns != 0;
 
-    if (stream->exchange.answer != ANSWER_STREAMING || stream->is_pause_told == is_over)
+    if (stream->exchange.answer != ANSWER_STREAMING || stream->is_pause_reported == is_over)
         return;
-    stream->is_pause_told = is_over;
+    stream->is_pause_reported = is_over;
     server->opts.handler->on_pause(server->opts.handler_arg, &stream->exchange, is_over);
 }
 
@@ -227,7 +227,7 @@ static void look_at_streams(struct h2 *h2)
         if (stream->is_broken)
             h2_stream_reset(stream, stream->break_why);
         else
-            h2_tell_pause(stream);
+            h2_report_pause(stream);
     }
 }
 

@@ -30,7 +30,7 @@ struct h2_stream {
     bool is_deferred;       /* nghttp2 asked for data when out was empty */
     uint64_t progress_ns;   /* time when out last shrank, or was first filled */
     uint64_t over_since_ns; /* time since which out is over max_queue_bytes; 0: it is not over */
-    bool is_pause_told;
+    bool is_pause_reported;
     bool is_broken; /* must be reset; break_why gives the reason */
     enum http_abort break_why;
     bool is_reset; /* RST_STREAM is queued */
@@ -84,7 +84,7 @@ void h2_stream_refuse(struct h2_stream *stream, int status, const char *why);
 uint64_t h2_stream_deadline(const struct h2_stream *stream, uint64_t now_ns);
 /* Ends the stream from this side: sends RST_STREAM and calls the handler's on_abort. */
 void h2_stream_reset(struct h2_stream *stream, enum http_abort why);
-void h2_stream_tell_abort(struct h2_stream *stream, enum http_abort why);
+void h2_stream_report_abort(struct h2_stream *stream, enum http_abort why);
 
 /* h2_answer.c: the functions that exchange.c calls. They never call a handler. */
 void h2_reply(struct h2_stream *stream, int status, const struct http_fields *fields, struct bytes body);

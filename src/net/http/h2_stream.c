@@ -50,7 +50,7 @@ static void h2_stream_charge(struct h2 *h2, uint32_t cost, const char *why)
 
 /* ---- ends ---- */
 
-void h2_stream_tell_abort(struct h2_stream *stream, enum http_abort why)
+void h2_stream_report_abort(struct h2_stream *stream, enum http_abort why)
 {
     struct http_exchange *x = &stream->exchange;
     const struct http_server *server = x->conn->server;
@@ -78,7 +78,7 @@ void h2_stream_reset(struct h2_stream *stream, enum http_abort why)
     stream->is_reset = true;
     nghttp2_submit_rst_stream(stream->h2->session, NGHTTP2_FLAG_NONE, stream->id,
                               why == HTTP_ABORT_SERVER ? NGHTTP2_INTERNAL_ERROR : NGHTTP2_CANCEL);
-    h2_stream_tell_abort(stream, why);
+    h2_stream_report_abort(stream, why);
     http_conn_kick(stream->h2->conn);
 }
 
@@ -132,7 +132,7 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error,
     if (stream == NULL)
         return 0;
     if (stream->exchange.answer != ANSWER_DONE) {
-        h2_stream_tell_abort(stream, HTTP_ABORT_CLIENT);
+        h2_stream_report_abort(stream, HTTP_ABORT_CLIENT);
         h2_stream_charge(h2, H2_COST_RESET, "streams cancelled");
     }
     nghttp2_session_set_stream_user_data(session, id, NULL);

@@ -134,7 +134,7 @@ static void mark_files(const struct http_tls_files *files, struct file_mark mark
     }
 }
 
-static void tell_expiry(struct http_tls *tls)
+static void tls_report_expiry(struct http_tls *tls)
 {
     uint64_t now = clock_unix_ns() / NS_PER_S;
     double left_s = (double)tls->expiry_unix_s - (double)now;
@@ -190,7 +190,7 @@ void http_tls_take(struct http_tls *tls, struct http_tls_fresh *fresh)
     memcpy(tls->marks, fresh->marks, sizeof(tls->marks));
     tls->loaded_ns = clock_now_ns();
     free(fresh);
-    tell_expiry(tls);
+    tls_report_expiry(tls);
 }
 
 int http_tls_reload(struct http_tls *tls, const struct http_tls_files *files, struct fault *fault)
@@ -211,7 +211,7 @@ static void on_watch(void *arg)
     struct file_mark marks[2];
     struct fault fault = {0};
 
-    tell_expiry(tls);
+    tls_report_expiry(tls);
     mark_files(&tls->files, marks);
     if (memcmp(marks, tls->marks, sizeof(marks)) == 0 && clock_now_ns() - tls->loaded_ns < TICKET_KEYS_NS)
         return;

@@ -11,7 +11,7 @@
  *        |                                     UP ----- three heartbeats missed,
  *        |         we refuse, goodbye           |       closed, queue full, owner's wish
  *        |  LEAVING <---------------------------+                 |
- *        |     | said, or 1 s                   |<----------------+
+ *        |     | refusal sent, or 1 s           |<----------------+
  *        +-----+--------------------------------+---> ENDED (accepted: on_down, freed)
  *
  * Only link_set_state() changes the state. One timer serves the states: the back-off in WAITING, the
@@ -68,7 +68,7 @@ static void drop_connection(struct link *link)
     link->bev = NULL;
     link->peer_sent_ns = 0;
     link->n_missed = 0;
-    link->has_heard = false;
+    link->has_received = false;
 }
 
 static void link_destroy(struct link *link)
@@ -124,7 +124,7 @@ static void log_end(const struct link *link, const struct fault *why, bool was_u
 void link_fail(struct link *link, const struct fault *why)
 {
     bool was_up = link->state == LINK_UP;
-    bool tells = !link->is_silent && (!link->is_dialled || link->up_since_ns != 0);
+    bool reports = !link->is_silent && (!link->is_dialled || link->up_since_ns != 0);
 
     if (link->state == LINK_ENDED || link->is_closed)
         return;
@@ -142,7 +142,7 @@ void link_fail(struct link *link, const struct fault *why)
         link->n_attempts++;
     }
     link->up_since_ns = 0;
-    if (tells && link->opts.events->on_down != NULL)
+    if (reports && link->opts.events->on_down != NULL)
         link->opts.events->on_down(link->opts.events_arg, link, &link->why);
     if (link->state == LINK_ENDED)
         link->is_closed = true;
@@ -234,8 +234,8 @@ static void on_beat(void *arg)
         link_leave(link);
         return;
     }
-    link->n_missed = link->has_heard ? 0 : link->n_missed + 1;
-    link->has_heard = false;
+    link->n_missed = link->has_received ? 0 : link->n_missed + 1;
+    link->has_received = false;
     if (link->n_missed >= MISSED_IS_DEAD) {
         fault_set(&fault, E_TIMEOUT, "%s: %u heartbeats missed", link->address, link->n_missed);
         link_fail(link, &fault);

@@ -71,7 +71,7 @@ void link_send_heartbeat(struct link *link)
     beat.sent_ns = now_ns;
     if (link->peer_sent_ns != 0) {
         beat.echo_sent_ns = link->peer_sent_ns;
-        beat.echo_held_ns = now_ns - link->peer_heard_ns;
+        beat.echo_held_ns = now_ns - link->peer_received_ns;
     }
     if (link->opts.make_heartbeat != NULL)
         beat.load = (Baton__LoadReport *)(uintptr_t)link->opts.make_heartbeat(link->opts.events_arg);
@@ -113,13 +113,13 @@ static void was_refused(struct link *link, const Baton__Refused *refused)
     link_fail(link, &fault);
 }
 
-static void heard_heartbeat(struct link *link, const Baton__Heartbeat *beat)
+static void link_receive_heartbeat(struct link *link, const Baton__Heartbeat *beat)
 {
     uint64_t now_ns = clock_now_ns();
 
-    link_keys_heard(link, beat);
+    link_keys_receive(link, beat);
     link->peer_sent_ns = beat->sent_ns;
-    link->peer_heard_ns = now_ns;
+    link->peer_received_ns = now_ns;
     if (beat->echo_sent_ns == 0 || beat->echo_sent_ns > now_ns ||
         beat->echo_held_ns > now_ns - beat->echo_sent_ns)
         return; /* no echo, or an echo of a time that is not ours */
@@ -163,7 +163,7 @@ static void in_greeted(struct link *link, enum frame_type type, const ProtobufCM
     } else if (type != FRAME_HEARTBEAT) {
         fail_with(link, E_PROTO, "said something before its first HEARTBEAT");
     } else {
-        heard_heartbeat(link, (const Baton__Heartbeat *)message);
+        link_receive_heartbeat(link, (const Baton__Heartbeat *)message);
         link_went_up(link);
         if (!link->is_closed && link->state == LINK_UP)
             link->opts.events->on_message(link->opts.events_arg, link, type, message);
@@ -177,14 +177,14 @@ static void in_up(struct link *link, enum frame_type type, const ProtobufCMessag
         return;
     }
     if (type == FRAME_HEARTBEAT)
-        heard_heartbeat(link, (const Baton__Heartbeat *)message);
+        link_receive_heartbeat(link, (const Baton__Heartbeat *)message);
 
     int err = link->opts.events->on_message(link->opts.events_arg, link, type, message);
     if (err != 0 && !link->is_closed)
         fail_with(link, err, err_text(err));
 }
 
-static void link_frame_said(struct link *link, enum frame_type type, const ProtobufCMessage *message)
+static void link_frame_receive(struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
     if (type == FRAME_GOODBYE) {
         struct fault fault;
@@ -213,7 +213,7 @@ static void link_frame_said(struct link *link, enum frame_type type, const Proto
     }
 }
 
-static bool may_say(const struct link *link, uint16_t type)
+static bool link_may_receive(const struct link *link, uint16_t type)
 {
     return link->state != LINK_GREETING || type == FRAME_HELLO || type == FRAME_REFUSED ||
            type == FRAME_GOODBYE;
@@ -231,7 +231,7 @@ static bool read_frame(struct link *link, struct evbuffer *input)
     if (evbuffer_copyout(input, bytes, sizeof(bytes)) < (ev_ssize_t)sizeof(bytes))
         return false;
     err = frame_header_unpack(bytes, &fault, &header);
-    if (err == 0 && !may_say(link, header.type))
+    if (err == 0 && !link_may_receive(link, header.type))
         err = fault_set(&fault, E_PROTO, "%s: %s instead of HELLO", link->address,
                         frame_type_name(header.type));
     if (err == E_VERSION) {
@@ -260,14 +260,14 @@ static bool read_frame(struct link *link, struct evbuffer *input)
             link_fail(link, &fault);
         return false;
     }
-    link_frame_said(link, header.type, message);
+    link_frame_receive(link, header.type, message);
     frame_message_free(message);
     return true;
 }
 
 void link_read_frames(struct link *link)
 {
-    link->has_heard = true;
+    link->has_received = true;
     while (!link->is_closed && link->bev != NULL && link->state != LINK_LEAVING &&
            read_frame(link, bufferevent_get_input(link->bev)))
         ;

@@ -58,7 +58,7 @@ unsigned link_keys_prove(struct link *link, struct tls_proof out[TLS_MAX_KEYS])
     return ssl == NULL ? 0 : tls_prove(link->opts.tls, ssl, out);
 }
 
-void link_keys_heard(struct link *link, const Baton__Heartbeat *beat)
+void link_keys_receive(struct link *link, const Baton__Heartbeat *beat)
 {
     SSL *ssl = link_keys_ssl(link);
     uint32_t ids[TLS_MAX_KEYS] = {0};

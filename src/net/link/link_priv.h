@@ -43,10 +43,10 @@ struct link {
     uint64_t up_since_ns;
     uint64_t beat_number;
     uint64_t peer_sent_ns; /* sent_ns of the last heartbeat received, and its arrival time; 0: none */
-    uint64_t peer_heard_ns;
+    uint64_t peer_received_ns;
     struct rate rtt_s;
     unsigned n_missed; /* heartbeat periods in a row without a byte from the peer */
-    bool has_heard;    /* a byte arrived in this period */
+    bool has_received; /* a byte arrived in this period */
     struct fault why;
     struct stranger *stranger; /* accepted, and the peer has not authenticated yet; NULL: no stranger */
 
@@ -83,7 +83,7 @@ int link_make_bufferevent(struct link *link, int fd, bool is_server);
 /* link_keys.c */
 void link_keys_begin(struct link *link); /* the handshake is over */
 unsigned link_keys_prove(struct link *link, struct tls_proof out[TLS_MAX_KEYS]);
-void link_keys_heard(struct link *link, const Baton__Heartbeat *beat);
+void link_keys_receive(struct link *link, const Baton__Heartbeat *beat);
 /* Call it once per beat. True: the link must end, because the peer has had none of this side's keys for too long. */
 bool link_keys_are_gone(struct link *link);
 

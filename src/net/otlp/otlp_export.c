@@ -59,7 +59,7 @@ struct otlp_exporter {
     struct buf answer;
     bool is_down;          /* the log has reported that the collector takes no spans */
     atomic_bool is_ending; /* send the rest, then stop */
-    uint64_t n_dropped_told;
+    uint64_t n_dropped_counted;
     struct metric *m_sent, *m_full, *m_failed, *m_rejected;
 };
 
@@ -234,8 +234,8 @@ static void otlp_on_tick(void *arg)
     struct otlp_exporter *exporter = arg;
     uint64_t n_dropped = span_queue_n_dropped(exporter->queue);
 
-    metric_add(exporter->m_full, (double)(n_dropped - exporter->n_dropped_told));
-    exporter->n_dropped_told = n_dropped;
+    metric_add(exporter->m_full, (double)(n_dropped - exporter->n_dropped_counted));
+    exporter->n_dropped_counted = n_dropped;
     otlp_go_on(exporter);
 }
 

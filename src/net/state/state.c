@@ -15,10 +15,10 @@
 #include "base/log.h"
 #include "net/state/state_priv.h"
 
-#define STATE_STALL_NS    NS_PER_S
-#define STATE_CLOSE_NS    (200 * NS_PER_MS)
-#define STATE_NEWS_TURN   4    /* messages delivered in one turn of the loop */
-#define STATE_MAX_WAITING 4096 /* messages that wait for delivery; at this limit no more are fetched */
+#define STATE_STALL_NS      NS_PER_S
+#define STATE_CLOSE_NS      (200 * NS_PER_MS)
+#define STATE_MESSAGES_TURN 4    /* messages delivered in one turn of the loop */
+#define STATE_MAX_WAITING   4096 /* messages that wait for delivery; at this limit no more are fetched */
 
 struct state_ask {
     struct list node; /* state.asks */
@@ -52,9 +52,9 @@ int state_name(const struct state *state, const char *kind, struct bytes owner, 
 
 /* ---- the breaker ---- */
 
-static void state_news_drop(struct state *state)
+static void state_messages_drop(struct state *state)
 {
-    list_for_each_safe (node, spare, &state->news) {
+    list_for_each_safe (node, spare, &state->messages) {
         struct state_message *message = container_of(node, struct state_message, node);
 
         list_remove(&message->node);
@@ -62,9 +62,9 @@ static void state_news_drop(struct state *state)
         free(message);
     }
     state->n_waiting = 0;
-    for (uint32_t i = 0; i < state->n_tells; i++)
-        buf_fini(&state->tells[i]);
-    state->n_tells = 0;
+    for (uint32_t i = 0; i < state->n_outgoing; i++)
+        buf_fini(&state->outgoing[i]);
+    state->n_outgoing = 0;
 }
 
 static void state_report_down(struct state *state, const char *reason)
@@ -78,7 +78,7 @@ static void state_went_down(struct state *state, const char *reason)
     state->counts.n_trips++;
     atomic_fetch_add(&state->trip, 1);
     state_report_down(state, reason);
-    state_news_drop(state);
+    state_messages_drop(state);
     state->wants_first = true;
     state->opts.on_change(state->opts.arg, false);
 }
@@ -107,7 +107,7 @@ static void state_succeed(struct state *state, bool is_in_time)
 
 /* ---- sending ---- */
 
-static int state_send(struct state *state, struct state_job *job, unsigned at)
+static int state_job_send(struct state *state, struct state_job *job, unsigned at)
 {
     int rc = mailbox_send(state->threads[at].jobs, job);
 
@@ -133,7 +133,7 @@ static int state_write(struct state *state, struct state_job *job)
     if (rc < 0)
         state_job_free(job);
     else
-        rc = state_send(state, job, STATE_WRITER);
+        rc = state_job_send(state, job, STATE_WRITER);
     if (rc < 0) {
         state->counts.n_dropped++;
         return rc;
@@ -198,22 +198,22 @@ int state_expire(struct state *state, const struct state_name *name, uint64_t li
     return state_write(state, state_job_named(STATE_JOB_EXPIRE, name, life_s));
 }
 
-int state_tell(struct state *state, struct bytes news)
+int state_send(struct state *state, struct bytes message)
 {
-    struct buf *tell = &state->tells[state->n_tells];
+    struct buf *slot = &state->outgoing[state->n_outgoing];
 
     if (!state_is_up(state))
         return E_CLOSED;
-    if (news.len_bytes > STATE_MAX_NEWS)
+    if (message.len_bytes > STATE_MAX_MESSAGE)
         return E_LIMIT;
-    if (state->n_tells == STATE_TELLS)
+    if (state->n_outgoing == STATE_MAX_OUTGOING)
         return E_AGAIN;
-    *tell = (struct buf){0};
-    if (buf_append(tell, news.data, news.len_bytes) < 0) {
-        buf_fini(tell);
+    *slot = (struct buf){0};
+    if (buf_append(slot, message.data, message.len_bytes) < 0) {
+        buf_fini(slot);
         return E_NOMEM;
     }
-    state->n_tells++;
+    state->n_outgoing++;
     return 0;
 }
 
@@ -240,7 +240,7 @@ static void state_ask_late(struct state_ask *ask)
     struct buf none[STATE_MAX_NAMES] = {{0}};
 
     ask->state->counts.n_late++;
-    state_ask_end(ask, none, STATE_CLAIM_UNTOLD);
+    state_ask_end(ask, none, STATE_CLAIM_UNKNOWN);
 }
 
 static void state_on_deadline(void *arg)
@@ -298,7 +298,7 @@ int state_ask(struct state *state, const struct state_question *question, struct
     *ask = (struct state_ask){.state = state, .job = job, .done = question->done, .arg = question->arg};
     ask->until_ns = clock_now_ns() + state->opts.wait_ns;
     job->ask = ask;
-    rc = state_send(state, job, STATE_READER);
+    rc = state_job_send(state, job, STATE_READER);
     if (rc < 0) {
         free(ask);
         return rc;
@@ -321,47 +321,47 @@ void state_ask_cancel(struct state_ask *ask)
     free(ask);
 }
 
-/* ---- news ---- */
+/* ---- messages ---- */
 
 /* Delivers some messages; the loop serves sockets between two calls. */
 static void state_on_turn(void *arg)
 {
     struct state *state = arg;
 
-    for (unsigned i = 0; i < STATE_NEWS_TURN && !list_is_empty(&state->news); i++) {
-        struct state_message *message = container_of(state->news.next, struct state_message, node);
+    for (unsigned i = 0; i < STATE_MESSAGES_TURN && !list_is_empty(&state->messages); i++) {
+        struct state_message *message = container_of(state->messages.next, struct state_message, node);
         struct bytes text = buf_view(&message->text);
 
         list_remove(&message->node);
         state->n_waiting -= text.len_bytes > 0;
-        state->counts.n_news_in += text.len_bytes > 0;
+        state->counts.n_received += text.len_bytes > 0;
         if (text.len_bytes > 0)
             text = bytes_of(text.data + 8, text.len_bytes - 8);
-        state->opts.on_news(state->opts.arg, text, message->age_ms, message->is_old);
+        state->opts.on_message(state->opts.arg, text, message->age_ms, message->is_old);
         buf_fini(&message->text);
         free(message);
     }
-    if (!list_is_empty(&state->news))
+    if (!list_is_empty(&state->messages))
         ev_timer_start(state->turn, 0);
 }
 
 /* All old messages have been read: queues an empty message that marks this. */
-static void state_news_end_old(struct state *state)
+static void state_messages_end_old(struct state *state)
 {
     struct state_message *end = calloc(1, sizeof(*end));
 
-    state->news_are_old = false;
+    state->messages_are_old = false;
     if (end == NULL)
         return;
     end->is_old = true;
-    list_push_back(&state->news, &end->node);
+    list_push_back(&state->messages, &end->node);
 }
 
-static int state_send_news(struct state *state);
+static int state_exchange_start(struct state *state);
 
-static void state_take_news(struct state *state, struct state_job *job)
+static void state_exchange_end(struct state *state, struct state_job *job)
 {
-    state->is_news_away = false;
+    state->is_exchanging = false;
     if (job->result < 0) {
         state->wants_first = true;
         return;
@@ -373,41 +373,41 @@ static void state_take_news(struct state *state, struct state_job *job)
         return;
     if (job->is_first) {
         state->fresh_ms = job->server_ms;
-        state->news_are_old = true;
+        state->messages_are_old = true;
     }
     list_for_each_safe (node, spare, &job->messages) {
         struct state_message *message = container_of(node, struct state_message, node);
 
-        if (state->news_are_old && message->id_ms >= state->fresh_ms)
-            state_news_end_old(state);
-        message->is_old = state->news_are_old;
+        if (state->messages_are_old && message->id_ms >= state->fresh_ms)
+            state_messages_end_old(state);
+        message->is_old = state->messages_are_old;
         list_remove(&message->node);
-        list_push_back(&state->news, &message->node);
+        list_push_back(&state->messages, &message->node);
         state->n_waiting++;
     }
-    if (state->news_are_old && !job->is_first && !job->has_more)
-        state_news_end_old(state);
-    if (!list_is_empty(&state->news))
+    if (state->messages_are_old && !job->is_first && !job->has_more)
+        state_messages_end_old(state);
+    if (!list_is_empty(&state->messages))
         ev_timer_start(state->turn, 0);
     if ((job->has_more || job->is_first) && state->n_waiting < STATE_MAX_WAITING)
-        (void)state_send_news(state);
+        (void)state_exchange_start(state);
 }
 
-static int state_send_news(struct state *state)
+static int state_exchange_start(struct state *state)
 {
-    struct state_job *job = state_job_new(STATE_JOB_NEWS);
+    struct state_job *job = state_job_new(STATE_JOB_EXCHANGE);
     int rc;
 
     if (job == NULL)
         return E_NOMEM;
-    memcpy(job->tells, state->tells, sizeof(job->tells));
-    job->n_tells = state->n_tells;
-    state->counts.n_news_out += state->n_tells;
-    state->n_tells = 0;
+    memcpy(job->outgoing, state->outgoing, sizeof(job->outgoing));
+    job->n_outgoing = state->n_outgoing;
+    state->counts.n_sent += state->n_outgoing;
+    state->n_outgoing = 0;
     job->is_first = state->wants_first;
     job->cursor = state->cursor;
-    rc = state_send(state, job, STATE_READER);
-    state->is_news_away = rc == 0;
+    rc = state_job_send(state, job, STATE_READER);
+    state->is_exchanging = rc == 0;
     return rc;
 }
 
@@ -416,18 +416,18 @@ void state_tick(struct state *state)
     uint64_t now_ns = clock_now_ns();
     const struct fault fault = {.text = "out of memory"};
 
-    if (state->is_news_away)
+    if (state->is_exchanging)
         return;
     if (state_is_up(state)) {
         state_remove_owed(state);
         if (state->n_waiting < STATE_MAX_WAITING)
-            (void)state_send_news(state);
+            (void)state_exchange_start(state);
         return;
     }
     if (!breaker_wants_test(&state->breaker, now_ns))
         return;
     state->wants_first = true;
-    if (state_send_news(state) < 0)
+    if (state_exchange_start(state) < 0)
         state_fail(state, &fault);
 }
 
@@ -472,8 +472,8 @@ static void state_job_end(struct state *state, struct state_job *job)
     case STATE_JOB_ASK:
         state_end_ask(state, job);
         break;
-    case STATE_JOB_NEWS:
-        state_take_news(state, job);
+    case STATE_JOB_EXCHANGE:
+        state_exchange_end(state, job);
         break;
     }
     state_job_free(job);
@@ -534,7 +534,7 @@ int state_open(const struct state_opts *opts, struct fault *fault, struct state 
     state->wants_first = true;
     memcpy(state->key, opts->key, sizeof(state->key));
     list_init(&state->asks);
-    list_init(&state->news);
+    list_init(&state->messages);
     state_url_show(opts->url, state->url_text, sizeof(state->url_text));
     rc = state_prepare(state, opts, fault);
     if (rc == 0)
@@ -549,23 +549,23 @@ int state_open(const struct state_opts *opts, struct fault *fault, struct state 
     return 0;
 }
 
-/* Waits while the threads send the last news and values. */
+/* Waits while the threads send the last messages and values. */
 static void state_flush(struct state *state)
 {
     uint64_t until_ns = clock_now_ns() + STATE_CLOSE_NS;
-    uint32_t n_news = state->is_news_away; /* the fetch in flight, not the last one */
+    uint32_t n_exchanges = state->is_exchanging; /* the fetch in flight, not the last one */
 
     if (!state_is_up(state))
         return;
-    if (state->n_tells > 0 && state_send_news(state) == 0)
-        n_news++;
-    while ((n_news > 0 || state->counts.n_putting > 0) && clock_now_ns() < until_ns) {
+    if (state->n_outgoing > 0 && state_exchange_start(state) == 0)
+        n_exchanges++;
+    while ((n_exchanges > 0 || state->counts.n_putting > 0) && clock_now_ns() < until_ns) {
         struct state_job *job = mailbox_receive(state->done);
 
         if (job == NULL)
             clock_sleep_ns(NS_PER_MS);
-        else if (job->kind == STATE_JOB_NEWS)
-            n_news--;
+        else if (job->kind == STATE_JOB_EXCHANGE)
+            n_exchanges--;
         else if (job->kind != STATE_JOB_ASK)
             state_end_put(state, job);
         state_job_free(job);
@@ -583,7 +583,7 @@ void state_close(struct state *state)
     ev_timer_free(state->deadline);
     ev_timer_free(state->turn);
     state_threads_stop(state);
-    state_news_drop(state);
+    state_messages_drop(state);
     redis_tls_free(state->conn_opts.tls);
     OPENSSL_cleanse(state, sizeof(*state));
     free(state);

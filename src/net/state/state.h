@@ -3,10 +3,10 @@
  *
  *     loop ──state_put, state_remove──> writer thread ──> SET EX, UNLINK
  *       │ ───state_ask────────────────> reader thread ──> GET, SET NX EX            values by name
- *       │ ───state_tell, state_tick───> reader thread ──> XADD, XRANGE              news for all routers
- *       '<── on_news, the asks' done ──────────'
+ *       │ ───state_send, state_tick───> reader thread ──> XADD, XRANGE              messages to all routers
+ *       '<── on_message, the asks' done ──────────'
  *
- * Values and news are sealed under the cluster's key (state_record.h) and have a lifetime.  No call blocks.  Every
+ * Values and messages are sealed under the cluster's key (state_record.h) and have a lifetime.  No call blocks.  Every
  * question ends within wait_ns, with or without an answer of the store.  Jobs that wait for the store are bounded
  * in number and bytes; at the bound calls return E_AGAIN.
  *
@@ -31,21 +31,21 @@ enum {
     STATE_MAX_PUTS = 4096,              /* values that wait to be written */
     STATE_MAX_BYTES = 64 * 1024 * 1024, /* of these, and again of answers */
     STATE_MAX_VALUE = 4 * 1024 * 1024,  /* of one value */
-    STATE_MAX_NEWS = 64 * 1024,         /* of one message */
+    STATE_MAX_MESSAGE = 64 * 1024,      /* of one message */
     STATE_MAX_OWED = 128,               /* removals that wait until the store is back */
-    STATE_NEWS_S = 120                  /* lifetime of news: no limit looks back further */
+    STATE_MESSAGE_S = 120               /* lifetime of messages: no limit looks back further */
 };
 
 struct state_opts { /* borrowed during the call; loop and arg for longer */
     struct ev_loop *loop;
     const char *url, *login, *ca_path; /* login: "user:password" or "password"; "" in both: none */
     uint8_t key[STATE_KEY_BYTES];
-    uint64_t self;    /* this router's epoch: it does not get its own news */
+    uint64_t self;    /* this router's epoch: it does not get its own messages */
     uint64_t wait_ns; /* of a question */
     /* An authenticated message of another router. age_ms: its time in the store. is_old: it is from before this
      * router began to read, or is read again after the store was away.  A call with empty bytes follows the last
      * old message. */
-    void (*on_news)(void *arg, struct bytes news, uint64_t age_ms, bool is_old);
+    void (*on_message)(void *arg, struct bytes message, uint64_t age_ms, bool is_old);
     void (*on_change)(void *arg, bool is_up);
     void *arg;
 };
@@ -53,7 +53,7 @@ struct state_opts { /* borrowed during the call; loop and arg for longer */
 struct state_counts {
     uint64_t n_asks, n_found, n_missed, n_late; /* names asked for, and the results */
     uint64_t n_puts, n_put_failed, n_dropped;   /* dropped: beyond the bounds */
-    uint64_t n_news_out, n_news_in, n_damaged;  /* damaged: could not be decrypted */
+    uint64_t n_sent, n_received, n_damaged;     /* damaged: could not be decrypted */
     uint64_t n_trips;                           /* times that the breaker opened */
     uint32_t n_asking, n_putting;               /* now */
     size_t putting_bytes;
@@ -61,7 +61,7 @@ struct state_counts {
 
 /* Starts two threads, and does not wait for the store.  E_FORMAT (URL, login), E_IO (certificates), E_NOMEM. */
 int state_open(const struct state_opts *opts, struct fault *fault, struct state **out);
-/* Sends the last news and values for 200 ms at most, then waits for the threads: for a tenth of a second, or longer
+/* Sends the last messages and values for 200 ms at most, then waits for the threads: for a tenth of a second, or longer
  * for the look-up of a host name.  Calls no question's done.  Accepts NULL. */
 void state_close(struct state *state);
 /* Checks address and login without a connection.  E_FORMAT. */
@@ -70,7 +70,7 @@ int state_url_check(const char *url, const char *login, struct fault *fault);
 bool state_is_up(const struct state *state);      /* NULL: false */
 const char *state_url(const struct state *state); /* without the password */
 void state_counts(const struct state *state, struct state_counts *out);
-/* Call it every 100 ms: sends and fetches news, and tests a store that was away. */
+/* Call it every 100 ms: sends and fetches messages, and tests a store that was away. */
 void state_tick(struct state *state);
 
 /* As state_record.h has it.  E_INTERNAL, E_NOMEM. */
@@ -85,13 +85,13 @@ int state_forget(struct state *state, const struct state_name *name);
 int state_expire(struct state *state, const struct state_name *name,
                  uint64_t life_s); /* the value's new lifetime */
 /* Sends a message to all routers with the next tick.  E_CLOSED, E_AGAIN (64 wait), E_LIMIT, E_NOMEM. */
-int state_tell(struct state *state, struct bytes news);
+int state_send(struct state *state, struct bytes message);
 
 /* The result of a claim. */
 enum state_claim {
-    STATE_CLAIM_UNTOLD, /* unknown: no answer in time, or the question has no claim */
-    STATE_CLAIM_SET,    /* the name was free, and this question has it now */
-    STATE_CLAIM_TAKEN   /* an earlier question has it */
+    STATE_CLAIM_UNKNOWN, /* unknown: no answer in time, or the question has no claim */
+    STATE_CLAIM_SET,     /* the name was free, and this question has it now */
+    STATE_CLAIM_TAKEN    /* an earlier question has it */
 };
 
 struct state_question {

@@ -46,8 +46,8 @@ void state_job_free(struct state_job *job)
     buf_fini(&job->value);
     for (uint32_t i = 0; i < job->n && job->values != NULL; i++)
         buf_fini(&job->values[i]);
-    for (uint32_t i = 0; i < job->n_tells; i++)
-        buf_fini(&job->tells[i]);
+    for (uint32_t i = 0; i < job->n_outgoing; i++)
+        buf_fini(&job->outgoing[i]);
     list_for_each_safe (node, spare, &job->messages) {
         struct state_message *message = container_of(node, struct state_message, node);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The commands of each kind of job, and their replies.
  *
- *     PUT      SET name value EX life                   ASK   GET name, for each;  SET claim "" NX EX life
- *     REMOVE   UNLINK name                              NEWS  [TIME]; XADD stream MAXLEN ~ n * s text, for each;
- *                                                             EXPIRE stream; XRANGE stream after + COUNT n; a first
- *                                                             one SET probe 1 EX 60 in its place
+ *     PUT      SET name value EX life                ASK       GET name, for each;  SET claim "" NX EX life
+ *     REMOVE   UNLINK name                           EXCHANGE  [TIME]; XADD stream MAXLEN ~ n * s text, for each;
+ *                                                              EXPIRE stream; XRANGE stream after + COUNT n; a first
+ *                                                              one SET probe 1 EX 60 in its place
  *
  * The stream's ids begin with the server's milliseconds, which gives each message's age without the hosts' clocks.
  * Servers from 5.0 on know all of these. */
@@ -71,10 +71,10 @@ static int state_append_ask(struct state_job *job, struct buf *out)
     return rc;
 }
 
-static int state_append_tell(struct state *state, struct bytes news, struct buf *out)
+static int state_append_message(struct state *state, struct bytes message, struct buf *out)
 {
     uint64_t now_s = clock_unix_ns() / NS_PER_S;
-    const uint64_t times_s[2] = {now_s, now_s + STATE_NEWS_S};
+    const uint64_t times_s[2] = {now_s, now_s + STATE_MESSAGE_S};
     struct buf text = {0}, sealed = {0};
     char most[24];
     uint8_t self[8];
@@ -82,7 +82,7 @@ static int state_append_tell(struct state *state, struct bytes news, struct buf 
 
     put_u64(self, state->self);
     buf_append(&text, self, sizeof(self));
-    buf_append(&text, news.data, news.len_bytes);
+    buf_append(&text, message.data, message.len_bytes);
     rc = text.is_bad ? E_NOMEM
                      : state_record_seal(state->key, &state->stream, times_s, buf_view(&text), &sealed);
     snprintf(most, sizeof(most), "%d", STATE_STREAM_MAX);
@@ -123,14 +123,14 @@ static int state_append_probe(struct state *state, struct state_job *job, struct
 }
 
 /* The first fetch only gets the server's time and tests a write; the next one reads from that time on. */
-static int state_append_news(struct state *state, struct state_job *job, struct buf *out)
+static int state_append_exchange(struct state *state, struct state_job *job, struct buf *out)
 {
     int rc = state_put_command(out, (const struct bytes[]){bytes_str("TIME")}, 1);
 
     job->n_replies = 1;
-    for (uint32_t i = 0; i < job->n_tells && rc == 0; i++, job->n_replies++)
-        rc = state_append_tell(state, buf_view(&job->tells[i]), out);
-    if (rc == 0 && job->n_tells > 0) {
+    for (uint32_t i = 0; i < job->n_outgoing && rc == 0; i++, job->n_replies++)
+        rc = state_append_message(state, buf_view(&job->outgoing[i]), out);
+    if (rc == 0 && job->n_outgoing > 0) {
         rc = state_put_command(
             out, (const struct bytes[]){bytes_str("EXPIRE"), bytes_str(state->stream.text), bytes_str("600")},
             3);
@@ -159,8 +159,8 @@ int state_job_append(struct state *state, struct state_job *job, struct buf *out
         return state_append_expire(job, out);
     case STATE_JOB_ASK:
         return state_append_ask(job, out);
-    case STATE_JOB_NEWS:
-        return state_append_news(state, job, out);
+    case STATE_JOB_EXCHANGE:
+        return state_append_exchange(state, job, out);
     }
     return E_INTERNAL;
 }
@@ -236,7 +236,7 @@ static int state_take_message(struct state *state, struct state_job *job, struct
     message = calloc(1, sizeof(*message));
     if (message == NULL)
         return E_NOMEM;
-    if (image.len_bytes > STATE_MAX_NEWS + 4096 ||
+    if (image.len_bytes > STATE_MAX_MESSAGE + 4096 ||
         state_record_open(state->key, &state->stream, clock_unix_ns() / NS_PER_S, image, &message->text) <
             0 ||
         message->text.len_bytes < 8)
@@ -297,19 +297,19 @@ static int state_reply_time(struct state_job *job, struct bytes all)
     job->server_ms = s * 1000 + us / 1000;
     if (job->is_first)
         job->cursor = (struct state_cursor){
-            job->server_ms > STATE_NEWS_S * 1000 ? job->server_ms - STATE_NEWS_S * 1000 : 0, 0};
+            job->server_ms > STATE_MESSAGE_S * 1000 ? job->server_ms - STATE_MESSAGE_S * 1000 : 0, 0};
     /* The server's clock went back, so new messages have earlier ids. */
     if (job->cursor.ms > job->server_ms + 2 * STATE_CLOCKS_S * 1000)
         job->cursor = (struct state_cursor){job->server_ms, 0};
     return 0;
 }
 
-static int state_reply_news(struct state *state, struct state_job *job, const struct resp_item *item,
-                            struct bytes all)
+static int state_reply_exchange(struct state *state, struct state_job *job, const struct resp_item *item,
+                                struct bytes all)
 {
     if (job->at == 0)
         return state_reply_time(job, all);
-    if (job->at <= job->n_tells)
+    if (job->at <= job->n_outgoing)
         return item->kind == RESP_TEXT ? 0 : E_PROTO;
     if (item->kind == RESP_INTEGER || (job->is_first && item->kind == RESP_TEXT))
         return 0; /* EXPIRE, the probe's SET */
@@ -326,8 +326,8 @@ int state_job_reply(struct state *state, struct state_job *job, const struct res
                   (const char *)item->text.data);
     else if (job->kind == STATE_JOB_ASK)
         rc = state_reply_ask(state, job, item);
-    else if (job->kind == STATE_JOB_NEWS)
-        rc = state_reply_news(state, job, item, all);
+    else if (job->kind == STATE_JOB_EXCHANGE)
+        rc = state_reply_exchange(state, job, item, all);
     job->at++;
     return rc;
 }

@@ -21,14 +21,14 @@
 
 enum { STATE_READER, STATE_WRITER, STATE_N_THREADS };
 enum {
-    STATE_BATCH = 32,       /* jobs in one send */
-    STATE_PAGE = 128,       /* messages of one fetch */
-    STATE_TELLS = 64,       /* messages that wait for a tick */
-    STATE_JOBS = 8192,      /* capacity of a mailbox: more than can be in flight */
-    STATE_STREAM_MAX = 8192 /* messages that the stream keeps, about */
+    STATE_BATCH = 32,        /* jobs in one send */
+    STATE_PAGE = 128,        /* messages of one fetch */
+    STATE_MAX_OUTGOING = 64, /* messages that wait for a tick */
+    STATE_JOBS = 8192,       /* capacity of a mailbox: more than can be in flight */
+    STATE_STREAM_MAX = 8192  /* messages that the stream keeps, about */
 };
 
-enum state_job_kind { STATE_JOB_PUT, STATE_JOB_REMOVE, STATE_JOB_EXPIRE, STATE_JOB_ASK, STATE_JOB_NEWS };
+enum state_job_kind { STATE_JOB_PUT, STATE_JOB_REMOVE, STATE_JOB_EXPIRE, STATE_JOB_ASK, STATE_JOB_EXCHANGE };
 
 struct state_cursor { /* the last message read: the id that the server gave it */
     uint64_t ms, seq;
@@ -62,10 +62,10 @@ struct state_job {
     struct state_name claim;
     uint64_t claim_life_s;
     uint32_t n_damaged;
-    /* NEWS */
-    struct buf tells[STATE_TELLS];
-    uint32_t n_tells;
-    bool is_first;              /* first gets the server's time, then news from two minutes before it */
+    /* EXCHANGE */
+    struct buf outgoing[STATE_MAX_OUTGOING];
+    uint32_t n_outgoing;
+    bool is_first;              /* first gets the server's time, then messages from two minutes before it */
     struct state_cursor cursor; /* in: of the last message; out: of the last one read */
     struct list messages;       /* struct state_message */
     bool has_more;
@@ -101,15 +101,15 @@ struct state {
     struct ev_fd *watch;
     struct ev_timer *deadline, *turn;
     struct breaker breaker;
-    bool was_reported;  /* the store's state was logged once */
-    struct list asks;   /* by deadline */
-    struct list news;   /* struct state_message, to give on */
-    uint32_t n_waiting; /* of these */
-    bool news_are_old, is_news_away, wants_first;
+    bool was_reported;    /* the store's state was logged once */
+    struct list asks;     /* by deadline */
+    struct list messages; /* struct state_message, to give on */
+    uint32_t n_waiting;   /* of these */
+    bool messages_are_old, is_exchanging, wants_first;
     uint64_t fresh_ms; /* the server's time when the first fetch began: earlier messages are old */
     struct state_cursor cursor;
-    struct buf tells[STATE_TELLS];
-    uint32_t n_tells;
+    struct buf outgoing[STATE_MAX_OUTGOING];
+    uint32_t n_outgoing;
     struct state_name owed[STATE_MAX_OWED]; /* to be removed when the store is back */
     uint32_t n_owed;
     struct state_counts counts;

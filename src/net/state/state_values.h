@@ -31,7 +31,7 @@ struct state_values state_values_of(struct state *state);
 bool state_values_exist(const struct state_values *values); /* not zeroed */
 bool state_values_are_up(const struct state_values *values);
 size_t state_values_max_bytes(const struct state_values *values); /* 0: none */
-/* As state_name() and its like; without values E_CLOSED. */
+/* As the functions of net/state/state.h; without values E_CLOSED. */
 int state_values_name(const struct state_values *values, const char *kind, struct bytes owner,
                       struct bytes id, struct state_name *out);
 int state_values_put(const struct state_values *values, const struct state_name *name, uint64_t life_s,

@@ -23,7 +23,7 @@
 #define EQUAL_PART     0.25 /* part of the limit that is split equally */
 #define CREDIT_PART    0.05 /* part of a limit that all credits have together */
 #define DEMAND_FADE_NS (10 * NS_PER_S)
-#define TELL_NS        (1 * NS_PER_S) /* without news */
+#define REPEAT_NS      (1 * NS_PER_S) /* without a change */
 #define LEAST_DEMAND   0.01
 #define ROUNDING       1e-6 /* rounding error of floats on the wire */
 
@@ -42,7 +42,7 @@ int common_limits_new(uint64_t self, const uint8_t key[32], uint64_t now_ns, str
     list_init(&common->busy);
     list_init(&common->stale);
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
-        list_init(&common->heard[i]);
+        list_init(&common->reports[i]);
     *out = common;
     return 0;
 }
@@ -50,7 +50,7 @@ int common_limits_new(uint64_t self, const uint8_t key[32], uint64_t now_ns, str
 static void common_account_free(struct common_limits *common, struct common_account *account)
 {
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
-        common_heard_drop(common, account, i);
+        common_report_drop(common, account, i);
     hashmap_remove(common->by_id, &account->id);
     list_remove(&account->node);
     if (account->is_busy)
@@ -138,7 +138,7 @@ static double common_share_by(struct common_limits *common, struct common_accoun
 
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
         if (common->routers[i].state != COMMON_ROUTER_FREE)
-            all += common_heard_demand(common, account, i);
+            all += common_report_demand(common, account, i);
     return EQUAL_PART / n + (1 - EQUAL_PART) * (all > 0 ? demand / all : 1 / n);
 }
 
@@ -157,7 +157,7 @@ static double common_share_lost(struct common_limits *common, struct common_acco
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++)
         if (common->routers[i].state == COMMON_ROUTER_LOST)
             sum += common_share_by(common, account, account->demand_settled,
-                                   common_heard_demand(common, account, i));
+                                   common_report_demand(common, account, i));
     return sum;
 }
 
@@ -338,21 +338,21 @@ void common_limits_spend(struct common_limits *common, const struct common_id *i
 /* ---- messages ---- */
 
 /* True if the account has something to report, or waits for an acknowledgement. */
-static bool common_account_has_news(struct common_limits *common, struct common_account *account,
-                                    uint64_t now_ns)
+static bool common_account_has_changes(struct common_limits *common, struct common_account *account,
+                                       uint64_t now_ns)
 {
     double demand = account_demand_at(account, now_ns);
 
     common_account_settle(common, account, now_ns);
-    if (fabs(demand - account->demand_told) > 0.1 * account->demand_told + LEAST_DEMAND ||
-        (demand < LEAST_DEMAND && account->demand_told > 0))
+    if (fabs(demand - account->demand_reported) > 0.1 * account->demand_reported + LEAST_DEMAND ||
+        (demand < LEAST_DEMAND && account->demand_reported > 0))
         account->is_dirty = true;
     return account->is_dirty || account->sent_number != 0 || account->demand_number != 0 ||
-           account->demand_told > 0;
+           account->demand_reported > 0;
 }
 
-static void account_tell(struct common_limits *common, struct common_account *account, uint64_t now_ns,
-                         struct common_row *out)
+static void account_fill_row(struct common_limits *common, struct common_account *account, uint64_t now_ns,
+                             struct common_row *out)
 {
     double demand = account_demand_at(account, now_ns);
 
@@ -364,10 +364,10 @@ static void account_tell(struct common_limits *common, struct common_account *ac
         out->spent[kind] = (float)account->spent[0][kind];
         out->before[kind] = (float)account->spent[1][kind];
     }
-    account->demand_told = demand < LEAST_DEMAND ? 0 : demand;
-    out->demand = (float)account->demand_told;
+    account->demand_reported = demand < LEAST_DEMAND ? 0 : demand;
+    out->demand = (float)account->demand_reported;
     if (account->demand_number == 0) {
-        account->demand_sent = account->demand_told;
+        account->demand_sent = account->demand_reported;
         account->demand_number = common->number;
     }
     if (account->sent_number == 0) {
@@ -378,7 +378,7 @@ static void account_tell(struct common_limits *common, struct common_account *ac
     account->is_dirty = false;
 }
 
-static size_t tell_rows(struct common_limits *common, uint64_t now_ns, struct common_row *rows)
+static size_t message_fill_rows(struct common_limits *common, uint64_t now_ns, struct common_row *rows)
 {
     struct list *node = common->busy.next, *next, *end = common->busy.prev;
     size_t n = 0;
@@ -389,14 +389,14 @@ static size_t tell_rows(struct common_limits *common, uint64_t now_ns, struct co
 
         next = node->next;
         is_end = node == end;
-        if (!common_account_has_news(common, account, now_ns)) {
+        if (!common_account_has_changes(common, account, now_ns)) {
             list_remove(&account->busy);
             account->is_busy = false;
             continue;
         }
         if (!account->is_dirty)
             continue;
-        account_tell(common, account, now_ns, &rows[n++]);
+        account_fill_row(common, account, now_ns, &rows[n++]);
         list_remove(&account->busy); /* the next message begins with the other accounts */
         list_push_back(&common->busy, &account->busy);
     }
@@ -411,8 +411,8 @@ static bool has_view(const struct common_limits *common)
     return false;
 }
 
-bool common_limits_tell(struct common_limits *common, uint64_t now_ns, struct common_row *rows,
-                        struct common_message *out)
+bool common_limits_next_message(struct common_limits *common, uint64_t now_ns, struct common_row *rows,
+                                struct common_message *out)
 {
     bool owes_ack = false;
 
@@ -422,8 +422,8 @@ bool common_limits_tell(struct common_limits *common, uint64_t now_ns, struct co
         owes_ack |= common->routers[i].state != COMMON_ROUTER_FREE && common->routers[i].owes_ack;
     *out = (struct common_message){.router = common->self, .number = ++common->number, .rows = rows};
     out->window = (uint32_t)((now_ns - common->started_ns) / COMMON_WINDOW_NS);
-    out->n_rows = tell_rows(common, now_ns, rows);
-    if (out->n_rows == 0 && !owes_ack && now_ns - common->told_ns < TELL_NS) {
+    out->n_rows = message_fill_rows(common, now_ns, rows);
+    if (out->n_rows == 0 && !owes_ack && now_ns - common->sent_ns < REPEAT_NS) {
         common->number--;
         return false;
     }
@@ -433,10 +433,10 @@ bool common_limits_tell(struct common_limits *common, uint64_t now_ns, struct co
         if (router->state == COMMON_ROUTER_FREE)
             continue;
         out->acks[out->n_acks++] =
-            (struct common_ack){router->epoch, common_heard_number(common, router, now_ns)};
+            (struct common_ack){router->epoch, common_router_number(common, router, now_ns)};
         router->owes_ack = false;
     }
-    common->told_ns = now_ns;
+    common->sent_ns = now_ns;
     return true;
 }
 

@@ -120,11 +120,11 @@ void common_limits_view_up(struct common_limits *common, unsigned view, uint64_t
 void common_limits_view_down(struct common_limits *common, unsigned view, uint64_t now_ns);
 /* Handles a message that a worker relayed.  A message of router 0 ends a snapshot.  False: ignored, because there are
  * too many routers or messages. */
-bool common_limits_hear(struct common_limits *common, unsigned view, const struct common_message *message,
-                        uint64_t now_ns);
+bool common_limits_receive(struct common_limits *common, unsigned view, const struct common_message *message,
+                           uint64_t now_ns);
 /* Fills in this router's next message; its rows go to rows[COMMON_MAX_ROWS]. False: there is nothing to report. */
-bool common_limits_tell(struct common_limits *common, uint64_t now_ns, struct common_row *rows,
-                        struct common_message *out);
+bool common_limits_next_message(struct common_limits *common, uint64_t now_ns, struct common_row *rows,
+                                struct common_message *out);
 /* Returns one router that joined, left, was lost or came back since the last call; COMMON_NONE: no more. */
 enum common_change common_limits_tick(struct common_limits *common, uint64_t now_ns, uint64_t *router_out);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of the common limits, shared by common_limits.c (this router's part) and common_hear.c (the others'). */
+/* The state of the common limits, shared by common_limits.c (this router's part),
+ * common_routers.c (the other routers) and common_reports.c (the amounts that they report). */
 #ifndef SERVE_ACCESS_COMMON_LIMITS_PRIV_H
 #define SERVE_ACCESS_COMMON_LIMITS_PRIV_H
 
@@ -16,16 +17,16 @@
 #define COMMON_MAX_DEMAND 100.0
 #define COMMON_N_WINDOWS  2
 
-struct common_heard { /* one account at one other router; read it through common_heard_at() */
-    struct list node; /* in the list of that router, or in the list `stale` */
+struct common_report { /* one account at one other router; read it through common_report_at() */
+    struct list node;  /* in the list of that router, or in the list `stale` */
     struct common_account *account;
     uint64_t life, n_cuts;         /* the router's counters at the last use */
     uint64_t n_gone[COMMON_VIEWS]; /* the views' counters at the last use */
     uint8_t router;
-    uint8_t told; /* a bit for each view that reported demand and n_running */
+    uint8_t reported; /* a bit for each view that reported demand and n_running */
     struct {
         uint32_t window;
-        uint8_t told; /* a bit for each view that reported it; 0: the slot is free */
+        uint8_t reported; /* a bit for each view that reported it; 0: the slot is free */
         float base[COMMON_VIEWS][COMMON_KINDS]; /* counted before the view's first report */
         float net[COMMON_VIEWS][COMMON_KINDS];  /* reported by the view beyond that */
         float charged[COMMON_KINDS];            /* the amount already charged to the account */
@@ -57,9 +58,9 @@ struct common_account {
     double credit[COMMON_KINDS]; /* how much of the credit is used, at lease_ns */
     uint64_t lease_ns;
     bool is_by_credit[COMMON_KINDS];
-    double demand, demand_told, demand_sent, demand_settled;
+    double demand, demand_reported, demand_sent, demand_settled;
     uint64_t demand_ns, demand_number;
-    struct common_heard *heard[COMMON_MAX_ROUTERS];
+    struct common_report *reports[COMMON_MAX_ROUTERS];
 };
 
 enum common_router_state {
@@ -71,7 +72,7 @@ enum common_router_state {
 
 struct common_view {
     bool is_up; /* the view has a link to that router */
-    uint64_t number, acked, heard_ns;
+    uint64_t number, acked, received_ns;
     uint32_t window; /* the latest one reported */
 };
 
@@ -92,21 +93,21 @@ struct common_limits {
     uint8_t key[32];
     struct hashmap *by_id;
     struct list accounts, busy;
-    uint32_t n_heard;                      /* of all accounts */
-    struct list heard[COMMON_MAX_ROUTERS]; /* by router */
-    struct list stale;                     /* of routers that left */
-    uint64_t lives[COMMON_MAX_ROUTERS];    /* counter of the slot: one more for each router that leaves it */
-    uint64_t n_cuts[COMMON_MAX_ROUTERS];   /* times that it was lost */
-    uint64_t n_gone[COMMON_VIEWS];         /* number of the view's latest end, counted over all views */
+    uint32_t n_reports;                      /* of all accounts */
+    struct list reports[COMMON_MAX_ROUTERS]; /* by router */
+    struct list stale;                       /* of routers that left */
+    uint64_t lives[COMMON_MAX_ROUTERS];  /* counter of the slot: one more for each router that leaves it */
+    uint64_t n_cuts[COMMON_MAX_ROUTERS]; /* times that it was lost */
+    uint64_t n_gone[COMMON_VIEWS];       /* number of the view's latest end, counted over all views */
     uint64_t n_ends;
     struct common_router routers[COMMON_MAX_ROUTERS];
     uint32_t n_others; /* routers in use */
     bool is_view_up[COMMON_VIEWS];
-    bool is_telling[COMMON_VIEWS]; /* its snapshot is arriving */
-    uint64_t nodes[COMMON_VIEWS];  /* the workers behind the views */
-    uint64_t number, told_ns;
-    uint64_t hear_ns[COMMON_VIEWS]; /* start of the second that n_hears counts */
-    uint32_t n_hears[COMMON_VIEWS];
+    bool is_in_snapshot[COMMON_VIEWS]; /* its snapshot is arriving */
+    uint64_t nodes[COMMON_VIEWS];      /* the workers behind the views */
+    uint64_t number, sent_ns;
+    uint64_t received_second_ns[COMMON_VIEWS]; /* start of the second that n_received counts */
+    uint32_t n_received[COMMON_VIEWS];
 };
 
 /* The account of this name; NULL: no memory.  Valid until the next call. */
@@ -118,18 +119,37 @@ void common_account_drain(struct common_limits *common, struct common_account *a
 /* The latest message of this router that every other router has. */
 uint64_t common_acked(const struct common_limits *common, uint64_t now_ns);
 /* The latest message of a router that all of its views have relayed. */
-uint64_t common_heard_number(const struct common_limits *common, const struct common_router *router,
-                             uint64_t now_ns);
+uint64_t common_router_number(const struct common_limits *common, const struct common_router *router,
+                              uint64_t now_ns);
 /* Puts the account on the list `busy`, because it may have something to report. is_dirty: it has. */
 void common_account_busy(struct common_limits *common, struct common_account *account, bool is_dirty);
 /* Number of routers that share the limits, this one included.  While it is unknown, assumes one other. */
 uint32_t common_n_sharing(const struct common_limits *common);
 /* The amounts of the account at that router; NULL: none.  Routers and views that went away since the last call take
  * effect here, so that their end does not touch thousands of accounts at once. */
-struct common_heard *common_heard_at(struct common_limits *common, struct common_account *account,
-                                     unsigned router);
+struct common_report *common_report_at(struct common_limits *common, struct common_account *account,
+                                       unsigned router);
 /* The demand that the router's views agree on; 0 if it is unknown. */
-double common_heard_demand(struct common_limits *common, struct common_account *account, unsigned router);
-void common_heard_drop(struct common_limits *common, struct common_account *account, unsigned router);
+double common_report_demand(struct common_limits *common, struct common_account *account, unsigned router);
+/* Frees the amounts of the account at that router. */
+void common_report_drop(struct common_limits *common, struct common_account *account, unsigned router);
+/* Marks all amounts of the router as free to drop; constant time. */
+void common_reports_stale(struct common_limits *common, unsigned router);
+/* Frees at most n_most of the amounts that are free to drop. */
+void common_reports_free_stale(struct common_limits *common, unsigned n_most);
+/* True if the view has a link to the router and sent a message of it lately. */
+bool common_view_speaks(const struct common_limits *common, const struct common_router *router, unsigned view,
+                        uint64_t now_ns);
+
+struct common_received { /* a message and the view that sent it */
+    const struct common_message *message;
+    unsigned view;
+    struct common_router *router; /* NULL: not in the table */
+    uint64_t now_ns;
+};
+
+/* Charges one row of the message to its account. */
+void common_report_row(struct common_limits *common, const struct common_received *received,
+                       const struct common_row *row);
 
 #endif

@@ -33,8 +33,8 @@ struct failed_logins {
     struct list by_use;
     uint8_t salt[16];
     bool is_shared;
-    struct failed_login untold[FAILED_LOGINS_UNTOLD]; /* for the other routers */
-    uint32_t n_untold;
+    struct failed_login unsent[FAILED_LOGINS_UNSENT]; /* for the other routers */
+    uint32_t n_unsent;
 };
 
 int failed_logins_new(uint32_t per_min, uint32_t max_addresses, struct failed_logins **out)
@@ -186,8 +186,8 @@ void failed_logins_note(struct failed_logins *logins, const char *peer, struct b
     source = failed_logins_use(logins, address);
     if (source == NULL)
         return; /* out of memory: this wrong key is not counted */
-    if (logins->is_shared && source->last_key != hash && logins->n_untold < FAILED_LOGINS_UNTOLD) {
-        struct failed_login *login = &logins->untold[logins->n_untold++];
+    if (logins->is_shared && source->last_key != hash && logins->n_unsent < FAILED_LOGINS_UNSENT) {
+        struct failed_login *login = &logins->unsent[logins->n_unsent++];
 
         memcpy(login->address, address, sizeof(login->address));
         login->key_hash = hash;
@@ -207,15 +207,15 @@ void failed_logins_share(struct failed_logins *logins, const uint8_t salt[16])
 
 uint32_t failed_logins_take(struct failed_logins *logins, struct failed_login *out, uint32_t n)
 {
-    n = n < logins->n_untold ? n : logins->n_untold;
-    memcpy(out, logins->untold, n * sizeof(*out));
-    logins->n_untold -= n;
-    memmove(logins->untold, logins->untold + n, logins->n_untold * sizeof(*out));
+    n = n < logins->n_unsent ? n : logins->n_unsent;
+    memcpy(out, logins->unsent, n * sizeof(*out));
+    logins->n_unsent -= n;
+    memmove(logins->unsent, logins->unsent + n, logins->n_unsent * sizeof(*out));
     return n;
 }
 
-void failed_logins_hear(struct failed_logins *logins, const struct failed_login *login, uint64_t age_ns,
-                        uint64_t now_ns)
+void failed_logins_receive(struct failed_logins *logins, const struct failed_login *login, uint64_t age_ns,
+                           uint64_t now_ns)
 {
     double left = 1 - (double)age_ns * logins->per_min / (double)MINUTE_NS;
     struct login_source *source;

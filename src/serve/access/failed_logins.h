@@ -12,7 +12,7 @@
 
 struct failed_logins;
 
-enum { FAILED_LOGINS_ADDRESS = 16, FAILED_LOGINS_UNTOLD = 256 };
+enum { FAILED_LOGINS_ADDRESS = 16, FAILED_LOGINS_UNSENT = 256 };
 
 struct failed_login { /* one wrong key, in messages between routers */
     uint8_t address[FAILED_LOGINS_ADDRESS];
@@ -36,7 +36,7 @@ void failed_logins_share(struct failed_logins *logins, const uint8_t salt[16]);
  * this router only. */
 uint32_t failed_logins_take(struct failed_logins *logins, struct failed_login *out, uint32_t n);
 /* Counts a wrong key that a client presented to another router age_ns ago. */
-void failed_logins_hear(struct failed_logins *logins, const struct failed_login *login, uint64_t age_ns,
-                        uint64_t now_ns);
+void failed_logins_receive(struct failed_logins *logins, const struct failed_login *login, uint64_t age_ns,
+                           uint64_t now_ns);
 
 #endif

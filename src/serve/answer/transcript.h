@@ -32,7 +32,7 @@ struct transcript_end {
 };
 
 /* Builds the answer for the answer cache to take.  E_UNSUPPORTED: the answer cannot stand for itself in a
- * prompt (it was cut within a call or in thinking, or its tokens cannot be told from its text).  E_NOMEM. */
+ * prompt (it was cut within a call or in thinking, or its text does not determine its tokens).  E_NOMEM. */
 int transcript_finish(struct transcript *transcript, const struct transcript_end *end,
                       struct cached_answer **out);
 

@@ -36,7 +36,7 @@ struct gen_tool {
     struct bytes description;
     struct bytes input_schema; /* JSON text */
     struct bytes short_schema; /* if input_schema is long: only its properties' types; else empty */
-    bool is_strict;            /* its arguments must match the schema whatever tool_choice says */
+    bool is_strict;            /* its arguments must match the schema, with any tool_choice */
 };
 
 enum gen_tool_choice { GEN_TOOLS_AUTO, GEN_TOOLS_ANY, GEN_TOOLS_ONE, GEN_TOOLS_NONE };

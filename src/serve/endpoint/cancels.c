@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "serve/endpoint/front_priv.h"
-#include "serve/endpoint/front_news.h"
+#include "serve/endpoint/front_shared.h"
 #include "serve/endpoint/responses_priv.h"
 
 #define CANCEL_WAIT_NS NS_PER_S
@@ -61,7 +61,7 @@ bool cancels_ask(struct front *front, struct http_exchange *exchange, const char
     list_push_back(&front->cancels, &visit->node);
     front->n_cancels++;
     if (ev_timer_new(front->opts.loop, cancel_on_deadline, visit, &visit->deadline) < 0 ||
-        !front->opts.on_cancel(front->opts.on_news_arg, tenant, id, visit->number)) {
+        !front->opts.on_cancel(front->opts.on_shared_arg, tenant, id, visit->number)) {
         cancel_visit_free(visit);
         return false;
     }

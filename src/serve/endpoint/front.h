@@ -46,10 +46,10 @@ struct front_opts {
     struct state_values values;   /* what several routers keep together; zeroed: nothing */
     void (*on_forget)(void *arg, const char *tenant,
                       struct bytes id); /* a response was deleted; NULL: no other router */
-    /* A client cancels a response that this front does not run: asks the other routers.  front_cancelled() (front_news.h) brings
+    /* A client cancels a response that this front does not run: asks the other routers.  front_cancelled() (front_shared.h) brings
      * their answer, with the number.  False: there are none.  NULL: the same. */
     bool (*on_cancel)(void *arg, const char *tenant, struct bytes id, uint64_t number);
-    void *on_news_arg;         /* of both */
+    void *on_shared_arg;       /* of both */
     const uint8_t *login_salt; /* borrowed, 16 bytes: routers count wrong keys together; NULL: by itself */
     bool has_metrics;      /* clients may read /metrics, which names tenants; false: there is no such path */
     bool has_console;      /* browsers may load /console (console_priv.h) */

@@ -85,7 +85,7 @@ static void reload_end(struct reload *reload)
         reload_begin(reload);
 }
 
-static void reload_tell(struct reload *reload)
+static void reload_report(struct reload *reload)
 {
     if (!reload->is_wanted_again) /* otherwise the reload that follows calls done() */
         reload->opts.calls->done(reload->opts.arg, reload->fault.code != 0 ? &reload->fault : NULL);
@@ -159,7 +159,7 @@ static void reload_on_read(void *arg)
         reload_apply(reload, former);
     else
         free(former);
-    reload_tell(reload);
+    reload_report(reload);
     reload_end(reload);
 }
 
@@ -172,7 +172,7 @@ void reload_begin(struct reload *reload)
     reload->in_place = front_keys(reload->opts.front);
     if (ev_jobs_submit(reload->opts.jobs, reload->opts.loop, reload_read, reload_on_read, reload) < 0) {
         fault_set(&reload->fault, E_OVERLOADED, "too many large requests wait; try again");
-        reload_tell(reload);
+        reload_report(reload);
         reload_end(reload);
     }
 }

@@ -260,7 +260,7 @@ void request_pause(struct request *request, bool is_paused)
 static void parse_done(void *arg);
 static void tokenise_done(void *arg);
 
-/* Returns a size that sends the work to the pool whatever its real size. */
+/* Returns a size that sends work of any real size to the pool. */
 static size_t never_inline(const struct request *request, size_t size_bytes)
 {
     return size_bytes + request->front->opts.inline_bytes + 1;
@@ -430,16 +430,17 @@ static void parse_done(void *arg)
 /* Refuses embeddings from a model that writes text, and text from an embedding model. */
 static int request_check_kind(const struct request *request, struct api_error *error)
 {
-    bool is_embedder = tokenizer_is_embedder(request->model->tokenizer);
+    bool is_embedding_model = tokenizer_is_embedding_model(request->model->tokenizer);
 
-    if (!api_call_generates(request->call) || is_embedder == (request->call == API_EMBEDDINGS))
+    if (!api_call_generates(request->call) || is_embedding_model == (request->call == API_EMBEDDINGS))
         return 0;
-    if (is_embedder) {
-        api_fail(error, 400, "model: %s is an embedder; it answers /v1/embeddings only",
+    if (is_embedding_model) {
+        api_fail(error, 400, "model: %s is an embedding model; it answers /v1/embeddings only",
                  request->model->name);
-        error->code = "embedder_only";
+        error->code = "embeddings_only";
     } else {
-        api_fail(error, 404, "model: %s is no embedder; it computes no embeddings", request->model->name);
+        api_fail(error, 404, "model: %s is no embedding model; it computes no embeddings",
+                 request->model->name);
         error->code = "embeddings_unsupported";
     }
     return E_UNSUPPORTED;

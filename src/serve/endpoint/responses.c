@@ -23,7 +23,7 @@
 #include "serve/api/render_responses.h"
 #include "serve/endpoint/admit_priv.h"
 #include "serve/endpoint/cancels_priv.h"
-#include "serve/endpoint/front_news.h"
+#include "serve/endpoint/front_shared.h"
 #include "serve/endpoint/output_priv.h"
 #include "serve/endpoint/responses_priv.h"
 

@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "serve/conversation/answer_image.h"
 #include "serve/endpoint/front_priv.h"
-#include "serve/endpoint/front_news.h"
+#include "serve/endpoint/front_shared.h"
 #include "serve/endpoint/responses_priv.h"
 
 #define ANSWER_LIFE_S 3600u
@@ -350,7 +350,7 @@ int shared_forget_response(struct front *front, const char *tenant, struct bytes
     if (rc == 0)
         rc = state_values_forget(values, &name);
     if (rc == 0 && front->opts.on_forget != NULL)
-        front->opts.on_forget(front->opts.on_news_arg, tenant, id);
+        front->opts.on_forget(front->opts.on_shared_arg, tenant, id);
     return rc;
 }
 

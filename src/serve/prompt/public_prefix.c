@@ -2,7 +2,7 @@
 /* The declared beginnings, as tokens of each model.
  *
  * Each beginning is rendered with two different questions after it.  The tokens that both prompts share
- * are the beginning's fixed tokens, whatever the template does with tools and system texts.  Templates
+ * are the beginning's fixed tokens, for any use of tools and system texts in the template.  Templates
  * may begin differently with thinking on or off, so each beginning is rendered for each setting. */
 #include "serve/prompt/public_prefix.h"
 

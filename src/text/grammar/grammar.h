@@ -79,7 +79,7 @@ int grammar_accept(struct grammar_run *run, token_id id);
 void grammar_rewind(struct grammar_run *run, uint32_t n);
 void grammar_commit(struct grammar_run *run);
 bool grammar_is_complete(const struct grammar_run *run); /* the answer may end here */
-/* The tokens that must come next whatever the logits say, at most max: draft tokens that are always right.
+/* The tokens that must come next with any logits, at most max: draft tokens that are always right.
  * Returns their number (0: none). */
 uint32_t grammar_forced(struct grammar_run *run, token_id *ids_out, uint32_t max);
 

@@ -74,13 +74,13 @@ static int read_wanted(struct compile_ctx *ctx, json_t *constraint, struct wante
         return rc;
     if (wanted->chars.min == MAX_LENGTH)
         return grammar_compile_tagged_fail(ctx, E_LIMIT, "minLength",
-                                           "so much cannot be held to between tags");
+                                           "so large a bound cannot be enforced between tags");
     if ((pattern != NULL && !json_is_string(pattern)) || (format != NULL && !json_is_string(format)))
         return grammar_compile_tagged_fail(ctx, E_FORMAT, pattern != NULL ? "pattern" : "format",
                                            "must be a text");
     if (pattern != NULL && format != NULL)
         return grammar_compile_tagged_fail(ctx, E_UNSUPPORTED, "pattern",
-                                           "cannot be held to together with a format");
+                                           "cannot be enforced together with a format");
     wanted->keyword = pattern != NULL ? "pattern" : format != NULL ? "format" : wanted->keyword;
     if (format != NULL && format_pattern(json_string_value(format)) == NULL)
         return grammar_compile_tagged_fail(ctx, E_UNSUPPORTED, "format", "is not known");

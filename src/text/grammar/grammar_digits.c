@@ -273,11 +273,11 @@ int digits_write(struct graph *graph, const struct number_bounds *bounds, uint32
                  const char **reason_out, uint32_t *pc_out)
 {
     if (bounds->multiple > MAX_MULTIPLE) {
-        *reason_out = "only up to 100 can be held to";
+        *reason_out = "only up to 100 can be enforced";
         return E_UNSUPPORTED;
     }
     if (bounds->is_integer)
         return write_integer(graph, bounds, next, pc_out);
-    *reason_out = "more digits after the point than can be held to";
+    *reason_out = "more digits after the point than can be enforced";
     return write_decimal(graph, bounds, next, pc_out);
 }

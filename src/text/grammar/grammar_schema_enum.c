@@ -34,7 +34,7 @@ static int refuse_beside(struct schema *s, json_t *schema, const char *const *na
 {
     for (; *names != NULL; names++)
         if (json_object_get(schema, *names) != NULL)
-            return schema_fault(s, E_UNSUPPORTED, *names, "cannot be held to beside enum or const");
+            return schema_fault(s, E_UNSUPPORTED, *names, "cannot be enforced beside enum or const");
     return 0;
 }
 

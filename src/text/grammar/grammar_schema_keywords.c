@@ -151,10 +151,10 @@ int schema_check_keywords(struct schema *s, json_t *schema)
         bool is_vain = keyword != NULL && keyword->kinds != 0 && (keyword->kinds & kinds) == 0;
 
         if (keyword != NULL && keyword->is_refused && !is_vain)
-            return schema_fault(s, E_UNSUPPORTED, name, "cannot be held to");
+            return schema_fault(s, E_UNSUPPORTED, name, "cannot be enforced");
     }
     if (json_is_true(json_object_get(schema, "uniqueItems")))
-        return schema_fault(s, E_UNSUPPORTED, "uniqueItems", "cannot be held to");
+        return schema_fault(s, E_UNSUPPORTED, "uniqueItems", "cannot be enforced");
     return 0;
 }
 

@@ -196,7 +196,7 @@ static int merge_keyword(struct schema *s, const char *keyword, json_t *left, js
         *out = is_more == (sense > 0) ? left : right;
         return 0;
     }
-    return schema_fault(s, E_UNSUPPORTED, keyword, "two different ones cannot be held to together");
+    return schema_fault(s, E_UNSUPPORTED, keyword, "two different values cannot be enforced together");
 }
 
 /* Merges branches that both sides have: one side's stay, the other side's go into an allOf with it. */

@@ -215,12 +215,13 @@ static int count_properties(struct schema *s, json_t *schema, struct object *obj
         return rc;
     object->n_others = (struct bounds){0, GRAPH_UNBOUNDED};
     if (min > n_required)
-        return schema_fault(s, E_UNSUPPORTED, "minProperties", "only as many as are required can be held to");
+        return schema_fault(s, E_UNSUPPORTED, "minProperties",
+                            "only the number of required properties can be enforced");
     if (max == GRAPH_UNBOUNDED || (object->others == NULL && max >= n))
         return 0;
     if (max < n)
         return schema_fault(s, E_UNSUPPORTED, "maxProperties",
-                            "fewer than the declared properties cannot be held to");
+                            "a bound below the declared properties cannot be enforced");
     object->n_others.max = max - (uint32_t)n;
     return 0;
 }

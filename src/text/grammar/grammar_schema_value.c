@@ -95,7 +95,8 @@ static int read_multiple(struct schema *s, json_t *schema, struct number_bounds 
     if (!json_is_number(value) || multiple <= 0)
         return schema_fault(s, E_FORMAT, "multipleOf", "must be a number above 0");
     if (!bounds->is_integer || multiple != (uint32_t)(multiple < 1e9 ? multiple : 0))
-        return schema_fault(s, E_UNSUPPORTED, "multipleOf", "only whole ones of integers can be held to");
+        return schema_fault(s, E_UNSUPPORTED, "multipleOf",
+                            "only whole divisors of integers can be enforced");
     bounds->multiple = (uint32_t)multiple;
     return 0;
 }
@@ -208,7 +209,7 @@ int schema_string(struct schema *s, json_t *schema, uint32_t *pc_out)
     if (chars.max > GRAPH_MAX_REPEAT)
         chars.max = GRAPH_UNBOUNDED;
     if (pattern != NULL && format != NULL)
-        return schema_fault(s, E_UNSUPPORTED, "pattern", "cannot be held to together with a format");
+        return schema_fault(s, E_UNSUPPORTED, "pattern", "cannot be enforced together with a format");
     if (pattern != NULL)
         return grammar_schema_value_patterned(
             s, bytes_of(json_string_value(pattern), json_string_length(pattern)), "pattern", chars, pc_out);

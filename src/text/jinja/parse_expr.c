@@ -24,7 +24,7 @@ static struct node *parse_expr_with(struct parser *parser, enum node_kind kind, 
     return node;
 }
 
-/* ---- what follows a primary ---- */
+/* ---- suffixes of a primary ---- */
 
 /* Reads after "[": an index, or a slice whose parts may be missing. */
 static struct node *parse_expr_subscript(struct parser *parser)

@@ -2,8 +2,8 @@
 /* A conversation -> prompt tokens in the model's own chat format. Our interpreter runs the model's template.
  *
  * The rendered text equals the template's output byte for byte. Only the template emits control tokens and
- * tags ("<tool_call>"). Client text is always tokenised as ordinary characters, whatever it spells and
- * whatever filters it passed. */
+ * tags ("<tool_call>"). Client text is always tokenised as ordinary characters, with any spelling and
+ * after any filters. */
 #ifndef TEXT_TOKEN_CHAT_H
 #define TEXT_TOKEN_CHAT_H
 

@@ -349,7 +349,7 @@ static int try_drawn(struct splice *splice, struct chat_drawn *drawn)
     return put_drawn(splice, drawn, close);
 }
 
-static void tell_places(struct splice *splice, struct chat_extras *extras)
+static void splice_report_places(struct splice *splice, struct chat_extras *extras)
 {
     size_t n = 0;
 
@@ -385,7 +385,7 @@ int chat_splice(const struct chat_format *format, const struct chat_prompt *prom
     if (rc == 0)
         rc = encode_to(&splice, text.len_bytes);
     if (rc == 0)
-        tell_places(&splice, extras);
+        splice_report_places(&splice, extras);
     XXH3_freeState(splice.sum);
     free(splice.extents);
     free(splice.next_first);

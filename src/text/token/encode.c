@@ -15,7 +15,7 @@
  * "user\n" and the client's first word together.
  *
  * Each character of the text is read a bounded number of times, and merging is O(n log n) in the longest
- * word. So the time for a text is bounded, whatever its content. */
+ * word. So the time for a text is bounded, for any content. */
 #include "text/token/tokenizer_priv.h"
 
 #include "base/err.h"

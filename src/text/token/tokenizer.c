@@ -232,7 +232,7 @@ struct bytes tokenizer_chat_template(const struct tokenizer *tokenizer)
     return buf_view(&tokenizer->chat_template);
 }
 
-bool tokenizer_is_embedder(const struct tokenizer *tokenizer)
+bool tokenizer_is_embedding_model(const struct tokenizer *tokenizer)
 {
     return tokenizer->pooling == GGUF_POOLING_LAST;
 }

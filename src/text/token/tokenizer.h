@@ -60,7 +60,7 @@ token_id tokenizer_eos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 /* True for an embedding model: its row of the last token is the text's embedding (ARCH.pooling_type 3). It answers
  * /v1/embeddings and writes no text. */
-bool tokenizer_is_embedder(const struct tokenizer *tokenizer);
+bool tokenizer_is_embedding_model(const struct tokenizer *tokenizer);
 /* Ids that end an answer: EOS, end of turn, and other ids with that role. Borrowed from the tokenizer. */
 const token_id *tokenizer_stop_ids(const struct tokenizer *tokenizer, size_t *n_out);
 struct bytes tokenizer_chat_template(const struct tokenizer *tokenizer); /* empty: none */

@@ -208,7 +208,7 @@ int tr_conn_read_frame(struct tr_conn *conn, struct fault *fault, struct kv_fram
     }
 }
 
-int tr_conn_say(struct tr_conn *conn, const struct kv_frame *frame, struct fault *fault)
+int tr_conn_send_frame(struct tr_conn *conn, const struct kv_frame *frame, struct fault *fault)
 {
     uint8_t bytes[KV_FRAME_MAX_BYTES];
     size_t len_bytes = kv_frame_pack(frame, bytes);
@@ -259,7 +259,7 @@ static int tr_conn_send_hello(struct tr_conn *conn, struct fault *fault)
     hello->n_slots = conn->kind == TR_SHM && conn->peer != NULL ? TR_CONTROL_SLOTS : 0;
     rng_system(hello->nonce, sizeof(hello->nonce));
     memcpy(hello->node, node->name, sizeof(hello->node));
-    return tr_conn_say(conn, &frame, fault);
+    return tr_conn_send_frame(conn, &frame, fault);
 }
 
 static int tr_conn_check_hello(const struct tr_conn *conn, const struct kv_frame_hello *hello,
@@ -336,7 +336,7 @@ static int tr_conn_in_greeting(struct tr_conn *conn, struct fault *fault)
     rc = tr_keys_prove(conn, proof.as.proof.mac);
     if (rc != 0)
         return fault_set(fault, rc, "cannot compute a proof");
-    rc = tr_conn_say(conn, &proof, fault);
+    rc = tr_conn_send_frame(conn, &proof, fault);
     if (rc != 0)
         return rc;
     tr_conn_set_state(conn, TR_CONN_PROVING);
@@ -472,7 +472,7 @@ static void tr_conn_advance(struct tr_conn *conn)
     } else {
         tr_conn_update_watch(conn);
     }
-    tr_tickets_tell(node);
+    tr_tickets_report(node);
     tr_conns_free_dead(node);
 }
 
@@ -510,7 +510,8 @@ void tr_conn_reject(struct tr_conn *conn, uint64_t ticket, int code)
     if (conn->last_rejected == ticket)
         return;
     conn->last_rejected = ticket;
-    tr_conn_say(conn, &frame, NULL); /* if the frame cannot be queued, a later send finds the failure */
+    tr_conn_send_frame(conn, &frame,
+                       NULL); /* if the frame cannot be queued, a later send finds the failure */
 }
 
 void tr_conns_check(struct tr_node *node)

@@ -80,8 +80,8 @@ struct tr_conn {
 int tr_conn_dial(struct tr_node *node, struct tr_peer *peer, struct fault *fault);
 /* peer NULL: the connection was accepted. Takes fd, only on success. */
 int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer *peer, struct tr_conn **out);
-int tr_conn_say(struct tr_conn *conn, const struct kv_frame *frame,
-                struct fault *fault); /* queues the frame and flushes */
+int tr_conn_send_frame(struct tr_conn *conn, const struct kv_frame *frame,
+                       struct fault *fault); /* queues the frame and flushes */
 const char *tr_conn_name(const struct tr_conn *conn);
 void tr_conn_fail(struct tr_conn *conn, const struct fault *fault);
 void tr_conn_wake(struct tr_conn *conn); /* dialler: there is work to send */

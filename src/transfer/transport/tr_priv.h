@@ -75,7 +75,7 @@ uint8_t *tr_ticket_piece(const struct tr_node *node, const struct tr_ticket *tic
 void tr_tickets_lost_connection(struct tr_node *node, const struct tr_conn *conn, const struct fault *fault);
 /* For a conn whose pieces are all complete or never begun: its end then fails no ticket. */
 void tr_tickets_forget_carrier(struct tr_node *node, const struct tr_conn *conn);
-void tr_tickets_tell(struct tr_node *node); /* reports progress of all dirty tickets */
+void tr_tickets_report(struct tr_node *node); /* reports progress of all dirty tickets */
 void tr_tickets_free(struct tr_node *node);
 
 /* ---- sender: tr_push.c ---- */

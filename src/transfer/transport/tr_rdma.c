@@ -16,14 +16,14 @@
 
 /* ---- output ---- */
 
-int rdma_say_with(struct rdma_side *side, const struct kv_frame *frame, struct bytes payload)
+int rdma_send_frame_with(struct rdma_side *side, const struct kv_frame *frame, struct bytes payload)
 {
     struct fault fault;
     int err;
 
     if (side->conn->state == TR_CONN_DEAD)
         return E_CLOSED;
-    err = tr_conn_say(side->conn, frame, &fault);
+    err = tr_conn_send_frame(side->conn, frame, &fault);
     if (err == 0 && payload.len_bytes > 0)
         err = tr_stream_put(&side->conn->stream, payload.data, payload.len_bytes);
     if (err != 0 && !side->is_broken) {
@@ -34,9 +34,9 @@ int rdma_say_with(struct rdma_side *side, const struct kv_frame *frame, struct b
     return err;
 }
 
-int rdma_say(struct rdma_side *side, const struct kv_frame *frame)
+int rdma_send_frame(struct rdma_side *side, const struct kv_frame *frame)
 {
-    return rdma_say_with(side, frame, bytes_of(NULL, 0));
+    return rdma_send_frame_with(side, frame, bytes_of(NULL, 0));
 }
 
 void rdma_side_moved(struct rdma_qp *qp)

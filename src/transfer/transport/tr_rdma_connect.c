@@ -89,7 +89,7 @@ static int rdma_connect_send_rail(struct rdma_side *side, const struct rdma_pair
         rail->qpn[i] = pair->qps[i]->qp->qp_num;
         rail->psn[i] = pair->qps[i]->psn;
     }
-    return rdma_say(side, &frame);
+    return rdma_send_frame(side, &frame);
 }
 
 /* ---- dialler ---- */
@@ -254,7 +254,7 @@ static int rdma_connect_accept_pair(struct rdma_side *side, struct rdma_pair *pa
             err = rdma_qp_connect(pair->qps[i], &pair->theirs, fault);
         if (err == 0)
             err = rdma_windows_bind(pair->qps[i], fault);
-        pair->qps[i]->n_told = pair->qps[i]->n_posted;
+        pair->qps[i]->n_announced = pair->qps[i]->n_posted;
     }
     return err;
 }
@@ -306,7 +306,7 @@ static int rdma_connect_send_regions(struct rdma_side *side, const struct rdma_p
                                                               r * regions->each_bytes};
         for (unsigned i = 0; i < pair->n_qps; i++)
             frame.as.region.rkey[i] = pair->qps[i]->windows->rkeys[r];
-        err = rdma_say(side, &frame);
+        err = rdma_send_frame(side, &frame);
     }
     return err;
 }

@@ -130,7 +130,7 @@ void rdma_side_free(struct rdma_side *side)
         return;
     if (!side->is_dead && !rdma_kill_all(side))
         (void)rdma_kill_all(
-            side); /* the node ends: closing the device ends its queue pairs, whatever it answers */
+            side); /* the node ends: closing the device ends its queue pairs, with any answer */
     side->is_dead = true;
     rdma_recv_let_all_go(side);
     rdma_fall_end_pushes(side);
@@ -165,7 +165,7 @@ static void rdma_fall_leave_one(struct rdma_side *side, struct rdma_push *rdma_p
     case RDMA_OPEN:
         list_remove(&rdma_push->due);
         rdma_push->state = RDMA_WHICH;
-        rdma_say(side, &which);
+        rdma_send_frame(side, &which);
         return;
     case RDMA_WHICH:
         return;
@@ -199,7 +199,7 @@ int rdma_fall(struct rdma_side *side, struct fault *fault)
         return fault_set(fault, E_IO, "queue pairs towards %s cannot be ended", tr_conn_name(side->conn));
     atomic_fetch_add_explicit(&side->node->totals.rdma_failures, 1, memory_order_relaxed);
     side->conn->is_leaving = true;
-    rdma_say(side, &end);
+    rdma_send_frame(side, &end);
     if (side->is_dialler) {
         rdma_fall_leave_all(side);
     } else {

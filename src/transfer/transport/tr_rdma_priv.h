@@ -128,7 +128,7 @@ void rdma_lost(struct tr_conn *conn);
 void rdma_side_free(struct rdma_side *side);
 
 /* tr_rdma.c; if it cannot send the frame, it breaks the side */
-int rdma_say(struct rdma_side *side, const struct kv_frame *frame);
-int rdma_say_with(struct rdma_side *side, const struct kv_frame *frame, struct bytes payload);
+int rdma_send_frame(struct rdma_side *side, const struct kv_frame *frame);
+int rdma_send_frame_with(struct rdma_side *side, const struct kv_frame *frame, struct bytes payload);
 
 #endif

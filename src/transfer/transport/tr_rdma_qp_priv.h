@@ -67,7 +67,7 @@ struct rdma_qp {
     uint32_t psn, peer_qpn, peer_psn;
     bool is_receiver;
     unsigned n_receives; /* receiver: total number posted; see KV_FRAME_CREDIT */
-    uint32_t n_posted, n_told, n_consumed;
+    uint32_t n_posted, n_announced, n_consumed;
     /* sender */
     uint32_t credit, n_immediates; /* both count from the start and wrap */
     unsigned n_wrs;

@@ -153,7 +153,7 @@ static void rdma_rail_turn(struct rdma_rail *rail)
         if (now_ns - moved_ns >= TR_RAIL_SPIN_NS)
             rdma_rail_cool(rail);
     }
-    tr_tickets_tell(rail->node);
+    tr_tickets_report(rail->node);
     if (!list_is_empty(&rail->hot))
         ev_timer_start(rail->again, 0);
 }

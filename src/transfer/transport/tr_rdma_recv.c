@@ -131,7 +131,7 @@ int rdma_recv_on_ask(struct rdma_side *side, uint64_t ticket_id, struct fault *f
         put_u32(bytes, ticket->blocks[i]);
         buf_append(&ids, bytes, sizeof(bytes));
     }
-    err = ids.is_bad ? E_NOMEM : rdma_say_with(side, &frame, buf_view(&ids));
+    err = ids.is_bad ? E_NOMEM : rdma_send_frame_with(side, &frame, buf_view(&ids));
     buf_fini(&ids);
     return err != 0 ? fault_set(fault, err, "cannot answer ASK: %s", err_text(err)) : 0;
 }
@@ -180,12 +180,12 @@ void rdma_recv_credit(struct rdma_qp *qp)
         rdma_break(qp, NULL, fault.text);
         return;
     }
-    if (qp->n_posted - qp->n_told < qp->n_receives / 4)
+    if (qp->n_posted - qp->n_announced < qp->n_receives / 4)
         return;
-    qp->n_told = qp->n_posted;
+    qp->n_announced = qp->n_posted;
     frame.as.credit = (struct kv_frame_credit){
         .rail = (uint8_t)qp->rail_index, .qp = (uint8_t)qp->index, .n_total = qp->n_posted};
-    rdma_say(qp->side, &frame);
+    rdma_send_frame(qp->side, &frame);
 }
 
 /* ---- ending ---- */
@@ -223,7 +223,7 @@ void rdma_recv_forget(struct rdma_side *side, const struct tr_ticket *ticket)
     slot->deadline_ns = clock_now_ns() + TR_RDMA_STOP_NS;
     if (side->n_stopping++ == 0)
         ev_timer_start(side->stop_timer, TR_RDMA_STOP_NS);
-    rdma_say(side, &frame);
+    rdma_send_frame(side, &frame);
 }
 
 /* Its writes have arrived: counts the immediates that are still in the queue, then frees the slot. */
@@ -277,7 +277,7 @@ int rdma_recv_on_which(struct rdma_side *side, uint64_t ticket_id, struct fault 
         if (tr_ticket_has(ticket, i / ticket->n_blocks, i % ticket->n_blocks))
             bits[i / 8] |= (uint8_t)(1u << i % 8);
     frame.as.have = (struct kv_frame_have){.ticket = ticket_id, .n_bits = n_bits};
-    err = rdma_say_with(side, &frame, bytes_of(bits, (n_bits + 7) / 8));
+    err = rdma_send_frame_with(side, &frame, bytes_of(bits, (n_bits + 7) / 8));
     free(bits);
     return err != 0 ? fault_set(fault, err, "cannot answer WHICH: %s", err_text(err)) : 0;
 }

@@ -59,7 +59,7 @@ void rdma_push_end(struct rdma_side *side, struct rdma_push *rdma_push)
     struct kv_frame frame = {.type = KV_FRAME_STOPPED, .as.ticket = {rdma_push->ticket}};
 
     if (!side->is_dead && side->conn != NULL)
-        rdma_say(side, &frame);
+        rdma_send_frame(side, &frame);
     rdma_push_free(rdma_push);
     if (side->conn != NULL)
         tr_conn_wake(side->conn); /* the next step may have waited for this end */
@@ -89,7 +89,7 @@ static void rdma_push_begin(struct rdma_side *side, struct tr_push *push)
     push->is_held = true;
     push->carriers |= 1u << side->conn->index;
     side->conn->progress_ns = clock_now_ns();
-    rdma_say(side, &frame);
+    rdma_send_frame(side, &frame);
 }
 
 static uint32_t rdma_send_chunk_pieces(const struct rdma_push *rdma_push, uint32_t chunk)

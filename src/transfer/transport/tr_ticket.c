@@ -306,7 +306,7 @@ void tr_tickets_lost_connection(struct tr_node *node, const struct tr_conn *conn
             tr_ticket_break(node, value, fault);
 }
 
-void tr_tickets_tell(struct tr_node *node)
+void tr_tickets_report(struct tr_node *node)
 {
     struct list *at;
 

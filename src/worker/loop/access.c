@@ -56,7 +56,7 @@ int worker_read_access(void *arg, const void *conf, struct fault *fault, void **
                                   (struct link_access **)out);
 }
 
-static int access_tell_transport(struct worker *worker)
+static int access_set_transport(struct worker *worker)
 {
     struct tls_context *tls = worker->conf->tcp_encrypt ? worker->access->tls : NULL;
     struct tr_keys keys;
@@ -78,7 +78,7 @@ void worker_take_access(void *arg, void *fresh)
     if (worker_make_tokens(worker, &tokens) == 0)
         admin_set_tokens(worker->admin, &tokens);
     OPENSSL_cleanse(&tokens, sizeof(tokens));
-    if (access_tell_transport(worker) < 0)
+    if (access_set_transport(worker) < 0)
         log_error("kv_keys_not_taken", LOG_STR("hint", "reload again"));
 }
 

@@ -180,7 +180,7 @@ static int draft_start(const struct worker_conf *conf, struct engine_model *mode
 static int draft_pack(struct worker *worker, const struct engine_model *mtp_of, struct engine_load_opts *load,
                       struct fault *fault, struct engine_model **out)
 {
-    struct worker_progress progress = {.worker = worker, .said_ns = clock_now_ns()};
+    struct worker_progress progress = {.worker = worker, .logged_ns = clock_now_ns()};
 
     load->mtp_of = mtp_of;
     load->context_length = 0;

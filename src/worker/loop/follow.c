@@ -13,7 +13,7 @@
  * The map forgets a peer's blocks when its link goes down, because a restarted worker has none of them.
  *
  * Events never queue up for a peer that reads slowly. While LINK_BUSY_BYTES wait in its link, its events are
- * dropped, and the peer detects the gap in the numbers.  It receives at most one snapshot per TELL_ALL_NS. */
+ * dropped, and the peer detects the gap in the numbers.  It receives at most one snapshot per SNAPSHOT_NS. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -23,7 +23,7 @@
 #include "worker/loop/worker_priv.h"
 
 #define LOOK_NS         NS_PER_S
-#define TELL_ALL_NS     NS_PER_S
+#define SNAPSHOT_NS     NS_PER_S
 #define LINK_BUSY_BYTES (1u << 20)
 
 static bool is_on(const struct worker *worker)
@@ -72,7 +72,7 @@ static bool is_followed(const struct worker_peer *peer)
 
 static void worker_follow_begin(struct worker_peer *peer)
 {
-    if (!peer->is_up || !peer->can_tell || is_followed(peer))
+    if (!peer->is_up || !peer->has_block_events || is_followed(peer))
         return;
     block_follower_begin(&peer->follower, clock_now_ns());
     worker_follow_ask(peer);
@@ -84,7 +84,7 @@ void worker_follow_up(struct worker *worker, struct worker_peer *peer)
         worker_follow_begin(peer);
 }
 
-static bool worker_follow_tell(struct worker_peer *peer, const Baton__BlockEvents *events, bool is_anew)
+static bool worker_follow_pass(struct worker_peer *peer, const Baton__BlockEvents *events, bool is_anew)
 {
     struct block_list *blocks = events != NULL
                                     ? block_list_new(worker_follow_number_of(peer), events->hashes.data,
@@ -94,17 +94,17 @@ static bool worker_follow_tell(struct worker_peer *peer, const Baton__BlockEvent
     if (blocks == NULL)
         return false;
     blocks->is_anew = is_anew;
-    return worker_engine_tell(peer->worker->engine, blocks) == 0;
+    return worker_engine_send_peer_blocks(peer->worker->engine, blocks) == 0;
 }
 
 void worker_follow_down(struct worker *worker, struct worker_peer *peer)
 {
-    peer->is_told = false;
+    peer->wants_block_events = false;
     if (peer->follower.state == FOLLOWER_IDLE)
         return;
     block_follower_end(&peer->follower);
     /* If this message is lost, the slot's next peer begins anew.  A peer without a link is never asked. */
-    if (!worker_follow_tell(peer, NULL, true))
+    if (!worker_follow_pass(peer, NULL, true))
         log_warn("peer_blocks_stay", LOG_STR("node", peer->node), LOG_STR("reason", "no room to say so"));
     for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
         if (&worker->peers[i] != peer && worker->peers[i].link != NULL &&
@@ -151,7 +151,7 @@ void worker_follow_events(struct worker_peer *peer, const Baton__BlockEvents *ev
     case FOLLOW_APPLY:
         break;
     }
-    if (worker_follow_tell(peer, events, what == FOLLOW_REPLACE))
+    if (worker_follow_pass(peer, events, what == FOLLOW_REPLACE))
         return;
     worker_follow_missed(peer, "too many at once");
     block_follower_begin(&peer->follower, now_ns);
@@ -180,15 +180,15 @@ void worker_follow_wanted(struct worker_peer *peer, const Baton__BlocksWanted *w
     uint64_t now_ns = clock_now_ns();
     struct command *command;
 
-    if (!is_on(peer->worker) || (peer->is_told && now_ns - peer->told_ns < TELL_ALL_NS) ||
+    if (!is_on(peer->worker) || (peer->wants_block_events && now_ns - peer->snapshot_ns < SNAPSHOT_NS) ||
         !worker_follow_has_room(peer))
         return; /* safe to lose, because the peer asks again */
     command = command_new(COMMAND_BLOCKS_WANTED, READER_PEER + worker_follow_number_of(peer));
     if (command == NULL)
         return;
     command->as.max_on_disk = wanted->max_on_disk;
-    peer->is_told = true;
-    peer->told_ns = now_ns;
+    peer->wants_block_events = true;
+    peer->snapshot_ns = now_ns;
     (void)worker_engine_send(peer->worker->engine, command);
 }
 

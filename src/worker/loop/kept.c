@@ -137,12 +137,12 @@ void worker_kept_keep(struct worker *worker, const Baton__Keep *keep)
 static Baton__Claim kept_claim(struct worker_kept *kept, const Baton__Fetch *fetch)
 {
     if (fetch->claim[0] == '\0')
-        return BATON__CLAIM__CLAIM_UNTOLD;
+        return BATON__CLAIM__CLAIM_UNKNOWN;
     if (kept_value_find(kept, fetch->claim) != NULL)
         return BATON__CLAIM__CLAIM_TAKEN;
     return kept_value_put(kept, fetch->claim, fetch->claim_life_s, (struct bytes){0}) == 0
                ? BATON__CLAIM__CLAIM_SET
-               : BATON__CLAIM__CLAIM_UNTOLD;
+               : BATON__CLAIM__CLAIM_UNKNOWN;
 }
 
 void worker_kept_fetch(struct worker_router *router, const Baton__Fetch *fetch)

@@ -10,7 +10,7 @@ struct worker;
 
 struct worker_progress { /* of one file */
     struct worker *worker;
-    uint64_t said_ns; /* when it was last reported */
+    uint64_t logged_ns; /* when it was last reported */
 };
 
 /* Reports to the service manager and the log, once a second. arg: struct worker_progress. False: a stop signal

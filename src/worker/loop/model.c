@@ -89,9 +89,9 @@ bool worker_load_on_progress(void *arg, uint64_t done_bytes, uint64_t total_byte
 
     if (service_is_asked_to_stop(progress->worker->service))
         return false;
-    if (now_ns - progress->said_ns < NS_PER_S)
+    if (now_ns - progress->logged_ns < NS_PER_S)
         return true;
-    progress->said_ns = now_ns;
+    progress->logged_ns = now_ns;
     service_status(progress->worker->service, "loading weights %u%%", percent);
     service_extend(progress->worker->service, 30 * NS_PER_S);
     log_info("loading", LOG_U64("percent", percent));
@@ -131,7 +131,7 @@ static int open_arena(struct worker *worker, const struct kv_layout *layout, str
 }
 
 /* Logs that the pool limits the length of a sequence to less than the model allows, and names the setting. */
-static void say_capacity(const struct worker_engine_opts *opts)
+static void log_engine_capacity(const struct worker_engine_opts *opts)
 {
     const struct engine_info *info = &opts->engine.info;
     uint64_t n_state = kv_layout_state_blocks(&info->layout);
@@ -312,7 +312,7 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
                      struct engine_model **mtp_out)
 {
     const struct worker_conf *conf = worker->conf;
-    struct worker_progress progress = {.worker = worker, .said_ns = clock_now_ns()};
+    struct worker_progress progress = {.worker = worker, .logged_ns = clock_now_ns()};
     struct engine_load_opts load = worker_load_opts(conf, worker->gguf);
     struct engine_start_opts start = {.max_batch_tokens = batch_tokens(conf),
                                       .max_items = (uint32_t)conf->max_seqs,
@@ -412,7 +412,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
         worker_engine_opts_free(&opts);
         return rc;
     }
-    say_capacity(&opts);
+    log_engine_capacity(&opts);
     worker->model.context_length = opts.engine.info.context_length;
     memcpy(opts.prefix_key, worker->prefix_key, sizeof(opts.prefix_key));
     memcpy(opts.model_fingerprint, worker->model.fingerprint, sizeof(opts.model_fingerprint));

@@ -29,18 +29,18 @@ struct notices {
     struct load_notice ring[MAX_NOTICES];
     uint32_t first, n;
     uint64_t next_number, reported_ns;
-    uint32_t untold; /* a bit for each router that still has to get it */
+    uint32_t unsent; /* a bit for each router that still has to get it */
     struct ev_timer *timer;
 };
 
-static void notices_tell(void *arg)
+static void notices_send(void *arg)
 {
     struct worker *worker = arg;
-    uint32_t untold = worker->notices->untold;
+    uint32_t unsent = worker->notices->unsent;
 
-    worker->notices->untold = 0;
+    worker->notices->unsent = 0;
     for (uint32_t i = 0; i < worker->n_routers; i++)
-        if ((untold >> i & 1) != 0 && worker_router_is_up(&worker->routers[i]))
+        if ((unsent >> i & 1) != 0 && worker_router_is_up(&worker->routers[i]))
             link_beat(worker->routers[i].link);
 }
 
@@ -50,7 +50,7 @@ int worker_notices_open(struct worker *worker)
     if (worker->notices == NULL)
         return E_NOMEM;
     worker->notices->next_number = 1;
-    return ev_timer_new(worker->loop, notices_tell, worker, &worker->notices->timer);
+    return ev_timer_new(worker->loop, notices_send, worker, &worker->notices->timer);
 }
 
 void worker_notices_close(struct worker *worker)
@@ -79,9 +79,9 @@ void worker_notices_add(struct worker_router *router, struct task_spec *spec, ui
         notices->first = (notices->first + 1) % MAX_NOTICES;
     if (others == 0)
         return;
-    if (notices->untold == 0)
+    if (notices->unsent == 0)
         ev_timer_start(notices->timer, SOON_NS);
-    notices->untold |= others;
+    notices->unsent |= others;
 }
 
 void worker_notices_reported(struct worker *worker)

@@ -29,7 +29,7 @@ static struct worker_peer *worker_peers_find(struct worker *worker, const struct
     return NULL;
 }
 
-static void tell_down(struct worker *worker, const struct worker_peer *peer)
+static void peer_report_down(struct worker *worker, const struct worker_peer *peer)
 {
     struct command *command = command_new(COMMAND_PEER_DOWN, (uint32_t)(peer - worker->peers));
 
@@ -62,7 +62,8 @@ static struct worker_peer *spare_slot(struct worker *worker)
         command_free(link_user(oldest->link));
         link_close(oldest->link);
         oldest->link = NULL;
-        tell_down(worker, oldest); /* tasks that wait for this peer must not meet the next peer in the slot */
+        peer_report_down(worker,
+                         oldest); /* tasks that wait for this peer must not meet the next peer in the slot */
     }
     return oldest;
 }
@@ -86,7 +87,7 @@ static int worker_peers_on_hello(void *arg, struct link *link, const ProtobufCMe
                          hello->node);
     str_copy(peer->node, sizeof(peer->node), hello->node);
     peer->role = hello->role;
-    peer->can_tell =
+    peer->has_block_events =
         (capabilities_read(hello->capabilities) & CAPABILITY_TELLS) != 0 && hello->epoch != worker->epoch;
     struct command *command = command_new(COMMAND_PEER_UP, (uint32_t)(peer - worker->peers));
     if (command == NULL)
@@ -214,7 +215,7 @@ static void worker_peers_on_down(void *arg, struct link *link, const struct faul
                  LOG_STR("reason", why->text));
     }
     worker_follow_down(worker, peer);
-    tell_down(worker, peer);
+    peer_report_down(worker, peer);
     if (!peer->is_dialled) {
         peer->link = NULL; /* the link frees itself */
         listener_release(worker->peer_listener);

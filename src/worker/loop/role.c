@@ -37,7 +37,7 @@ void worker_role_open(struct worker *worker)
     role_publish(worker);
 }
 
-void worker_role_tell(struct worker *worker)
+void worker_role_send(struct worker *worker)
 {
     for (uint32_t i = 0; i < worker->n_routers; i++)
         if (worker->routers[i].link != NULL)
@@ -61,7 +61,7 @@ void worker_role_set(struct worker *worker, Baton__Role role, const char *by)
                    1);
         role_publish(worker);
     }
-    worker_role_tell(worker);
+    worker_role_send(worker);
 }
 
 int worker_role_order(struct worker *worker, const struct admin_role *wanted, struct fault *fault)

@@ -269,14 +269,14 @@ static void send_vocabulary(void *arg)
         ev_timer_start(router->vocabulary_turn, 0);
 }
 
-/* Passes a router's news on to the other routers.  One that does not know the message skips it. */
-static void worker_routers_relay(const struct worker_router *from, const ProtobufCMessage *news)
+/* Passes a router's message on to the other routers.  One that does not know the message skips it. */
+static void worker_routers_relay(const struct worker_router *from, const ProtobufCMessage *message)
 {
     struct worker *worker = from->worker;
 
     for (uint32_t i = 0; i < worker->n_routers; i++)
         if (&worker->routers[i] != from && worker_router_is_up(&worker->routers[i]))
-            (void)link_send(worker->routers[i].link, FRAME_NEWS, news);
+            (void)link_send(worker->routers[i].link, FRAME_ROUTER_MESSAGE, message);
 }
 
 static int worker_routers_on_message(void *arg, struct link *link, enum frame_type type,
@@ -312,9 +312,9 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
         worker_probe_run(router->worker, router, (const Baton__Probe *)message);
         return 0;
     case FRAME_SPENDING:
-        worker_spending_hear(router, (const Baton__Spending *)message);
+        worker_spending_receive(router, (const Baton__Spending *)message);
         return 0;
-    case FRAME_NEWS:
+    case FRAME_ROUTER_MESSAGE:
         worker_routers_relay(router, message);
         return 0;
     case FRAME_KEEP:

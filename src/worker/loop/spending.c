@@ -31,7 +31,7 @@ struct kept_row {
     struct list age; /* spendings.rows */
     struct list of_router;
     struct spending_key key;
-    uint64_t heard_ns;
+    uint64_t received_ns;
     size_t n_level, n_spent, n_before;
     float level[FRAME_SPENDING_KINDS], spent[FRAME_SPENDING_KINDS], before[FRAME_SPENDING_KINDS];
     float demand;
@@ -114,12 +114,13 @@ static struct kept_router *kept_router_for(struct spendings *spendings, const st
     return found;
 }
 
-static void keep_row(struct spendings *spendings, struct kept_router *router, const Baton__SpendingRow *told)
+static void keep_row(struct spendings *spendings, struct kept_router *router,
+                     const Baton__SpendingRow *received)
 {
     struct spending_key key = {.router = router->epoch};
     struct kept_row *row;
 
-    memcpy(key.account, told->account.data, sizeof(key.account));
+    memcpy(key.account, received->account.data, sizeof(key.account));
     row = hashmap_get(spendings->by_key, &key);
     if (row == NULL) {
         if (hashmap_count(spendings->by_key) >= MAX_KEPT_ROWS)
@@ -135,15 +136,15 @@ static void keep_row(struct spendings *spendings, struct kept_router *router, co
         list_remove(&row->age);
     }
     list_push_back(&spendings->rows, &row->age);
-    row->heard_ns = clock_now_ns();
-    row->n_level = told->n_level;
-    row->n_spent = told->n_spent;
-    row->n_before = told->n_before;
-    memcpy(row->level, told->level, told->n_level * sizeof(*told->level));
-    memcpy(row->spent, told->spent, told->n_spent * sizeof(*told->spent));
-    memcpy(row->before, told->before, told->n_before * sizeof(*told->before));
-    row->demand = told->demand;
-    row->running = told->running;
+    row->received_ns = clock_now_ns();
+    row->n_level = received->n_level;
+    row->n_spent = received->n_spent;
+    row->n_before = received->n_before;
+    memcpy(row->level, received->level, received->n_level * sizeof(*received->level));
+    memcpy(row->spent, received->spent, received->n_spent * sizeof(*received->spent));
+    memcpy(row->before, received->before, received->n_before * sizeof(*received->before));
+    row->demand = received->demand;
+    row->running = received->running;
 }
 
 static void drop_old_routers(struct spendings *spendings)
@@ -160,7 +161,7 @@ static void drop_old_routers(struct spendings *spendings)
 
 static void kept_row_put(struct kept_row *row, uint64_t now_ns, Baton__SpendingRow *out)
 {
-    uint64_t age_ms = (now_ns - row->heard_ns) / NS_PER_MS;
+    uint64_t age_ms = (now_ns - row->received_ns) / NS_PER_MS;
 
     baton__spending_row__init(out);
     out->account = (ProtobufCBinaryData){.data = row->key.account, .len = sizeof(row->key.account)};
@@ -228,7 +229,7 @@ static void send_to_others(const struct worker_router *from, const Baton__Spendi
             (void)link_send(worker->routers[i].link, FRAME_SPENDING, &out->base);
 }
 
-void worker_spending_hear(struct worker_router *router, const Baton__Spending *spending)
+void worker_spending_receive(struct worker_router *router, const Baton__Spending *spending)
 {
     struct spendings *spendings = router->worker->spendings;
     struct kept_router *kept;

@@ -9,7 +9,7 @@
 /* spending.c: what routers spent of their accounts' limits, for the other routers */
 int worker_spending_open(struct worker *worker); /* E_NOMEM; closed also after a failure */
 void worker_spending_close(struct worker *worker);
-void worker_spending_hear(struct worker_router *router, const Baton__Spending *spending);
+void worker_spending_receive(struct worker_router *router, const Baton__Spending *spending);
 void worker_spending_router_down(struct worker_router *router);
 
 /* notices.c: load that the engine thread has not reported yet */

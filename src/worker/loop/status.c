@@ -15,10 +15,7 @@
 
 static void worker_status_put_drafts(const struct sched_load *load, struct buf *out)
 {
-    static const char *const sources[SCHED_DRAFTS] = {[SCHED_DRAFT_TEXT] = "text",
-                                                      [SCHED_DRAFT_GRAMMAR] = "grammar",
-                                                      [SCHED_DRAFT_MODEL] = "model",
-                                                      [SCHED_DRAFT_MTP] = "mtp"};
+    static const char *const sources[SCHED_DRAFTS] = {SCHED_DRAFT_TABLE(SCHED_DRAFT_NAME)};
     uint64_t n_drafted = 0, n_accepted = 0;
 
     for (unsigned i = 0; i < SCHED_DRAFTS; i++) {
@@ -217,8 +214,8 @@ static void note_rdma(struct worker *worker)
     struct tr_counts counts;
 
     tr_node_counts(worker_engine_transport(worker->engine), &counts);
-    metric_add(failures, (double)(counts.rdma_failures - worker->rdma_failures_told));
-    worker->rdma_failures_told = counts.rdma_failures;
+    metric_add(failures, (double)(counts.rdma_failures - worker->rdma_failures_counted));
+    worker->rdma_failures_counted = counts.rdma_failures;
     worker_status_set_gauge(worker, "baton_kv_rdma_rails", "RDMA rails that are up.",
                             worker_engine_rdma_rails(worker->engine));
 }

@@ -18,7 +18,7 @@
 #define SLICE_TOKENS 256u
 #define SLICE_DRAWS  64u /* fewer, because log probabilities take more room */
 
-static void tail_tell_moved(struct tail *tail)
+static void tail_report_moved(struct tail *tail)
 {
     struct worker_router *router = &tail->worker->routers[tail->router];
     Baton__Tokens tokens = BATON__TOKENS__INIT;
@@ -80,7 +80,7 @@ static int tail_assign(struct tail *tail, const struct task_key *job, uint32_t r
 
     if (hashmap_put(tails->by_job, job, tail, NULL) < 0)
         return E_NOMEM;
-    tail_tell_moved(tail);
+    tail_report_moved(tail);
     if (memcmp(&tail->job, job, sizeof(*job)) != 0)
         hashmap_remove(tails->by_job, &tail->job);
     tail->job = *job;

@@ -56,7 +56,7 @@ static void on_report(struct worker *worker, struct report *report)
         break;
     case REPORT_BLOCKS:
     case REPORT_STORE:
-        worker_tell_blocks(worker, report);
+        worker_send_blocks(worker, report);
         break;
     case REPORT_LOAD:
         worker->load = report->load;
@@ -123,7 +123,7 @@ static void move_answers(struct worker *worker)
 {
     struct command *command = command_new(COMMAND_MOVE, 0);
 
-    worker_role_tell(worker);
+    worker_role_send(worker);
     if (command != NULL)
         (void)worker_engine_send(worker->engine, command);
 }

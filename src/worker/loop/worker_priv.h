@@ -51,9 +51,9 @@ struct worker_peer { /* a link to another worker, dialled by either side */
     enum tr_kind transport;         /* the transport for KV from this peer, chosen when the link came up */
     const char *transport_why;      /* reason for the choice; static text */
     bool is_configured;             /* named in link.peers, so it keeps its slot */
-    bool can_tell;                  /* sends block events; false for older workers and this one itself */
-    bool is_told;                   /* wants our block events ... */
-    uint64_t told_ns;               /* ... and received the last snapshot at this time */
+    bool has_block_events;          /* sends block events; false for older workers and this one itself */
+    bool wants_block_events;        /* wants our block events ... */
+    uint64_t snapshot_ns;           /* ... and received the last snapshot at this time */
     struct block_follower follower; /* follows the peer's events */
 };
 
@@ -105,7 +105,7 @@ struct worker { /* the whole daemon */
     int conf_prefix_fetch; /* enum picker_fetch, value at the start */
     struct ev_timer *follow_timer;
     struct metric *m_peer_resyncs;
-    uint64_t rdma_failures_told; /* failures already counted in the metrics */
+    uint64_t rdma_failures_counted; /* failures already counted in the metrics */
     bool has_load;
     enum daemon_life life;
     uint32_t n_quiet_looks; /* checks of the drain timer in a row that found no work */
@@ -186,7 +186,7 @@ void worker_role_open(struct worker *worker); /* the configured role */
 /* Changes the worker's role at once, and tells routers and peers.  Running work is not affected. */
 void worker_role_set(struct worker *worker, Baton__Role role, const char *by);
 int worker_role_order(struct worker *worker, const struct admin_role *wanted, struct fault *fault);
-void worker_role_tell(struct worker *worker); /* sends a heartbeat to routers and peers now */
+void worker_role_send(struct worker *worker); /* sends a heartbeat to routers and peers now */
 uint64_t worker_role_age_ms(const struct worker *worker);
 
 /* answers.c */
@@ -213,7 +213,7 @@ void worker_tails_report(struct worker *worker, struct report *report);
 void worker_tails_resume(struct worker_router *router, const Baton__Resume *resume);
 
 /* send_blocks.c */
-void worker_tell_blocks(struct worker *worker, const struct report *report); /* to all readers, or to one */
+void worker_send_blocks(struct worker *worker, const struct report *report); /* to all readers, or to one */
 
 /* follow.c: block events from peers and to peers */
 int worker_follow_open(struct worker *worker); /* E_NOMEM */

@@ -319,9 +319,9 @@ static bool disk_or_pool_has(void *arg, const struct block_hash *hash)
     return kv_peek(engine->pool, hash, 1) == 1 || kv_tier_peek(engine->disk->tier, hash, 1) == 1;
 }
 
-/* The same for a model whose prefixes need a tail: the blocks read end with it. */
-static struct disk_read *read_with_tail(struct worker_engine *engine, kv_tenant tenant,
-                                        const struct block_hash *hashes, uint32_t n)
+/* The same for a model whose prefixes need an end state: the blocks read end with it. */
+static struct disk_read *read_with_end_state(struct worker_engine *engine, kv_tenant tenant,
+                                             const struct block_hash *hashes, uint32_t n)
 {
     struct state_source source = {.has = disk_or_pool_has, .arg = engine};
     uint32_t n_list = 0;
@@ -343,7 +343,7 @@ uint64_t worker_disk_fetch(struct worker_engine *engine, uint64_t tenant, const 
     uint32_t n_list = 0;
     uint64_t read;
 
-    if (engine->disk == NULL || !worker_has_tails(engine))
+    if (engine->disk == NULL || !worker_has_end_states(engine))
         return fetch_run(engine, tenant, hashes, n);
     list = worker_state_list(engine, &source, hashes, n, &n_list);
     read = list != NULL ? fetch_run(engine, tenant, list, n_list) : 0;
@@ -363,7 +363,7 @@ bool worker_disk_wait(struct worker_engine *engine, struct task *task)
     n = worker_chain_hash(engine, task);
     if (n == 0)
         return false;
-    read = (worker_has_tails(engine) ? read_with_tail : read_for)(
+    read = (worker_has_end_states(engine) ? read_with_end_state : read_for)(
         engine, tenant_number(task->spec.order.work.tenant), task->chain.hashes, n);
     if (read == NULL || read->is_let_go)
         return false;

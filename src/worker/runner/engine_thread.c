@@ -135,7 +135,7 @@ void worker_engine_embedding(struct worker_engine *engine, uint32_t origin, cons
 {
     struct report *report = engine->pending[origin == ORIGIN_LOCAL ? WORKER_MAX_ROUTERS : origin];
 
-    if (report_embedding(report, embedding, engine->opts.engine.info.embedding_dims) < 0)
+    if (report_embedding(report, embedding, engine->opts.engine.info.hidden) < 0)
         log_error("out_of_memory", LOG_STR("lost", "an embedding"));
 }
 
@@ -495,7 +495,7 @@ int worker_engine_send(struct worker_engine *engine, struct command *command)
     return rc;
 }
 
-int worker_engine_tell(struct worker_engine *engine, struct block_list *blocks)
+int worker_engine_send_peer_blocks(struct worker_engine *engine, struct block_list *blocks)
 {
     struct command *command = command_new(COMMAND_PEER_BLOCKS, blocks->source);
     uint32_t n = blocks->n + 1;

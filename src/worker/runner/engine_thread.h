@@ -123,7 +123,7 @@ int worker_engine_send(struct worker_engine *engine, struct command *command); /
 /* Adds a peer's block events to the peer map, in order.  Takes them, also on failure.  E_FULL: too many are
  * pending, so these are lost; but an empty message, which makes the map forget the peer, is never refused.
  * E_NOMEM. */
-int worker_engine_tell(struct worker_engine *engine, struct block_list *blocks);
+int worker_engine_send_peer_blocks(struct worker_engine *engine, struct block_list *blocks);
 struct mailbox *worker_engine_reports(struct worker_engine *engine);
 uint64_t worker_engine_beats(const struct worker_engine *engine); /* advances while the thread lives */
 bool worker_engine_is_busy(const struct worker_engine *engine);

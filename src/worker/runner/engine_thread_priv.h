@@ -187,7 +187,7 @@ struct task_answer *worker_engine_answer(struct worker_engine *engine, uint32_t 
                                          uint32_t n_ids);
 /* Sets the sampling results of the tokens in this origin's latest answer. */
 void worker_engine_draws(struct worker_engine *engine, uint32_t origin, const struct sample_result *draws);
-/* Sets the embedding, [embedding_dims of the engine], of this origin's latest answer. */
+/* Sets the embedding, [info.hidden of the engine], of this origin's latest answer. */
 void worker_engine_embedding(struct worker_engine *engine, uint32_t origin, const float *embedding);
 
 #endif

@@ -130,12 +130,12 @@ static void kv_receive_count_kinds(const struct kv_receive *receive, const struc
     task->attention_bytes = arrival->n_bytes - task->recurrent_bytes - task->index_bytes;
 }
 
-/* Returns how many of the prompt's tokens have usable KV here. A prefix needs its tail, and the tail comes last. */
+/* Returns how many of the prompt's tokens have usable KV here. A prefix needs its end state, and the end state comes last. */
 static uint32_t kv_receive_n_tokens(const struct kv_receive *receive, const struct kvxfer_arrival *arrival)
 {
     uint32_t n_tokens = arrival->n_blocks * kv_receive_block_tokens(receive->engine);
 
-    if (!arrival->is_whole && worker_has_tails(receive->engine))
+    if (!arrival->is_whole && worker_has_end_states(receive->engine))
         return 0;
     return n_tokens < receive->task->spec.order.n_tokens ? n_tokens : receive->task->spec.order.n_tokens;
 }

@@ -15,7 +15,7 @@
  *
  * A peer may send events of a hundred thousand blocks at once.  So events wait in a queue
  * (cache/prefix/block_queue.h).  The thread applies a few between two steps, or all while the worker is idle.
- * worker_engine_tell() bounds the queue.  The index has its own bound.
+ * worker_engine_send_peer_blocks() bounds the queue.  The index has its own bound.
  *
  * Tenants stay apart here too: lookups use the hashes of the task's own tokens under its own tenant's
  * root. */
@@ -49,7 +49,7 @@ _Static_assert(WORKER_MAX_PEERS <= PICKER_MAX_WORKERS, "a slot for each peer");
 
 /* ---- received events ---- */
 
-/* Counts pending events as worker_engine_tell() does. */
+/* Counts pending events as worker_engine_send_peer_blocks() does. */
 static uint32_t peer_map_n_pending(const struct peer_map *map)
 {
     return (uint32_t)(map->pending.n_blocks + map->pending.n_lists);

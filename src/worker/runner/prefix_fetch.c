@@ -163,26 +163,26 @@ static void prefix_fetch_on_message(void *arg, const struct kvxfer_message *mess
     worker_engine_to_peer(fetch->engine, fetch->transfer.peer, message);
 }
 
-/* Returns how many of the arrived blocks hold tokens.  Those of the tail come last. */
+/* Returns how many of the arrived blocks hold tokens.  Those of the end state come last. */
 static uint32_t prefix_fetch_n_tokens_blocks(const struct prefix_fetch *fetch, uint32_t n_arrived)
 {
-    uint32_t n_tokens_blocks = worker_tail_run(fetch->engine, fetch->n_blocks - fetch->n_here);
+    uint32_t n_tokens_blocks = worker_end_state_run(fetch->engine, fetch->n_blocks - fetch->n_here);
 
     return n_arrived < n_tokens_blocks ? n_arrived : n_tokens_blocks;
 }
 
-/* Seals the tail, if the model has one. */
-static void prefix_fetch_seal_tail(struct prefix_fetch *fetch)
+/* Seals the end state, if the model has one. */
+static void prefix_fetch_seal_end_state(struct prefix_fetch *fetch)
 {
-    uint32_t n_tail = worker_tail_blocks(fetch->engine, fetch->n_arrived),
+    uint32_t n_end_state = worker_end_state_blocks(fetch->engine, fetch->n_arrived),
              at = fetch->n_here + fetch->n_arrived;
-    struct block_hash *hashes = n_tail > 0 ? calloc(n_tail, sizeof(*hashes)) : NULL;
+    struct block_hash *hashes = n_end_state > 0 ? calloc(n_end_state, sizeof(*hashes)) : NULL;
 
-    if (hashes == NULL) /* without the tail the blocks are of no use and recomputed */
+    if (hashes == NULL) /* without the end state the blocks are of no use and recomputed */
         return;
-    worker_tail_hashes(fetch->engine, fetch->hashes + fetch->n_here, fetch->n_arrived, hashes);
-    for (uint32_t i = 0; i < n_tail; i++) {
-        if (worker_tail_seal(fetch->engine, fetch->blocks[at + i], &hashes[i]))
+    worker_end_state_hashes(fetch->engine, fetch->hashes + fetch->n_here, fetch->n_arrived, hashes);
+    for (uint32_t i = 0; i < n_end_state; i++) {
+        if (worker_end_state_seal(fetch->engine, fetch->blocks[at + i], &hashes[i]))
             kv_set_replicated(fetch->engine->pool, fetch->blocks[at + i], true);
     }
     free(hashes);
@@ -199,7 +199,7 @@ static void prefix_fetch_on_arrived(void *arg, const struct kvxfer_arrival *arri
         kv_set_replicated(pool, fetch->blocks[fetch->n_here + i], true);
     }
     if (arrival->is_whole)
-        prefix_fetch_seal_tail(fetch);
+        prefix_fetch_seal_end_state(fetch);
     metric_add(fetch->engine->prefix_fetches->m_bytes, (double)arrival->n_bytes);
     worker_engine_observe_push(fetch->engine, arrival->n_bytes, arrival->elapsed_ns);
     if (!arrival->is_whole)
@@ -260,7 +260,7 @@ static struct prefix_fetch *prefix_fetch_new(struct worker_engine *engine, const
 
     if (fetch == NULL)
         return NULL;
-    fetch->blocks = calloc(n_hashes + worker_tail_blocks(engine, n_hashes), sizeof(*fetch->blocks));
+    fetch->blocks = calloc(n_hashes + worker_end_state_blocks(engine, n_hashes), sizeof(*fetch->blocks));
     fetch->hashes = calloc(n_hashes, sizeof(*fetch->hashes));
     if (fetch->blocks == NULL || fetch->hashes == NULL) {
         free(fetch->blocks);
@@ -391,7 +391,7 @@ static int prefix_fetch_grant(struct prefix_fetch *fetch, const struct kvxfer_me
                                     .n_tokens = offer->n_blocks * prefix_fetch_block_tokens(engine),
                                     .is_fetch = true,
                                     .timeout_ns = engine->opts.grant_timeout_ns};
-    uint32_t n_run = worker_tail_run(engine, offer->n_blocks);
+    uint32_t n_run = worker_end_state_run(engine, offer->n_blocks);
     int rc = n_run == 0 || n_run > fetch->n_hashes - fetch->n_here ? E_PROTO : 0;
 
     if (rc == 0)

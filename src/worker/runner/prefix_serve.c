@@ -55,7 +55,7 @@ struct prefix_serve {
     uint64_t read;             /* READING: the read that it waits for */
     struct block_hash *hashes; /* [n_hashes] the requested blocks; freed when the table is final */
     uint32_t n_hashes;
-    kv_block_id *table; /* [n_hashes and a tail]; the first n_blocks hold a reference each */
+    kv_block_id *table; /* [n_hashes and an end state]; the first n_blocks hold a reference each */
     uint32_t n_blocks;
     uint32_t layer, n_given; /* the layer being sent, and how many of its blocks were queued; earlier layers
                               * are complete */
@@ -177,7 +177,7 @@ static void prefix_serve_on_over(void *arg, int result)
     prefix_serve_set_state(serve, PREFIX_SERVE_STOPPING);
     metric_add(result == 0 ? serves->m_done : serves->m_failed, 1);
     if (result == 0)
-        metric_add(serves->m_tokens, (double)worker_tail_run(serve->engine, serve->n_blocks) *
+        metric_add(serves->m_tokens, (double)worker_end_state_run(serve->engine, serve->n_blocks) *
                                          serve->engine->opts.engine.info.layout.block_tokens);
 }
 
@@ -227,7 +227,7 @@ static int prefix_serve_offer(struct prefix_serve *serve)
 {
     const struct peer_facts *facts = worker_engine_peer(serve->engine, serve->transfer.peer);
     kv_block_id *table =
-        calloc(serve->n_hashes + worker_tail_blocks(serve->engine, serve->n_hashes), sizeof(*table));
+        calloc(serve->n_hashes + worker_end_state_blocks(serve->engine, serve->n_hashes), sizeof(*table));
     uint32_t n;
 
     if (table == NULL)

@@ -195,7 +195,7 @@ static struct remote_read *remote_read_ask(struct worker_engine *engine, kv_tena
                                            const struct block_hash *hashes, uint32_t n)
 {
     struct worker_remote *remote = engine->remote;
-    uint32_t n_each = worker_has_tails(engine) ? 2 : 1, most = KV_REMOTE_ASK_KEYS / n_each;
+    uint32_t n_each = worker_has_end_states(engine) ? 2 : 1, most = KV_REMOTE_ASK_KEYS / n_each;
     uint64_t saved_ns = remote_compute_ns(engine, n), ask_ns;
     struct remote_read *read;
 
@@ -205,7 +205,7 @@ static struct remote_read *remote_read_ask(struct worker_engine *engine, kv_tena
         return NULL;
     memcpy(read->hashes, hashes, n * sizeof(*hashes));
     for (uint32_t i = 0; n_each > 1 && i < n; i++)
-        worker_tail_key(engine, &hashes[i], &read->hashes[n + i]);
+        worker_end_state_key(engine, &hashes[i], &read->hashes[n + i]);
     read->n_run = n;
     read->tenant = tenant;
     read->number = ++remote->next_number | REMOTE_READ_BIT;
@@ -262,37 +262,37 @@ static bool remote_is_in_pool(const struct worker_engine *engine, const struct b
     return kv_peek(engine->pool, hash, 1) == 1;
 }
 
-/* The longest run of at most n blocks that has a tail. */
-static uint32_t remote_run_with_tail(const struct worker_engine *engine, const struct remote_read *read,
-                                     const uint32_t *ends, uint32_t n)
+/* The longest run of at most n blocks that has its end state. */
+static uint32_t remote_run_with_end_state(const struct worker_engine *engine, const struct remote_read *read,
+                                          const uint32_t *ends, uint32_t n)
 {
     const uint32_t *part_ends = ends + read->n_run;
     const struct block_hash *parts = read->hashes + read->n_run;
 
-    for (uint32_t at = n; at-- > 0 && n - at <= worker_tail_span(engine);)
+    for (uint32_t at = n; at-- > 0 && n - at <= worker_end_state_span(engine);)
         if (part_ends[at] == REMOTE_NOT_THERE && !remote_is_in_pool(engine, &parts[at]))
             n = at;
     return n;
 }
 
-/* Appends the blocks of the run's tail that the pool lacks; each is a value of its own. Returns their number. */
-static uint32_t remote_choose_tail(const struct worker_engine *engine, const struct remote_read *read,
-                                   uint32_t n_run, struct remote_block *list)
+/* Appends the blocks of the run's end state that the pool lacks; each is a value of its own. Returns their number. */
+static uint32_t remote_choose_end_state(const struct worker_engine *engine, const struct remote_read *read,
+                                        uint32_t n_run, struct remote_block *list)
 {
-    uint32_t n_tail = worker_tail_blocks(engine, n_run), n = 0;
-    struct block_hash *tail = n_tail > 0 ? calloc(n_tail, sizeof(*tail)) : NULL;
+    uint32_t n_end_state = worker_end_state_blocks(engine, n_run), n = 0;
+    struct block_hash *end_state = n_end_state > 0 ? calloc(n_end_state, sizeof(*end_state)) : NULL;
 
-    if (tail == NULL)
+    if (end_state == NULL)
         return 0;
-    worker_tail_hashes(engine, read->hashes, n_run, tail);
-    for (uint32_t i = 0; i < n_tail; i++)
-        if (!remote_is_in_pool(engine, &tail[i]))
-            list[n++] = (struct remote_block){.hash = tail[i], .name = tail[i]};
-    free(tail);
+    worker_end_state_hashes(engine, read->hashes, n_run, end_state);
+    for (uint32_t i = 0; i < n_end_state; i++)
+        if (!remote_is_in_pool(engine, &end_state[i]))
+            list[n++] = (struct remote_block){.hash = end_state[i], .name = end_state[i]};
+    free(end_state);
     return n;
 }
 
-/* The blocks to read: of the longest run that the pool and the store have together, with its tail. Returns
+/* The blocks to read: of the longest run that the pool and the store have together, with its end state. Returns
  * their number, and that of the run. */
 static uint32_t remote_read_choose(const struct worker_engine *engine, const struct remote_read *read,
                                    const uint32_t *ends, struct remote_block *list, uint32_t *n_run_out)
@@ -302,7 +302,7 @@ static uint32_t remote_read_choose(const struct worker_engine *engine, const str
     while (n_run < read->n_run &&
            (ends[n_run] != REMOTE_NOT_THERE || remote_is_in_pool(engine, &read->hashes[n_run])))
         n_run++;
-    n_run = remote_run_with_tail(engine, read, ends, n_run);
+    n_run = remote_run_with_end_state(engine, read, ends, n_run);
     *n_run_out = n_run;
     if (n_run == 0)
         return 0;
@@ -310,7 +310,7 @@ static uint32_t remote_read_choose(const struct worker_engine *engine, const str
         if (!remote_is_in_pool(engine, &read->hashes[i]))
             list[n++] = (struct remote_block){
                 .hash = read->hashes[i], .name = read->hashes[ends[i]], .n_after = ends[i] - i};
-    return n + remote_choose_tail(engine, read, n_run, list + n); /* the list has room for it */
+    return n + remote_choose_end_state(engine, read, n_run, list + n); /* the list has room for it */
 }
 
 /* The leading blocks of the list that lie side by side in one value. */
@@ -358,8 +358,8 @@ static bool remote_read_send(struct worker_engine *engine, struct remote_read *r
 
     most = most > remote->n_reading ? most - remote->n_reading : 0;
     most = most < room ? most : room;
-    if (n > most && worker_has_tails(engine))
-        n = 0; /* the tail comes last, and without it the other blocks are of no use */
+    if (n > most && worker_has_end_states(engine))
+        n = 0; /* the end state comes last, and without it the other blocks are of no use */
     n = n < most ? n : most;
     read->blocks = n > 0 ? calloc(n, sizeof(*read->blocks)) : NULL;
     if (ids != NULL && hashes != NULL && read->blocks != NULL &&
@@ -402,7 +402,7 @@ static void remote_on_answer(struct worker_engine *engine, const struct kv_remot
     if (read->state == REMOTE_LET_GO)
         remote->n_overdue--;
     else if (event->result == 0)
-        list = calloc(read->n_run + worker_tail_blocks(engine, read->n_run), sizeof(*list));
+        list = calloc(read->n_run + worker_end_state_blocks(engine, read->n_run), sizeof(*list));
     if (list != NULL)
         n = remote_read_choose(engine, read, event->ends, list, &n_run);
     saved_ns = remote_compute_ns(engine, n_run);

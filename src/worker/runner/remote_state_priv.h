@@ -31,7 +31,7 @@ struct remote_read { /* a run of blocks that tasks wait for */
     uint32_t n_run;              /* blocks of the prompt that were asked for */
     struct remote_block *blocks; /* [n] */
     uint32_t n, n_done;
-    struct block_hash hashes[]; /* [n_run], then the first block of a tail beside each */
+    struct block_hash hashes[]; /* [n_run], then the first block of an end state beside each */
 };
 
 struct worker_remote {

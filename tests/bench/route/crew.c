@@ -23,7 +23,7 @@ struct member {
 struct crew {
     uint32_t n, cache_blocks;
     struct member *members;
-    struct block_hash *list; /* what is given out */
+    struct block_hash *list; /* the hashes to give out */
 };
 
 static void member_init(struct crew *crew, struct member *member)

@@ -58,7 +58,7 @@ struct drive {
     struct picker_index *index;
     struct picker_goals goals;
     struct picker_worker *rows; /* [n_workers] as they report themselves */
-    uint64_t *prefill_free_ns;  /* [n_workers] when it is done with what it has */
+    uint64_t *prefill_free_ns;  /* [n_workers] when it has finished its work */
     uint32_t *n_running;        /* [n_workers] */
     struct job *jobs;           /* [n_entries] */
     struct block_hash *chains;  /* [n_block_ids] */
@@ -92,7 +92,7 @@ void *route_grab(size_t n, size_t size)
     return memory;
 }
 
-/* ---- a heap of what is to come ---- */
+/* ---- a heap of future events ---- */
 
 static void push(struct drive *drive, struct event event)
 {

@@ -22,7 +22,7 @@ static const char *const usage =
     "                   [--rate PER_S] [--loss-every REQUESTS] [--resync-blocks N]\n"
     "                   [--clock cpu|wall] [--disks yes|no]\n";
 
-/* ---- what memory gives ---- */
+/* ---- limits of memory ---- */
 
 struct line {
     uint32_t next;

@@ -9,7 +9,7 @@
 struct client {
     int fd;            /* -1: ended, or it has none */
     uint32_t n_events; /* of text, read so far */
-    uint8_t n_matched; /* of the mark of such an event, at the end of what was read */
+    uint8_t n_matched; /* of the mark of such an event, at the end of the bytes read so far */
     bool has_begun;
 
     /* remote.c */
@@ -42,7 +42,7 @@ void load_lose(struct load *load, uint32_t number); /* it ended or failed */
 /* Makes the device they are behind; it goes with the process.  -1, said on stderr: not allowed. */
 int remote_new(struct load *load);
 void remote_ask(struct load *load, uint32_t number); /* begins a stream */
-void remote_turn(struct load *load);                 /* takes and acknowledges what has come */
+void remote_turn(struct load *load);                 /* takes and acknowledges received packets */
 void remote_free(struct load *load);                 /* all clients leave */
 
 #endif

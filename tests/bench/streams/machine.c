@@ -23,7 +23,7 @@
 
 static struct setting {
     const char *path;
-    char before[256]; /* what it held; empty: it was not changed */
+    char before[256]; /* its former content; empty: it was not changed */
 } steering = {.path = STEERING}, congestion = {.path = CONGESTION};
 
 static double tick_s(unsigned long ticks)

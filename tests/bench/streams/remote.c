@@ -12,7 +12,7 @@
  * segment with the request, and an acknowledgement for every token, as from a client whose tokens come 100 ms
  * apart.
  *
- * The front's core does what it does for a network card: TCP, IP, the device's queue.  Acknowledgements are
+ * The front's core does the same work as for a network card: TCP, IP, the device's queue.  Acknowledgements are
  * received on this process's core, as by a card that interrupts another one than the front's.
  *
  * Only packets that do not fit the device's long queue are lost; the front's kernel sends them again.
@@ -58,7 +58,7 @@ struct remote {
     uint32_t
         address; /* the clients': another one each time, as the kernel may remember the last ones' ports */
     uint32_t n_owed;
-    uint32_t owed[MAX_OWED]; /* clients that have not acknowledged what they took */
+    uint32_t owed[MAX_OWED]; /* clients that owe an acknowledgement */
 };
 
 /* ---- writing ---- */

@@ -89,7 +89,7 @@ struct machine_times {       /* since their beginnings */
 
 struct machine_times machine_times(pid_t pid, unsigned cpu);
 double machine_rss_bytes(pid_t pid);
-/* What is sent over loopback is received on that core from now on.  -1, said on stderr: not allowed. */
+/* From now on that core receives all packets over loopback.  -1 and a line on stderr: not allowed. */
 int machine_steer(unsigned cpu);
 /* TCP's congestion control of sockets made from now on.  -1, said on stderr: not allowed, or there is none.
  */

@@ -24,6 +24,6 @@ assert chain.embed_documents(["One.", "Two."]) == [e.embedding for e in packed.d
 
 try:
     client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "x"}])
-    raise SystemExit("an embedder wrote text")
+    raise SystemExit("an embedding model wrote text")
 except openai.BadRequestError as e:
-    assert e.code == "embedder_only", e
+    assert e.code == "embeddings_only", e

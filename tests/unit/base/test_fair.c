@@ -80,7 +80,7 @@ static void one_tenant_is_served_in_order(void **state)
     assert_int_equal(fair_n_known(fair), 0);
 }
 
-static void who_comes_to_a_flood_is_next(void **state)
+static void a_new_tenant_is_next_during_a_flood(void **state)
 {
     for (uint32_t i = 0; i < 200; i++)
         add(i, 1, 1);
@@ -165,7 +165,7 @@ static void a_credit_bounds_what_idleness_gains(void **state)
     fair_drop(fair, known);
 }
 
-/* Whoever leaves after a large request finds the debt when it comes back. */
+/* A tenant that leaves after a large request still has the debt when it returns. */
 static void a_debt_is_kept(void **state)
 {
     uint64_t n_before = 0;
@@ -369,7 +369,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_tenant_is_served_in_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_comes_to_a_flood_is_next, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_new_tenant_is_next_during_a_flood, setup, teardown),
         cmocka_unit_test_setup_teardown(shares_are_as_weights, setup, teardown),
         cmocka_unit_test_setup_teardown(a_weight_out_of_bounds_is_cut, setup, teardown),
         cmocka_unit_test_setup_teardown(idleness_gains_nothing, setup, teardown),

@@ -49,7 +49,7 @@ static void pieces_are_found_again_in_order(void **state)
     mem_sealed_free(user);
 }
 
-static void nobody_writes_after_the_seal(void **state)
+static void no_process_writes_after_the_seal(void **state)
 {
     struct mem_sealed *arena;
     uint8_t byte = 1;
@@ -65,7 +65,7 @@ static void nobody_writes_after_the_seal(void **state)
     assert_int_equal(errno, EPERM);
     assert_int_equal(ftruncate(fd, 1 << 20), -1);
     assert_ptr_equal(mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
-    if (fork() == 0) { /* its maker neither */
+    if (fork() == 0) { /* the maker cannot write either */
         *(volatile uint8_t *)at = 1;
         _exit(0);
     }
@@ -99,7 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_are_found_again_in_order),
-        cmocka_unit_test(nobody_writes_after_the_seal),
+        cmocka_unit_test(no_process_writes_after_the_seal),
         cmocka_unit_test(other_descriptors_are_refused),
     };
 

@@ -128,7 +128,7 @@ static void small_samples_say_little(void **state)
     assert_true(is_near(&rate, 50, 0.2));
 }
 
-static void what_is_old_gives_way(void **state)
+static void old_samples_lose_weight(void **state)
 {
     struct rate fresh = {0}, old = {0};
 
@@ -142,7 +142,7 @@ static void what_is_old_gives_way(void **state)
     assert_true(rate_level(&fresh) < 60);
 }
 
-static void what_seems_slow_is_hoped_for(void **state)
+static void a_slow_estimate_is_tried_again(void **state)
 {
     struct rate rate = {0};
 
@@ -183,7 +183,7 @@ static void a_slow_step_counts(void **state)
     assert_false(spoils(&pause, 0.008, 0.0)); /* the engine sleeps by design */
 }
 
-static void what_goes_on_is_no_pause(void **state)
+static void a_lasting_change_is_no_pause(void **state)
 {
     struct rate_pause pause = {0};
     uint32_t n = 0;
@@ -204,11 +204,11 @@ int main(void)
         cmocka_unit_test(a_change_is_learned_in_a_few_samples),
         cmocka_unit_test(many_bad_samples_are_a_small_part),
         cmocka_unit_test(small_samples_say_little),
-        cmocka_unit_test(what_is_old_gives_way),
-        cmocka_unit_test(what_seems_slow_is_hoped_for),
+        cmocka_unit_test(old_samples_lose_weight),
+        cmocka_unit_test(a_slow_estimate_is_tried_again),
         cmocka_unit_test(a_stopped_step_and_those_after_it_do_not_count),
         cmocka_unit_test(a_slow_step_counts),
-        cmocka_unit_test(what_goes_on_is_no_pause),
+        cmocka_unit_test(a_lasting_change_is_no_pause),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

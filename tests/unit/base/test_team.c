@@ -85,7 +85,7 @@ static void wait_with_something_ahead(void *arg, unsigned rank, unsigned n_ranks
     waiting->left_of_nothing = team_ahead_left(waiting->team, rank);
 }
 
-/* A rank that arrives last has no time to prefetch, and neither has one that was not scheduled. */
+/* The last rank, and a rank that the system did not schedule, have no time to prefetch. */
 static void waiting_ranks_fetch(void **state)
 {
     char *memory = calloc(1, AHEAD_BYTES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages and tokens of a join: what is taken, and what is refused. */
+/* Messages and tokens of a join: accepted and refused ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,7 +162,7 @@ static void members_are_read_from_a_status(void **state)
     assert_int_equal(members_parse(bytes_str("[]"), &message), E_FORMAT);
 }
 
-/* What a new host would refuse does not get into its welcome. */
+/* A welcome omits settings that the new host would refuse. */
 static void odd_members_leave_a_welcome_whole(void **state)
 {
     static const char status[] =

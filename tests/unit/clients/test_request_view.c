@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batonctl why and trace show what a router says of a request, whatever it says. */
+/* batonctl why and trace show a router's report of a request, also an odd or damaged one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -174,7 +174,7 @@ static void taken_ports_are_passed_over(void **state)
     assert_string_equal(value_of(1, "link", "routers"), value_of(0, "link", "listen"));
 }
 
-static void what_does_not_fit_is_refused(void **state)
+static void a_model_that_does_not_fit_is_refused(void **state)
 {
     struct setup_host host = small_host(4);
     struct setup_wish wish = wish_for(SETUP_ALL);
@@ -335,7 +335,7 @@ int main(void)
         cmocka_unit_test(each_node_gets_a_worker),
         cmocka_unit_test(workers_of_a_second_host_are_reachable),
         cmocka_unit_test(taken_ports_are_passed_over),
-        cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_model_that_does_not_fit_is_refused),
         cmocka_unit_test(text_has_each_reason_above_its_setting),
         cmocka_unit_test(a_host_is_read_from_its_files),
         cmocka_unit_test(units_are_started_in_order),

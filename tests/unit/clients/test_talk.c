@@ -159,7 +159,7 @@ static void work_is_counted(void **state)
     assert_int_equal(work.n_running, 3);
 }
 
-static void what_is_no_status_is_refused(void **state)
+static void malformed_status_is_refused(void **state)
 {
     static const char *const texts[] = {"", "{}", "[1]", "<html>", "{\"daemon\": 3}", "{\"daemon\": \"x\""};
     struct buf text = {0};
@@ -192,7 +192,7 @@ int main(void)
         cmocka_unit_test(a_router_says_what_disks_have),
         cmocka_unit_test(a_worker_in_a_table),
         cmocka_unit_test(work_is_counted),
-        cmocka_unit_test(what_is_no_status_is_refused),
+        cmocka_unit_test(malformed_status_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,7 @@ static void pools_and_bars_fit(void **state)
     buf_fini(&out);
 }
 
-/* Eighty columns and six lines, whatever the names; the most frequent first. */
+/* Eighty columns and six lines, also with long names; the most frequent row first. */
 static void recent_placements_fit(void **state)
 {
     struct buf json = {0}, out = {0};

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes qblk_digests.h: digests of many weights of the types that index lattice points, so that every point counts.
 
-The weights are those of the `gguf` package of the format's authors.  Blocks are the bytes of a small generator, the
+The weights come from the `gguf` package of the format's authors.  Blocks are the bytes of a small generator, the
 same as in test_qblk.c, with finite scales.  Run: make_qblk_digests.py | clang-format > qblk_digests.h
 """
 import numpy as np

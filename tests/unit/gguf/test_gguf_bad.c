@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading bad GGUF.  Each field is made wrong separately, and must be refused with its name and place.  Then
- * one good image is cut at every byte and damaged at every byte.  Whatever the result, the reader must read
- * no byte outside the image, which is in memory of exactly its size. */
+ * one good image is cut at every byte and damaged at every byte.  The reader may never read
+ * a byte outside the image, which is in memory of exactly its size. */
 #include "tests/unit/gguf/image.h"
 
 #include "base/err.h"

@@ -88,7 +88,7 @@ static void check_everything(const struct gguf *gguf)
     assert_true(value == -2.5);
 }
 
-static void what_is_saved_is_read_back(void **state)
+static void saved_values_are_read_back(void **state)
 {
     struct gguf_writer *writer = new_writer();
     uint64_t matrix[] = {64, 3}, vector[] = {5};
@@ -216,7 +216,7 @@ static void a_failed_save_leaves_the_old_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_saved_is_read_back),
+        cmocka_unit_test(saved_values_are_read_back),
         cmocka_unit_test(keys_are_copied_unless_put_before),
         cmocka_unit_test(wrong_declarations_are_refused),
         cmocka_unit_test(a_failed_save_leaves_the_old_file),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Token ids packed for SUBMIT: golden bytes, the least width, packing and unpacking of lengths near those of
- * vectors, and refused input. */
+/* Token ids packed for SUBMIT: golden bytes, the least width, packing and unpacking of lengths near the widths
+ * of vectors, and refused input. */
 #include "proto/token_list.h"
 
 #include "base/err.h"

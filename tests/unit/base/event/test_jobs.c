@@ -147,13 +147,13 @@ static void run_chain(struct fixture *at, uint32_t max_queued)
     assert_true(was_held);
 }
 
-static void a_job_has_left_when_its_end_is_told(void **state)
+static void a_job_has_left_when_its_end_is_reported(void **state)
 {
     run_chain(*state, 2);
     run_chain(*state, 10);
 }
 
-/* ---- the end, whatever hangs ---- */
+/* ---- the end, with jobs that hang ---- */
 
 static void hang(void *arg)
 {
@@ -162,7 +162,7 @@ static void hang(void *arg)
         sched_yield();
 }
 
-static void say_drained(void *arg)
+static void note_drained(void *arg)
 {
     int *fd = arg;
 
@@ -197,7 +197,7 @@ static int status_of(void (*run)(int fd), unsigned n_signals)
 
 static void hang_in_drain(void *arg)
 {
-    say_drained(arg);
+    note_drained(arg);
     hang(NULL);
 }
 
@@ -210,7 +210,7 @@ static void run_a_loop_that_hangs(int fd)
 
     if (ev_loop_new(&loop) < 0 || service_new(loop, &calls, &fd, &service) < 0)
         abort();
-    say_drained(&fd);
+    note_drained(&fd);
     ev_loop_run(loop);
 }
 
@@ -238,7 +238,7 @@ static void run_a_job_that_hangs(int fd)
     if (ev_loop_new(&loop) < 0 || service_new(loop, &calls, loop, &service) < 0 ||
         ev_jobs_new(1, 1, &jobs) < 0 || ev_jobs_submit(jobs, loop, hang, nothing, NULL) < 0)
         abort();
-    say_drained(&fd);
+    note_drained(&fd);
     ev_loop_run(loop);
     service_ending(service, 1);
     ev_jobs_free(jobs);
@@ -256,7 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(no_job_waits_behind_a_busy_thread, open_loop, close_loop),
-        cmocka_unit_test_setup_teardown(a_job_has_left_when_its_end_is_told, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_job_has_left_when_its_end_is_reported, open_loop, close_loop),
         cmocka_unit_test(the_second_signal_ends_a_process_whose_loop_hangs),
         cmocka_unit_test(an_end_that_hangs_is_cut_off),
     };

@@ -441,7 +441,7 @@ static void work_long(void *arg)
 }
 
 /* A thread that was not scheduled did not work.  Short work is not reported. */
-static void long_work_is_told_by_the_threads_own_time(void **state)
+static void long_work_is_measured_by_the_threads_own_time(void **state)
 {
     struct fixture *at = *state;
     struct told told = {0};
@@ -472,7 +472,7 @@ int main(void)
         LOOP_TEST(jobs_return_to_their_loop),
         LOOP_TEST(jobs_come_after_loops),
         LOOP_TEST(too_many_jobs_are_refused),
-        LOOP_TEST(long_work_is_told_by_the_threads_own_time),
+        LOOP_TEST(long_work_is_measured_by_the_threads_own_time),
         LOOP_TEST(held_signals_are_seen_and_come_later),
     };
 

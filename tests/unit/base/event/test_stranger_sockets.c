@@ -243,7 +243,7 @@ static void a_hello_is_known_when_it_is_whole(void **state)
     }
 }
 
-static void what_is_no_hello_is_not_waited_for(void **state)
+static void bytes_that_are_no_hello_end_the_wait(void **state)
 {
     static const uint8_t alert[] = {21, 3, 1, 0, 2, 1, 0}, empty[] = {22, 3, 1, 0, 0},
                          other[] = {22, 3, 1, 0, 4, 2, 0, 0, 9}, huge[] = {22, 3, 1, 0, 4, 1, 0xff, 0, 0},
@@ -324,7 +324,7 @@ static void an_owner_is_made_for_a_whole_hello(void **state)
     world_close(&world);
 }
 
-static void who_proved_itself_is_known(void **state)
+static void an_authenticated_peer_is_no_stranger(void **state)
 {
     struct world world = {0};
     int fds[5];
@@ -354,10 +354,10 @@ int main(void)
         cmocka_unit_test(silent_ones_are_closed_in_time),
         cmocka_unit_test(too_many_evict_the_oldest),
         cmocka_unit_test(a_hello_is_known_when_it_is_whole),
-        cmocka_unit_test(what_is_no_hello_is_not_waited_for),
+        cmocka_unit_test(bytes_that_are_no_hello_end_the_wait),
         cmocka_unit_test(an_owner_is_made_for_a_whole_hello),
         cmocka_unit_test(bytes_in_the_kernel_count),
-        cmocka_unit_test(who_proved_itself_is_known),
+        cmocka_unit_test(an_authenticated_peer_is_no_stranger),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

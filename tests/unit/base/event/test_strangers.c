@@ -269,7 +269,7 @@ static void the_larger_class_loses_its_oldest(void **state)
     remove_all(table);
 }
 
-/* The classes hold unknown addresses only: known ones neither count nor leave. */
+/* The classes hold unknown addresses only. A known address does not count, and does not leave. */
 static void classes_are_of_unknown_addresses(void **state)
 {
     struct stranger_table *table = make_table(6, 6, 4);

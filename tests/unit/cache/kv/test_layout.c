@@ -98,7 +98,7 @@ static void fingerprint_covers_everything(void **state)
     assert_true(kv_layout_fingerprint(&other[6], 7) == base);
 }
 
-/* Workers of different builds compare fingerprints, so that of a given meaning may never change. */
+/* Workers of different builds compare fingerprints, so a layout's fingerprint may never change. */
 static void fingerprint_is_frozen(void **state)
 {
     assert_true(kv_layout_fingerprint(&layout, 7) == UINT64_C(0xc2560f75b51bcc68));

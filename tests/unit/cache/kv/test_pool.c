@@ -409,7 +409,7 @@ static void count_block(void *arg, const struct block_hash *hash)
     ++*(int32_t *)arg;
 }
 
-static void whoever_listens_hears_of_each_block_that_comes_and_goes(void **state)
+static void listeners_get_an_event_for_each_block_that_comes_and_goes(void **state)
 {
     struct kv_pool_opts opts = {.n_blocks = 4, .now_ns = fake_now, .on_block = note_block};
     struct block_hash hash = hash_of(0);
@@ -549,7 +549,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         POOL_TEST(replicated_blocks_count_as_twice_as_old),
         POOL_TEST(the_last_copy_goes_first_no_more),
-        POOL_TEST(whoever_listens_hears_of_each_block_that_comes_and_goes),
+        POOL_TEST(listeners_get_an_event_for_each_block_that_comes_and_goes),
         POOL_TEST(take_is_all_or_none),
         POOL_TEST(unsealed_blocks_go_back_to_free),
         POOL_TEST(cached_blocks_are_found_and_shared),

@@ -299,7 +299,7 @@ static void blocks_are_offered_to_the_tier_once(void **state)
     assert_int_equal(get_u64(save.hash.bytes), 7);
     assert_int_equal(save.pin_end_ns, 0);
     assert_int_equal(kv_state_of(pool, save.id), KV_SEALED);
-    assert_int_equal(kv_available(pool), 7); /* nobody takes it meanwhile */
+    assert_int_equal(kv_available(pool), 7); /* no sequence takes it meanwhile */
     kv_save_end(pool, KV_BELOW_DISK, save.id, false);
     assert_int_equal(kv_state_of(pool, save.id), KV_CACHED);
     /* A block in use is not offered.  It rejoins the queue at its end. */
@@ -315,7 +315,7 @@ static void blocks_are_offered_to_the_tier_once(void **state)
     assert_true(kv_save_next(pool, KV_BELOW_DISK, &save));
     assert_int_equal(get_u64(save.hash.bytes), 9);
     kv_save_end(pool, KV_BELOW_DISK, save.id, false);
-    /* What came from the tier is not saved again; what is evicted unsaved is counted. */
+    /* A block from the tier is not saved again; the pool counts blocks that it evicts unsaved. */
     assert_int_equal(kv_take(pool, 1, &id), 0);
     hash = hash_of(99);
     kv_seal(pool, id, &hash);

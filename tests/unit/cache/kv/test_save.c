@@ -30,7 +30,7 @@ static struct kv_pool *pool_new(void)
     return pool;
 }
 
-/* A request whose prompt is this chain: finds what is there, computes the rest, and ends. */
+/* A request with this chain as its prompt: finds the cached blocks, computes the rest, and ends. */
 static void ask(struct kv_pool *pool, const struct block_hash *chain, uint32_t n)
 {
     kv_block_id ids[BLOCKS];
@@ -191,7 +191,7 @@ static void blocks_of_a_read_run_may_be_shared(void **state)
     kv_pool_free(pool);
 }
 
-/* Blocks without a place in a chain, such as those of recurrent states, are runs of one. */
+/* A block without a place in a chain, such as a recurrent state, is a run of one. */
 static void other_blocks_are_saved_alone(void **state)
 {
     struct kv_pool *pool = pool_new();

@@ -41,7 +41,7 @@ static void blocks_are_as_many_as_the_bytes_need(void **state)
 }
 
 /* Writes random stretches to a state in scattered blocks, and to a plain array of bytes. */
-static void what_is_written_is_read(void **state)
+static void a_written_state_is_read_back(void **state)
 {
     struct kv_layout layout = some_layout(0);
     size_t n = 3 * kv_layout_block_bytes(&layout) - 17,
@@ -109,7 +109,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_as_many_as_the_bytes_need),
-        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(a_written_state_is_read_back),
         cmocka_unit_test(hashes_differ),
         cmocka_unit_test(the_fingerprint_counts_the_state),
     };

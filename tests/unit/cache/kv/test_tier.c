@@ -36,7 +36,7 @@ static int end(void **state)
     return 0;
 }
 
-static void what_is_written_is_read(void **state)
+static void a_written_block_is_read_back(void **state)
 {
     struct rig *rig = *state;
     struct block_hash hashes[3] = {rig_hash(1), rig_hash(2), rig_hash(3)};
@@ -97,7 +97,7 @@ static void the_next_process_finds_it(void **state)
     assert_int_equal(rig_read(rig, 0, 50), 0);
 }
 
-/* ---- what is told of it ---- */
+/* ---- events of the tier ---- */
 
 #define N_TOLD 900 /* more than fit */
 
@@ -133,7 +133,7 @@ static void visit(void *arg, const struct block_hash *hash)
 }
 
 /* The reported, the visited and the existing blocks are the same. */
-static uint32_t assert_told_right(const struct rig *rig)
+static uint32_t assert_reported_right(const struct rig *rig)
 {
     struct visited visited = {.n = 0};
 
@@ -145,7 +145,7 @@ static uint32_t assert_told_right(const struct rig *rig)
     return visited.n;
 }
 
-static void what_comes_and_goes_is_told(void **state)
+static void stored_and_dropped_blocks_are_reported(void **state)
 {
     struct rig *rig = *state;
     struct kv_tier_counts counts;
@@ -160,27 +160,27 @@ static void what_comes_and_goes_is_told(void **state)
     rig_reopen(rig);
     for (uint32_t i = 0; i < 100; i++)
         assert_int_equal(rig_write(rig, i, 0), 0);
-    assert_int_equal(assert_told_right(rig), 100);
+    assert_int_equal(assert_reported_right(rig), 100);
     for (uint32_t i = 100; i < N_TOLD; i++)
         while (rig_write(rig, i, 0) == E_AGAIN) /* a file must leave first */
             clock_sleep_ns(NS_PER_MS);
-    n = assert_told_right(rig);
+    n = assert_reported_right(rig);
     kv_tier_counts(rig->tier, &counts);
     assert_true(counts.n_dropped > 0 && n == N_TOLD - counts.n_dropped);
     kv_tier_each(rig->tier, 10, visit, &few); /* the most recently used ones */
     assert_true(few.n <= 10 && few.n > 0 && few.last == N_TOLD - 1);
 
     rig_reopen(rig); /* found in the folder: no block comes or goes */
-    assert_int_equal(assert_told_right(rig), n);
+    assert_int_equal(assert_reported_right(rig), n);
     assert_true(rig_file(rig, 0, path));
     assert_int_equal(truncate(path, 8192), 0);
     for (uint32_t i = 0; i < N_TOLD; i++)
         if (is_told[i])
             rig_read(rig, 0, i);
-    assert_true(assert_told_right(rig) < n);
+    assert_true(assert_reported_right(rig) < n);
 }
 
-static void nobody_else_may_look(void **state)
+static void other_users_cannot_read_the_folder(void **state)
 {
     struct rig *rig = *state;
     struct stat st;
@@ -413,7 +413,7 @@ static void a_full_disk_is_no_end(void **state)
     assert_int_equal(rig_write(rig, 40, 0), 0);
 }
 
-static void what_cannot_be_a_folder_is_refused(void **state)
+static void a_path_that_cannot_be_a_folder_is_refused(void **state)
 {
     struct rig *rig = *state;
     struct fault fault = {0};
@@ -485,11 +485,11 @@ static void reads_come_from_several_threads(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {T(what_is_written_is_read),
+    const struct CMUnitTest tests[] = {T(a_written_block_is_read_back),
                                        T(a_bad_read_is_not_believed),
                                        T(the_next_process_finds_it),
-                                       T(what_comes_and_goes_is_told),
-                                       T(nobody_else_may_look),
+                                       T(stored_and_dropped_blocks_are_reported),
+                                       T(other_users_cannot_read_the_folder),
                                        T(content_is_sealed),
                                        T(other_generations_are_kept_apart),
                                        T(a_flipped_bit_costs_one_block),
@@ -498,7 +498,7 @@ int main(void)
                                        T(marks_decide_what_leaves),
                                        T(lifetimes_end),
                                        T(a_full_disk_is_no_end),
-                                       T(what_cannot_be_a_folder_is_refused),
+                                       T(a_path_that_cannot_be_a_folder_is_refused),
                                        T(strangers_in_the_folder_do_no_harm),
                                        T(reads_come_from_several_threads)};
 #undef T

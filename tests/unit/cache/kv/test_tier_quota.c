@@ -131,7 +131,7 @@ static bool write_file(kv_tenant tenant, unsigned rank, uint64_t bytes)
     return true;
 }
 
-static void who_is_alone_has_everything(void **state)
+static void a_single_tenant_may_fill_the_disk(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < 300; i++) {
@@ -147,7 +147,7 @@ static void a_flood_ends_at_the_others_quota(void **state)
     for (unsigned i = 0; i < 30; i++)
         assert_true(write_file(1, 0, FILE_BYTES));
     for (unsigned i = 0; i < 1000; i++) {
-        assert_true(write_file(2, 2, FILE_BYTES)); /* whatever its rank */
+        assert_true(write_file(2, 2, FILE_BYTES)); /* of any rank */
         assert_int_equal(has(1), 30 * FILE_BYTES);
     }
     assert_int_equal(has(2), DISK - 30 * FILE_BYTES);
@@ -161,7 +161,7 @@ static void a_flood_ends_at_the_others_quota(void **state)
     assert_int_equal(has(1), DISK / 2);
 }
 
-static void what_is_wanted_more_stays_for_who_has_the_quota(void **state)
+static void a_tenant_takes_its_quota_from_pinned_files_of_others(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < DISK / FILE_BYTES; i++)
@@ -190,7 +190,7 @@ static void the_greediest_gives_what_it_wants_least(void **state)
 }
 
 /* Random floods with files of all sizes; check_victim() checks every file that leaves.  In the end a tenant
- * that floods has its quota, up to one file.  Other tenants have what they had, up to their quota. */
+ * that floods has its quota, up to one file.  Other tenants keep their blocks, up to their quota. */
 static void quotas_hold(void **state)
 {
     struct rng rng;
@@ -259,7 +259,7 @@ static void places_are_found_by_number_or_digest(void **state)
     assert_int_equal(tier_quotas_find(&quotas, 7), TIER_NO_PLACE);
 }
 
-static void those_beyond_the_last_place_are_nobody(void **state)
+static void tenants_beyond_the_last_place_share_one_quota(void **state)
 {
     (void)state;
     for (kv_tenant t = 1; t < TIER_PLACES; t++)
@@ -305,14 +305,14 @@ static void a_smaller_disk_is_obeyed(void **state)
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup(name, begin)
-    const struct CMUnitTest tests[] = {T(who_is_alone_has_everything),
+    const struct CMUnitTest tests[] = {T(a_single_tenant_may_fill_the_disk),
                                        T(a_flood_ends_at_the_others_quota),
-                                       T(what_is_wanted_more_stays_for_who_has_the_quota),
+                                       T(a_tenant_takes_its_quota_from_pinned_files_of_others),
                                        T(the_greediest_gives_what_it_wants_least),
                                        T(quotas_hold),
                                        T(large_files_of_old_do_not_keep_others_out),
                                        T(places_are_found_by_number_or_digest),
-                                       T(those_beyond_the_last_place_are_nobody),
+                                       T(tenants_beyond_the_last_place_share_one_quota),
                                        T(a_smaller_disk_is_obeyed)};
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ static void forge(uint8_t image[TIER_HEAD_BYTES])
     put_u64(image + 112, XXH3_64bits(image, 112));
 }
 
-static void what_is_packed_unpacks(void **state)
+static void packed_records_unpack(void **state)
 {
     struct tier_head head = sample(), again = {0};
     uint8_t image[TIER_HEAD_BYTES];
@@ -137,7 +137,7 @@ static void other_versions_are_no_damage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_packed_unpacks), cmocka_unit_test(every_bit_counts),
+        cmocka_unit_test(packed_records_unpack), cmocka_unit_test(every_bit_counts),
         cmocka_unit_test(bounds_hold_for_forged_ones_too), cmocka_unit_test(other_versions_are_no_damage)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,7 +100,7 @@ static void a_flood_leaves_others_alone(void **state)
 
     flood(rig, LOUD, 1500, 0); /* five times as much as fits */
     assert_int_equal(count(rig, calm, 60), 60);
-    flood(rig, LOUD, 800, in_an_hour()); /* whatever it pins them for */
+    flood(rig, LOUD, 800, in_an_hour()); /* also if it pins its blocks */
     assert_int_equal(count(rig, calm, 60), 60);
     last = flood(rig, LOUD, 100, in_an_hour());
     assert_int_equal(count(rig, last, 100), 100); /* and the flood has the rest */
@@ -108,7 +108,7 @@ static void a_flood_leaves_others_alone(void **state)
     assert_true(rig_bytes(rig) <= rig->opts.size_bytes);
 }
 
-static void who_is_alone_has_everything(void **state)
+static void a_single_tenant_may_fill_the_disk(void **state)
 {
     struct rig *rig = *state;
     struct kv_tier_counts counts;
@@ -122,7 +122,7 @@ static void who_is_alone_has_everything(void **state)
 }
 
 /* After a restart only digests of tenants are known, until their first request. */
-static void a_restart_forgets_nobody(void **state)
+static void a_restart_keeps_all_tenants(void **state)
 {
     struct rig *rig = *state;
     uint64_t calm = flood(rig, CALM, 60, 0), more;
@@ -426,8 +426,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {T(a_flood_leaves_others_alone),
-                                       T(who_is_alone_has_everything),
-                                       T(a_restart_forgets_nobody),
+                                       T(a_single_tenant_may_fill_the_disk),
+                                       T(a_restart_keeps_all_tenants),
                                        T(marks_keep_their_order_within_a_tenant),
                                        T(no_flood_takes_anothers_quota),
                                        T(those_beyond_the_last_place_have_one_quota),

@@ -64,13 +64,13 @@ static void a_prefix_needs_the_blocks_from_the_first_on(void **state)
 
         assert_true(n_groups * layout.n_layers >= layout.n_window_layers);
         assert_true((n_groups - 1) * layout.n_layers < layout.n_window_layers);
-        assert_int_equal(kv_window_tail(&layout, n), n_groups * (n - first));
+        assert_int_equal(kv_window_needed(&layout, n), n_groups * (n - first));
         assert_true(n - first <= kv_window_blocks(&layout));
     }
 }
 
-/* Peers name the length of a prefix with its tail: every length gives the prefix, or none. */
-static void a_length_with_the_tail_gives_the_prefix(void **state)
+/* Peers name the length of a prefix with the windowed blocks that it needs: every length gives the prefix, or none. */
+static void a_length_with_its_windows_gives_the_prefix(void **state)
 {
     struct rng rng;
 
@@ -83,16 +83,16 @@ static void a_length_with_the_tail_gives_the_prefix(void **state)
         if (turn % 8 == 0)
             layout.n_window_layers = 0;
         for (uint32_t n = 1; n <= MOST_BLOCKS; n++) {
-            uint32_t next = n + kv_window_tail(&layout, n);
+            uint32_t next = n + kv_window_needed(&layout, n);
 
             while (++n_list < next)
-                assert_int_equal(kv_window_tail_run(&layout, n_list), 0);
-            assert_int_equal(kv_window_tail_run(&layout, next), n);
+                assert_int_equal(kv_window_needed_run(&layout, n_list), 0);
+            assert_int_equal(kv_window_needed_run(&layout, next), n);
         }
-        assert_int_equal(kv_window_tail_run(&layout, 0), 0);
+        assert_int_equal(kv_window_needed_run(&layout, 0), 0);
         n_list = UINT32_MAX - (uint32_t)rng_below(&rng, 100); /* no overflow gives a short one */
-        assert_true(kv_window_tail_run(&layout, n_list) == 0 ||
-                    kv_window_tail_run(&layout, n_list) > n_list / 2);
+        assert_true(kv_window_needed_run(&layout, n_list) == 0 ||
+                    kv_window_needed_run(&layout, n_list) > n_list / 2);
     }
 }
 
@@ -116,7 +116,7 @@ static void a_sequence_keeps_what_its_own_tokens_reuse(void **state)
 
 static void hashes_are_derived_and_distinct(void **state)
 {
-    struct block_hash hashes[4], windowed[2][MOST_GROUPS], tail[4 * MOST_GROUPS];
+    struct block_hash hashes[4], windowed[2][MOST_GROUPS], needed[4 * MOST_GROUPS];
     struct kv_layout layout;
     struct rng rng;
 
@@ -136,9 +136,9 @@ static void hashes_are_derived_and_distinct(void **state)
             assert_false(block_hash_equal(&windowed[0][i], &windowed[1][k]));
         }
     }
-    assert_int_equal(kv_window_tail(&layout, 4), 2 * MOST_GROUPS);
-    kv_window_tail_hashes(&layout, hashes, 4, tail);
-    assert_memory_equal(tail, windowed, sizeof(windowed));
+    assert_int_equal(kv_window_needed(&layout, 4), 2 * MOST_GROUPS);
+    kv_window_needed_hashes(&layout, hashes, 4, needed);
+    assert_memory_equal(needed, windowed, sizeof(windowed));
 }
 
 struct held { /* a cache with some of the windowed blocks */
@@ -198,7 +198,7 @@ static void layouts_without_windows_are_as_before(void **state)
 
     (void)state;
     assert_int_equal(kv_window_groups(&layout), 0);
-    assert_int_equal(kv_window_tail(&layout, 5), 0);
+    assert_int_equal(kv_window_needed(&layout, 5), 0);
     assert_int_equal(kv_window_run(&layout, NULL, NULL, 5), 5);
     assert_int_equal(kv_window_capacity(&layout, 77), 77);
 
@@ -235,7 +235,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_block_has_the_first_key_in_the_window),
         cmocka_unit_test(a_prefix_needs_the_blocks_from_the_first_on),
-        cmocka_unit_test(a_length_with_the_tail_gives_the_prefix),
+        cmocka_unit_test(a_length_with_its_windows_gives_the_prefix),
         cmocka_unit_test(a_sequence_keeps_what_its_own_tokens_reuse),
         cmocka_unit_test(hashes_are_derived_and_distinct),
         cmocka_unit_test(the_longest_run_is_found),

@@ -189,7 +189,7 @@ static void a_live_reader_knows_what_the_writer_had(void **state)
     assert_true(n_missed > 1000);
 }
 
-static void a_log_that_nobody_takes_is_bounded_and_leaves_a_gap(void **state)
+static void a_log_without_a_reader_is_bounded_and_leaves_a_gap(void **state)
 {
     struct block_log log = {0};
     struct block_hash hash = hash_of(1);
@@ -229,7 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_live_reader_knows_what_the_writer_had),
-        cmocka_unit_test(a_log_that_nobody_takes_is_bounded_and_leaves_a_gap),
+        cmocka_unit_test(a_log_without_a_reader_is_bounded_and_leaves_a_gap),
         cmocka_unit_test(silence_is_asked_again_and_age_too),
     };
 

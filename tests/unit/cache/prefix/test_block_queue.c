@@ -109,7 +109,7 @@ static void a_forgotten_source_has_nothing_pending(void **state)
     assert_int_equal(next[1], 4);
 }
 
-static void what_begins_anew_replaces(void **state)
+static void a_new_snapshot_replaces_pending_events(void **state)
 {
     struct block_list *anew = list_of(0, 100, 6);
 
@@ -176,7 +176,7 @@ int main(void)
         QUEUE_TEST(slices_come_in_order),
         QUEUE_TEST(small_lists_count_too),
         QUEUE_TEST(a_forgotten_source_has_nothing_pending),
-        QUEUE_TEST(what_begins_anew_replaces),
+        QUEUE_TEST(a_new_snapshot_replaces_pending_events),
         QUEUE_TEST(apply_may_forget),
         QUEUE_TEST(random_lists_are_applied_once),
     };

@@ -18,7 +18,7 @@ static struct block_hash hash_of(uint32_t bucket, uint32_t number)
     return hash;
 }
 
-static void what_is_added_is_there_once(void **state)
+static void an_added_block_is_there_once(void **state)
 {
     struct block_set *set = *state;
     struct block_hash a = hash_of(1, 1), b = hash_of(1, 2), list[3];
@@ -75,7 +75,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_added_is_there_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_added_block_is_there_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_full_bucket_forgets_its_oldest, setup, teardown),
     };
 

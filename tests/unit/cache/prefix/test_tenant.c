@@ -26,7 +26,7 @@ static void salts_do_not_hide_a_tenant(void **state)
     assert_int_not_equal(tenant_number("team-a"), tenant_number("team-b"));
 }
 
-static void any_text_is_somebody(void **state)
+static void any_text_names_a_tenant(void **state)
 {
     char odd[TENANT_NAME_BYTES], zero[TENANT_NAME_BYTES];
     uint8_t digest[TENANT_DIGEST_BYTES] = {0};
@@ -45,7 +45,7 @@ static void any_text_is_somebody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(salts_do_not_hide_a_tenant),
-                                       cmocka_unit_test(any_text_is_somebody)};
+                                       cmocka_unit_test(any_text_names_a_tenant)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static void bad_batches_change_nothing(void **state)
     free(before);
 }
 
-/* Samples one step at a time, then again with draft tokens of which the first few are right. */
+/* Samples one step at a time, then again with draft tokens; the first few are right. */
 static void drafts_are_verified_one_by_one(void **state)
 {
     struct stage *stage = *state;

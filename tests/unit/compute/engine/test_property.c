@@ -85,7 +85,7 @@ static bool has_windows(const char *arch)
     return false;
 }
 
-/* A number for each layer: some value in those of the set bits, else 0. */
+/* A number for each layer: the value if the layer's bit is set, else 0. */
 static void draw_list(struct drawn *d, const char *key, uint32_t bits, uint32_t value)
 {
     char *text = d->text[d->n_set];

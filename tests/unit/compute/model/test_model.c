@@ -275,7 +275,7 @@ static void each_architecture_needs_its_tensors(void **state)
     }
 }
 
-static void an_unknown_architecture_is_told_the_known_ones(void **state)
+static void an_unknown_architecture_fault_lists_the_known_ones(void **state)
 {
     struct tiny_shape shape = tiny_shape("llama");
     struct tiny_twist twist = {.fault = TINY_KEY_STR, .name = "general.architecture", .text = "mamba"};
@@ -584,7 +584,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(all_missing_keys_are_named_together, set_up, tear_down),
         cmocka_unit_test_setup_teardown(qwen2_needs_its_biases, set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_architecture_needs_its_tensors, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_unknown_architecture_is_told_the_known_ones, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_unknown_architecture_fault_lists_the_known_ones, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_window_is_for_those_that_know_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_pattern_of_windows_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(longrope_takes_the_list_that_suits_the_context, set_up, tear_down),

@@ -307,7 +307,7 @@ static void check_given_back(struct gguf *gguf, struct team *team)
     gguf_close(gguf);
 }
 
-static void what_is_packed_is_given_back(void **state)
+static void memory_of_packed_weights_is_given_back(void **state)
 {
     static const char *const ARCHS[] = {"llama", "qwen3moe", "deepseek2"};
 
@@ -328,7 +328,7 @@ static void what_is_packed_is_given_back(void **state)
     }
 }
 
-/* ---- what is wrong with a file ---- */
+/* ---- faults of a file ---- */
 
 static const struct hostile {
     const char *arch;
@@ -513,7 +513,7 @@ static void mutated_files_are_refused_or_run(void **state)
     }
 }
 
-/* ---- what a good file gives ---- */
+/* ---- results of a good file ---- */
 
 static void the_cache_holds_only_latents(void **state)
 {
@@ -583,7 +583,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_tensor_for_each_expert_is_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_expert_too_many_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(gate_and_up_of_two_types_are_the_same, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_packed_is_given_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(memory_of_packed_weights_is_given_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_cache_holds_only_latents, set_up, tear_down),

@@ -69,7 +69,7 @@ static void odd_logits_are_survived(void **state)
 
 /* One NaN or infinity at any place is detected, whether sampled or scored.
  * No trace of an earlier sampling stays. */
-static void odd_logits_are_told(void **state)
+static void odd_logits_are_reported(void **state)
 {
     static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY};
     static const uint32_t places[] = {0, 7, 63, 64, 100, 128, CROWD - 1};
@@ -348,7 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_takes_the_highest_and_lowest_id),
         cmocka_unit_test(odd_logits_are_survived),
-        cmocka_unit_test(odd_logits_are_told),
+        cmocka_unit_test(odd_logits_are_reported),
         cmocka_unit_test(large_logits_are_not_odd),
         cmocka_unit_test(extreme_options_are_survived),
         cmocka_unit_test(logprob_is_of_the_untempered_distribution),

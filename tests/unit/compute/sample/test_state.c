@@ -85,7 +85,7 @@ static void penalties_by_example(void **state)
     sample_state_free(past);
 }
 
-/* Log probabilities belong to the model's logits, whatever is sampled. */
+/* Log probabilities come from the model's logits, before penalties and masks. */
 static void logprobs_are_of_the_logits_as_they_came(void **state)
 {
     struct sample_bias bias[] = {{.id = 0, .bias = 100}};
@@ -320,7 +320,7 @@ static void a_masked_draw_is_a_draw_without_the_others(void **state)
 
 /* Under a mask, damaged logits are detected among allowed tokens,
  * and among forbidden tokens of their spans. */
-static void damage_is_told_under_a_mask(void **state)
+static void damage_is_reported_under_a_mask(void **state)
 {
     struct tokenizer *tokenizer;
     struct grammar_vocab *vocab = small_vocab(&tokenizer);
@@ -351,7 +351,7 @@ static void damage_is_told_under_a_mask(void **state)
 }
 
 /* With infinite logits a grammar still gets one of its tokens.  If it allows none, that is reported. */
-static void a_shape_is_kept_whatever_the_logits(void **state)
+static void a_grammar_holds_for_any_logits(void **state)
 {
     struct tokenizer *tokenizer;
     struct grammar_vocab *vocab = small_vocab(&tokenizer);
@@ -390,11 +390,11 @@ int main(void)
         cmocka_unit_test(penalties_by_example),
         cmocka_unit_test(logprobs_are_of_the_logits_as_they_came),
         cmocka_unit_test(penalties_are_not_taken_for_damage),
-        cmocka_unit_test(damage_is_told_under_a_mask),
+        cmocka_unit_test(damage_is_reported_under_a_mask),
         cmocka_unit_test(tops_are_the_head_of_a_sort),
         cmocka_unit_test(draws_follow_from_the_tokens_alone),
         cmocka_unit_test(a_masked_draw_is_a_draw_without_the_others),
-        cmocka_unit_test(a_shape_is_kept_whatever_the_logits),
+        cmocka_unit_test(a_grammar_holds_for_any_logits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,7 +85,7 @@ static void steps_are_predicted(void **state)
 }
 
 /* Hours of one decoding sequence say nothing about prompts; the known cost of prompts stays. */
-static void what_is_not_seen_is_not_forgotten(void **state)
+static void unmeasured_parts_keep_their_estimate(void **state)
 {
     struct cost_step prompt = {.n_prompt = 256, .n_pairs = 256 * 500.0},
                      rows = {.n_rows = 8, .n_pairs = 8000};
@@ -146,7 +146,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_seen_is_nothing_known),
         cmocka_unit_test(steps_are_predicted),
-        cmocka_unit_test(what_is_not_seen_is_not_forgotten),
+        cmocka_unit_test(unmeasured_parts_keep_their_estimate),
         cmocka_unit_test(outliers_do_not_count_for_much),
         cmocka_unit_test(a_new_machine_is_learned_soon),
         cmocka_unit_test(costs_stay_finite_and_never_negative),

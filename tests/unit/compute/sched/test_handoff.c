@@ -61,7 +61,7 @@ static void copy_block(kv_block_id from, kv_block_id to)
         memcpy(piece(&d, layer, to), piece(&p, layer, from), kv_layout_layer_block_bytes(layout));
 }
 
-/* Copies those of the first n_blocks that D needs. */
+/* Copies the blocks that D needs, of the first n_blocks. */
 static void transfer(const struct track *from, const struct track *to, uint32_t n_blocks)
 {
     uint32_t n_from, n_to, n_reused;
@@ -132,7 +132,7 @@ static void a_sequence_changes_hands(void **state)
     assert_int_equal(again.stats.n_reused, 16);
 }
 
-static void what_is_cached_is_not_sent(void **state)
+static void cached_blocks_are_not_sent(void **state)
 {
     struct track before = {0}, at_p = {0}, at_d = {0};
     uint32_t n_blocks, n_reused;
@@ -155,7 +155,7 @@ static void what_is_cached_is_not_sent(void **state)
     assert_int_equal(at_d.stats.n_transferred, 6);
 }
 
-/* The answer is the same, whatever part had arrived before the peer was lost. */
+/* The answer is the same for any part that arrived before the loss of the peer. */
 static void any_part_of_an_arrival_is_enough(void **state)
 {
     struct seq_spec spec = rig_spec(prompt, 18, 9, 9);
@@ -452,7 +452,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         HANDOFF_TEST(a_sequence_changes_hands),
-        HANDOFF_TEST(what_is_cached_is_not_sent),
+        HANDOFF_TEST(cached_blocks_are_not_sent),
         HANDOFF_TEST(any_part_of_an_arrival_is_enough),
         HANDOFF_TEST(last_full_block_is_not_sealed_before_it_is_fed_again),
         HANDOFF_TEST(peers_are_not_believed),

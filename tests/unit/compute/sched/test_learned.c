@@ -128,7 +128,7 @@ static void a_pause_in_any_step_spoils_nothing(void **state)
     }
 }
 
-/* It stays ten times slower: that is no pause, whatever the CPU time is. */
+/* The worker stays ten times slower. That is no pause, with any CPU time. */
 static void a_slow_worker_is_learned(void **state)
 {
     for (int cpu_is_known = 0; cpu_is_known < 2; cpu_is_known++) {

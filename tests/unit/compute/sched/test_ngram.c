@@ -35,7 +35,7 @@ static uint32_t longest(uint32_t n_tokens)
     return best;
 }
 
-static void what_is_found_is_there(void **state)
+static void a_match_exists_in_the_text(void **state)
 {
     struct rng rng;
 
@@ -110,7 +110,7 @@ static void an_empty_index_finds_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_found_is_there),
+        cmocka_unit_test(a_match_exists_in_the_text),
         cmocka_unit_test(of_equal_finds_the_latest_counts),
         cmocka_unit_test(long_texts_are_taken_in_by_and_by),
         cmocka_unit_test(an_empty_index_finds_nothing),

@@ -2,7 +2,7 @@
 /* Recurrent state in the scheduler, with real forward passes of tiny hybrid models.  Checks which prefixes
  * hit, and that no hit, chunk, snapshot, preemption or hand-off changes a bit of the answer.
  *
- * The expected answer is that of the sequence alone, in an empty pool, on one thread. */
+ * The expected answer: the sequence alone, in an empty pool, on one thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -130,7 +130,7 @@ static void resumed_streams_go_on_with_the_same_tokens(void **state)
     }
 }
 
-/* ---- who is let in ---- */
+/* ---- admission ---- */
 
 static void impossible_specs_are_refused(void **state)
 {
@@ -414,7 +414,7 @@ static void the_preempted_come_back_first(void **state)
     rig_close(&rig);
 }
 
-/* ---- what the router is told ---- */
+/* ---- reports to the router ---- */
 
 static void rates_are_learned(void **state)
 {

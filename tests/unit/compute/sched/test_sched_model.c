@@ -60,7 +60,7 @@ static struct member members[N_SEQS];
 static struct grammar *grammars[N_GRAMMARS];
 static const token_id *shape_stop_ids;
 static size_t n_shape_stop_ids;
-static uint32_t n_shaped, n_shaped_ends; /* answers with a grammar, and those of them that were complete */
+static uint32_t n_shaped, n_shaped_ends; /* answers with a grammar, and the complete ones among them */
 static uint32_t answer_mean;
 
 static uint32_t below(uint32_t n)
@@ -389,7 +389,7 @@ static void ask_for_grant(struct relay *relay)
     relay->is_granted = true;
 }
 
-/* Ends a transfer at D, whatever its result. */
+/* Ends a transfer at D, with any result. */
 static void close_grant(struct relay *relay)
 {
     for (uint32_t i = relay->n_reused; i < relay->n_granted; i++)

@@ -83,7 +83,7 @@ static void answers_end_where_they_end(void **state)
     }
 }
 
-/* An answer is cancelled inside the event of one of its tokens, some of which share a step. */
+/* The test cancels an answer inside the event of one of its tokens. Some of these tokens share a step. */
 static void cancel_at(struct track *track, const char *event)
 {
     if (strcmp(event, "token") == 0 && track->n_answer == *(uint32_t *)track->arg)

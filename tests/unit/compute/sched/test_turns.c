@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tenants and steps.  Prompts take turns by tokens, whatever their order of arrival and length.  Seats follow
+/* Tenants and steps.  Prompts take turns by tokens, in any order of arrival and of any length.  Seats follow
  * the same order.  A full queue makes room for the tenant with fewer requests.  None of this changes an
  * answer. */
 #include "tests/unit/check.h"

@@ -2,8 +2,8 @@
 /* Windowed blocks in the scheduler, with real forward passes of tiny models.  Checks which blocks a sequence holds,
  * which prefixes hit, and that no hit, chunk, preemption or hand-off changes a bit of the answer.
  *
- * The expected answer is that of the same weights with the keys of all layers in every block, where the sequence is
- * alone in an empty pool and no block is released before its end. */
+ * The expected answer comes from the same weights with the keys of all layers in every block. There the sequence is
+ * alone in an empty pool, and no block is released before the end. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ enum { N_BLOCKS = 400 };
 
 /* ---- the cases, each for every model ---- */
 
-/* Prompts with a common first half, which nobody marked: its windowed blocks were released, but are still cached. */
+/* Prompts with a common first half without a breakpoint: its windowed blocks were released, but are still cached. */
 static void check_fork(void)
 {
     enum { SHARED = 7 * BLOCK_TOKENS };

@@ -350,7 +350,7 @@ static void have_numerics_of_their_own(void **state)
                   way(kern_has_dots(best), kern_has_fast_tiles(best)));
 }
 
-static void what_is_asked_for_is_settled(void **state)
+static void the_requested_form_is_chosen(void **state)
 {
     const struct kern_table *table;
 
@@ -404,7 +404,7 @@ int main(void)
     const struct CMUnitTest both[] = {
         cmocka_unit_test(tiles_are_not_dots),
         cmocka_unit_test(have_numerics_of_their_own),
-        cmocka_unit_test(what_is_asked_for_is_settled),
+        cmocka_unit_test(the_requested_form_is_chosen),
     };
 
     return cmocka_run_group_tests_name("dots", tests, set_up_dots, tear_down) +

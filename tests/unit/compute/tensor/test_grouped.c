@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many products in one run: the bits of matmul() on the same rows alone, whatever the team, the other pieces
- * and the method of loading activations; and rows mixed in order. */
+/* Many products in one run.  They have the bits of matmul() on the same rows alone, for any team, any other pieces
+ * and any method of loading activations; and rows mixed in order. */
 #include "check.h"
 #include "compute/tensor/grouped.h"
 

@@ -202,7 +202,7 @@ static void packing_gives_up_in_time(void **state)
     free(rows);
 }
 
-static void whatever_is_there_is_no_error(void **state)
+static void any_content_of_the_file_is_no_error(void **state)
 {
     char *large = malloc(TUNE_FILE_BYTES + 100);
 
@@ -299,7 +299,7 @@ static void shows_every_variant(void **state)
 }
 
 /* Set-up counts too.  When the time is over, variants that were not tried keep their defaults. */
-static void what_is_not_tried_keeps_its_default(void **state)
+static void an_unmeasured_choice_keeps_its_default(void **state)
 {
     static const uint64_t times_ns[] = {0, 1, NS_PER_MS, 3 * NS_PER_MS, 10 * NS_PER_MS};
 
@@ -349,11 +349,11 @@ int main(void)
                                        cmocka_unit_test(a_new_record_is_first_and_alone),
                                        cmocka_unit_test(the_file_remembers),
                                        cmocka_unit_test(packing_gives_up_in_time),
-                                       cmocka_unit_test(whatever_is_there_is_no_error),
+                                       cmocka_unit_test(any_content_of_the_file_is_no_error),
                                        cmocka_unit_test(places_by_rank),
                                        cmocka_unit_test(a_file_makes_its_folders),
                                        cmocka_unit_test(shows_every_variant),
-                                       cmocka_unit_test(what_is_not_tried_keeps_its_default)};
+                                       cmocka_unit_test(an_unmeasured_choice_keeps_its_default)};
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

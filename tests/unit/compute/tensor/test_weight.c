@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packed weights: rows come back as they were, parts are stacked, panels are compact, and what cannot be packed is refused. */
+/* Packed weights: rows come back unchanged, parts are stacked, panels are compact, and other types are refused. */
 #include "source.h"
 
 #include "base/err.h"
@@ -57,7 +57,7 @@ static void parts_are_stacked(void **state)
     source_free(&b);
 }
 
-/* The forms in the kernels equal those of the codecs, and panels are hardly larger than the file. */
+/* The kernels and the codecs have the same forms, and panels are hardly larger than the file. */
 static void panels_are_compact(void **state)
 {
     enum { ROWS = 1024, COLS = 4096 };

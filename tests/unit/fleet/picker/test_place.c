@@ -229,72 +229,95 @@ static void rows_are_reports_with_the_ledger(void **state)
 }
 
 /* Worker 0 has the prompt on disk, and reads slowly.  All others but the last have the store that has it. */
+struct store_site { /* a fleet of three workers, of which one reads a store */
+    struct picker_worker row;
+    struct block_hash chain[N_BLOCKS];
+    struct picker_place place;
+    struct picker_goals goals;
+};
+
+static void open_store_site(struct store_site *site)
+{
+    *site = (struct store_site){.row = {.is_usable = true,
+                                        .role = PICKER_DECODE,
+                                        .block_tokens = BLOCK_TOKENS,
+                                        .blocks_free = 100000,
+                                        .max_seqs = 64,
+                                        .prefill_tokens_per_s = 1000,
+                                        .decode_step_s = 0.02,
+                                        .store_bytes_per_s = 1e9,
+                                        .store_ask_s = 0.0001,
+                                        .kv_bytes_per_token = 65536},
+                                .goals = {.ttft_slo_s = 10, .itl_slo_s = 1}};
+    site->place = (struct picker_place){
+        .hashes = site->chain, .n_hashes = N_BLOCKS, .request = {.n_tokens = N_TOKENS, .max_new_tokens = 1}};
+    for (uint32_t i = 0; i < N_BLOCKS; i++)
+        site->chain[i] = (struct block_hash){{(uint8_t)i, 1}};
+    assert_int_equal(picker_fleet_new(&site->place.fleet), 0);
+    assert_int_equal(picker_index_new(1000, 1000, &site->place.index), 0);
+    assert_int_equal(picker_index_new(1000, 1000, &site->place.stored), 0);
+    assert_int_equal(picker_fleet_set(site->place.fleet, 2, &site->row), 0);
+}
+
+static void close_store_site(struct store_site *site)
+{
+    picker_fleet_free(site->place.fleet);
+    picker_index_free(site->place.index);
+    picker_index_free(site->place.stored);
+}
+
+/* Sets the worker of this slot, which reads the store of this number (0: none). */
+static void set_store_worker(struct store_site *site, uint32_t slot, uint32_t store)
+{
+    site->row.store = store;
+    assert_int_equal(picker_fleet_set(site->place.fleet, slot, &site->row), 0);
+}
+
 static void who_has_the_store_reads_what_it_has(void **state)
 {
-    struct picker_worker row = {.is_usable = true,
-                                .role = PICKER_DECODE,
-                                .block_tokens = BLOCK_TOKENS,
-                                .blocks_free = 100000,
-                                .max_seqs = 64,
-                                .prefill_tokens_per_s = 1000,
-                                .decode_step_s = 0.02,
-                                .store_bytes_per_s = 1e9,
-                                .store_ask_s = 0.0001,
-                                .kv_bytes_per_token = 65536};
-    struct picker_goals goals = {.ttft_slo_s = 10, .itl_slo_s = 1};
-    struct block_hash chain[N_BLOCKS];
-    struct picker_place place = {
-        .hashes = chain, .n_hashes = N_BLOCKS, .request = {.n_tokens = N_TOKENS, .max_new_tokens = 1}};
+    struct store_site site;
+    struct picker_worker *row = &site.row;
+    struct picker_place *place = &site.place;
     struct picker_booking prefill, decode;
     double computed_s;
 
     (void)state;
-    for (uint32_t i = 0; i < N_BLOCKS; i++)
-        chain[i] = (struct block_hash){{(uint8_t)i, 1}};
-    assert_int_equal(picker_fleet_new(&place.fleet), 0);
-    assert_int_equal(picker_index_new(1000, 1000, &place.index), 0);
-    assert_int_equal(picker_index_new(1000, 1000, &place.stored), 0);
-    assert_int_equal(picker_fleet_set(place.fleet, 2, &row), 0);
-    assert_int_equal(picker_place_choose(&place, &goals), 0);
-    assert_int_equal(place.choice.uncached_tokens, N_TOKENS);
-    computed_s = place.choice.ttft_s;
+    open_store_site(&site);
+    assert_int_equal(picker_place_choose(place, &site.goals), 0);
+    assert_int_equal(place->choice.uncached_tokens, N_TOKENS);
+    computed_s = place->choice.ttft_s;
 
-    picker_index_learn(place.stored, 3, chain, N_BLOCKS - 1, 0);
-    assert_int_equal(picker_place_choose(&place, &goals), 0); /* it does not read that store */
-    assert_false(place.choice.reads_store);
-    row.store = 4;
-    assert_int_equal(picker_fleet_set(place.fleet, 1, &row), 0);
-    row.store = 3;
-    row.read_bytes_per_s = 1e8;
-    assert_int_equal(picker_fleet_set(place.fleet, 0, &row), 0);
-    picker_index_learn_on_disk(place.index, 0, chain, N_BLOCKS - 1, 0);
-    assert_int_equal(picker_place_choose(&place, &goals), 0);
-    assert_int_equal(place.choice.decode, 1);
-    assert_true(place.choice.reads_store);
-    assert_int_equal(place.choice.read_tokens, (N_BLOCKS - 1) * BLOCK_TOKENS);
-    assert_int_equal(place.choice.uncached_tokens, N_TOKENS - (N_BLOCKS - 1) * BLOCK_TOKENS);
+    picker_index_learn(place->stored, 3, site.chain, N_BLOCKS - 1, 0);
+    assert_int_equal(picker_place_choose(place, &site.goals), 0); /* it does not read that store */
+    assert_false(place->choice.reads_store);
+    set_store_worker(&site, 1, 4);
+    row->read_bytes_per_s = 1e8;
+    set_store_worker(&site, 0, 3);
+    picker_index_learn_on_disk(place->index, 0, site.chain, N_BLOCKS - 1, 0);
+    assert_int_equal(picker_place_choose(place, &site.goals), 0);
+    assert_int_equal(place->choice.decode, 1);
+    assert_true(place->choice.reads_store);
+    assert_int_equal(place->choice.read_tokens, (N_BLOCKS - 1) * BLOCK_TOKENS);
+    assert_int_equal(place->choice.uncached_tokens, N_TOKENS - (N_BLOCKS - 1) * BLOCK_TOKENS);
     /* 128 ms of reading, 6 of questions, 48 of computing, a step; not 2 s */
-    assert_true(place.choice.read_s > 0.12 && place.choice.read_s < 0.14);
-    assert_true(place.choice.ttft_s > 0.18 && place.choice.ttft_s < 0.25 && computed_s > 2);
+    assert_true(place->choice.read_s > 0.12 && place->choice.read_s < 0.14);
+    assert_true(place->choice.ttft_s > 0.18 && place->choice.ttft_s < 0.25 && computed_s > 2);
 
-    picker_place_book(&place, &prefill, &decode); /* its memory will have it, and it has to read */
-    picker_fleet_row(place.fleet, 1, &row);
-    assert_int_equal(row.queued_store_tokens, (N_BLOCKS - 1) * BLOCK_TOKENS);
-    assert_int_equal(row.queued_read_tokens, 0);
-    picker_booking_over(place.fleet, &decode);
-    assert_int_equal(picker_fleet_ledger(place.fleet, 1)->store_tokens, 0);
+    picker_place_book(place, &prefill, &decode); /* its memory will have it, and it has to read */
+    picker_fleet_row(place->fleet, 1, row);
+    assert_int_equal(row->queued_store_tokens, (N_BLOCKS - 1) * BLOCK_TOKENS);
+    assert_int_equal(row->queued_read_tokens, 0);
+    picker_booking_over(place->fleet, &decode);
+    assert_int_equal(picker_fleet_ledger(place->fleet, 1)->store_tokens, 0);
 
     /* A store that is away is in no report. */
-    picker_index_forget(place.index, 0);
-    picker_index_forget(place.index, 1);
-    row.store = 0;
-    assert_int_equal(picker_fleet_set(place.fleet, 1, &row), 0);
-    assert_int_equal(picker_place_choose(&place, &goals), 0);
-    assert_true(!place.choice.reads_store && place.choice.read_s == 0);
-    assert_int_equal(place.choice.uncached_tokens, N_TOKENS);
-    picker_fleet_free(place.fleet);
-    picker_index_free(place.index);
-    picker_index_free(place.stored);
+    picker_index_forget(place->index, 0);
+    picker_index_forget(place->index, 1);
+    set_store_worker(&site, 1, 0);
+    assert_int_equal(picker_place_choose(place, &site.goals), 0);
+    assert_true(!place->choice.reads_store && place->choice.read_s == 0);
+    assert_int_equal(place->choice.uncached_tokens, N_TOKENS);
+    close_store_site(&site);
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Published measurements that no fit has used, with bands.
  *
- * A row has the measured value and the range for predicted / measured.  Rows marked MISS lie outside of what
- * the arithmetic can predict.  The test checks that too: when such a row comes right, its mark must be
+ * A row has the measured value and the range for predicted / measured.  The arithmetic cannot predict rows marked
+ * MISS.  The test checks that too: when such a row comes right, its mark must be
  * removed.  If a source ran an older engine, the row has that engine's fixed time per layer. */
 #include <setjmp.h>
 #include <stdarg.h>

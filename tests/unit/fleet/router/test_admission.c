@@ -118,7 +118,7 @@ static void a_seat_that_comes_soon_is_waited_for(void **state)
     rig_cancel(&rig.clients[0]);
 }
 
-static void who_waited_in_vain_is_told(void **state)
+static void a_request_that_waited_in_vain_is_refused(void **state)
 {
     struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);
     struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
@@ -278,7 +278,7 @@ static void a_class_has_its_own_limit(void **state)
 }
 
 /* Blocks for prompt and expected answer count from the placement on: with room for two of three prompts the third waits,
- * and costs no prefill, whatever the worker's last report says. */
+ * and costs no prefill, also if the worker's last report shows free blocks. */
 static void blocks_of_what_is_on_its_way_are_taken(void **state)
 {
     struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);
@@ -317,7 +317,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_decode_pool_costs_no_prefill, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(blocks_of_what_is_on_its_way_are_taken, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_seat_that_comes_soon_is_waited_for, open_rig, close_rig),
-        cmocka_unit_test_setup_teardown(who_waited_in_vain_is_told, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_request_that_waited_in_vain_is_refused, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(an_idle_fleet_refuses_nothing, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(answers_teach_their_length, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(higher_classes_are_placed_first, open_rig, close_rig),

@@ -59,7 +59,8 @@ static void open_world(void)
     drain(d0, true);
 }
 
-static void tell(struct link *link, Baton__BlockEvents *events, uint64_t first, uint32_t n, uint8_t tier)
+static void send_numbered(struct link *link, Baton__BlockEvents *events, uint64_t first, uint32_t n,
+                          uint8_t tier)
 {
     uint8_t tiers[N_BLOCKS];
 
@@ -72,24 +73,24 @@ static void tell(struct link *link, Baton__BlockEvents *events, uint64_t first, 
     rig_events(&rig, link, events);
 }
 
-static void tell_events(struct link *link, uint64_t first, uint32_t n, uint8_t tier)
+static void send_events(struct link *link, uint64_t first, uint32_t n, uint8_t tier)
 {
     Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
 
-    tell(link, &events, first, n, tier);
+    send_numbered(link, &events, first, n, tier);
 }
 
-static void tell_all_in(struct link *link, uint64_t next, uint32_t n, enum block_tier tier)
+static void send_all_in(struct link *link, uint64_t next, uint32_t n, enum block_tier tier)
 {
     Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
 
     events.is_snapshot = events.is_last = true;
-    tell(link, &events, next, n, (uint8_t)tier);
+    send_numbered(link, &events, next, n, (uint8_t)tier);
 }
 
-static void tell_all(struct link *link, uint64_t next, uint32_t n)
+static void send_all(struct link *link, uint64_t next, uint32_t n)
 {
-    tell_all_in(link, next, n, BLOCK_IN_MEMORY);
+    send_all_in(link, next, n, BLOCK_IN_MEMORY);
 }
 
 /* Sends the same prompt again, through p1 and d1. */
@@ -104,11 +105,11 @@ static const struct rig_submit *again(void)
 
 static void forget_the_others(void)
 {
-    tell_all(p1, 1, 0);
-    tell_all(d1, 1, 0);
+    send_all(p1, 1, 0);
+    send_all(d1, 1, 0);
 }
 
-static void what_was_dispatched_is_asked_for(void **state)
+static void a_dispatched_prompt_makes_its_worker_an_owner(void **state)
 {
     open_world();
     assert_true(strcmp(again()->owner, "p0") == 0 || strcmp(rig_last(p1)->owner, "d0") == 0);
@@ -118,21 +119,21 @@ static void what_was_dispatched_is_asked_for(void **state)
 static void events_say_who_is_asked(void **state)
 {
     open_world();
-    tell_all(p0, 1, 0); /* it has none of it after all */
-    tell_all(d0, 1, 0);
+    send_all(p0, 1, 0); /* it has none of it after all */
+    send_all(d0, 1, 0);
     assert_string_equal(again()->owner, "");
     forget_the_others();
-    tell_events(d0, 1, 10, BLOCK_IN_MEMORY);
+    send_events(d0, 1, 10, BLOCK_IN_MEMORY);
     assert_string_equal(again()->owner, "d0");
     assert_int_equal(rig_last(p1)->owner_tokens, 320);
     forget_the_others();
-    tell_events(p0, 1, 12, BLOCK_IN_MEMORY);
+    send_events(p0, 1, 12, BLOCK_IN_MEMORY);
     assert_string_equal(again()->owner, "p0");
     forget_the_others();
-    tell_events(p0, 13, 12, BLOCK_ON_DISK); /* it cannot push blocks on disk */
+    send_events(p0, 13, 12, BLOCK_ON_DISK); /* it cannot push blocks on disk */
     assert_string_equal(again()->owner, "d0");
     forget_the_others();
-    tell_events(p0, 25, 12, BLOCK_GONE);
+    send_events(p0, 25, 12, BLOCK_GONE);
     assert_string_equal(again()->owner, "d0");
     rig.conf.prefix_fetch = PICKER_FETCH_OFF;
     forget_the_others();
@@ -143,17 +144,17 @@ static void a_gap_is_followed_by_a_snapshot(void **state)
 {
     open_world();
     assert_int_equal(rig_n_wanted(d0), 1); /* its link came up */
-    tell_events(d0, 1, 5, BLOCK_IN_MEMORY);
+    send_events(d0, 1, 5, BLOCK_IN_MEMORY);
     assert_int_equal(rig_n_wanted(d0), 1); /* the snapshot is on its way */
-    tell_all(d0, 6, 5);
-    tell_all(p0, 1, 0);
+    send_all(d0, 6, 5);
+    send_all(p0, 1, 0);
     assert_int_equal(again()->owner_tokens, 160);
     forget_the_others();
-    tell_events(d0, 7, 15, BLOCK_IN_MEMORY); /* number 6 is missing */
+    send_events(d0, 7, 15, BLOCK_IN_MEMORY); /* number 6 is missing */
     assert_int_equal(rig_n_wanted(d0), 2);
     assert_int_equal(again()->owner_tokens, 160);
     forget_the_others();
-    tell_all(d0, 22, 15);
+    send_all(d0, 22, 15);
     assert_int_equal(again()->owner_tokens, 480);
     assert_int_equal(rig_n_wanted(d0), 2);
 }
@@ -161,43 +162,43 @@ static void a_gap_is_followed_by_a_snapshot(void **state)
 static void a_lost_worker_has_nothing(void **state)
 {
     open_world();
-    tell_all(p0, 1, 0);
-    tell_all(d0, 1, 15);
+    send_all(p0, 1, 0);
+    send_all(d0, 1, 15);
     assert_string_equal(again()->owner, "d0");
     forget_the_others();
     rig_lose(&rig, d0);
     assert_string_equal(again()->owner, "");
 }
 
-static void the_last_copy_is_told_so(void **state)
+static void the_owner_of_the_last_replica_is_informed(void **state)
 {
     open_world();
-    tell_all(p0, 1, 8);
-    tell_all(d0, 1, 8);
+    send_all(p0, 1, 8);
+    send_all(d0, 1, 8);
     forget_the_others();
-    tell_events(p0, 1, 3, BLOCK_GONE);
+    send_events(p0, 1, 3, BLOCK_GONE);
     assert_int_equal(rig_n_last_replicas(d0), 3);
     assert_int_equal(rig_n_last_replicas(p0), 0);
-    tell_all(d1, 1, 8);
-    tell_events(p0, 4, 8, BLOCK_GONE); /* d0 and d1 have them */
+    send_all(d1, 1, 8);
+    send_events(p0, 4, 8, BLOCK_GONE); /* d0 and d1 have them */
     assert_int_equal(rig_n_last_replicas(d0), 3);
-    tell_events(d0, 1, 8, BLOCK_GONE);
+    send_events(d0, 1, 8, BLOCK_GONE);
     assert_int_equal(rig_n_last_replicas(d1), 8);
 }
 
 /* Blocks on disk cannot be fetched here. */
-static void the_last_copy_in_memory_is_told_so(void **state)
+static void the_owner_of_the_last_replica_in_memory_is_informed(void **state)
 {
     open_world();
-    tell_all(p0, 1, 8);
-    tell_all(d0, 1, 8);
+    send_all(p0, 1, 8);
+    send_all(d0, 1, 8);
     forget_the_others();
-    tell_events(p0, 1, 3, BLOCK_ON_DISK);
+    send_events(p0, 1, 3, BLOCK_ON_DISK);
     assert_int_equal(rig_n_last_replicas(d0), 3);
-    tell_all_in(p0, 4, 8, BLOCK_ON_DISK); /* no other worker has them any more */
+    send_all_in(p0, 4, 8, BLOCK_ON_DISK); /* no other worker has them any more */
     assert_int_equal(rig_n_last_replicas(d0), 3);
-    tell_events(p0, 4, 1, BLOCK_IN_MEMORY);
-    tell_events(d0, 1, 8, BLOCK_ON_DISK);
+    send_events(p0, 4, 1, BLOCK_IN_MEMORY);
+    send_events(d0, 1, 8, BLOCK_ON_DISK);
     assert_int_equal(rig_n_last_replicas(p0), 1);
 }
 
@@ -218,7 +219,7 @@ static const char *placed(uint32_t *read_out)
     struct rig_client *client;
     const char *node;
 
-    tell_all(d1, 1, 0); /* otherwise it has the whole prompt, as far as the router knows, and needs no
+    send_all(d1, 1, 0); /* otherwise it has the whole prompt, as far as the router knows, and needs no
                          * owner */
     client = rig_submit(&rig, N_TOKENS, 20);
     assert_int_not_equal(job_of(client->handle)->prefill.slot, PICKER_NONE);
@@ -239,17 +240,17 @@ static void a_prompt_goes_where_a_disk_has_it(void **state)
 
         beat_with_disk(at, 1e9);
         drain(other, false);
-        tell_all(d0, 1, 0);
+        send_all(d0, 1, 0);
         forget_the_others();
-        tell_all(other, 1, 0);
-        tell_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* it was restarted, and reports its disk */
+        send_all(other, 1, 0);
+        send_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* it was restarted, and reports its disk */
         assert_int_equal(picker_index_on_disk(rig.router.index), N_BLOCKS);
         assert_string_equal(placed(&n_read), node);
         assert_int_equal(n_read, N_BLOCKS * 32);
         assert_string_equal(rig_last(at)->owner, "");
 
-        tell_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* the router assumed that it was computed there */
-        tell_all(other, 1, N_BLOCKS / 3 * 2);        /* in memory, and more than half */
+        send_all_in(at, 1, N_BLOCKS, BLOCK_ON_DISK); /* the router assumed that it was computed there */
+        send_all(other, 1, N_BLOCKS / 3 * 2);        /* in memory, and more than half */
         drain(at, false);                            /* without a known disk */
         assert_string_not_equal(placed(&n_read), node);
         assert_int_equal(n_read, 0);
@@ -263,14 +264,14 @@ static void of_what_is_dropped_nothing_is_hoped_for(void **state)
     open_world();
     beat_with_disk(p0, 1e9);
     drain(p1, true);
-    tell_all(d0, 1, 0);
+    send_all(d0, 1, 0);
     forget_the_others();
-    tell_all_in(p0, 1, N_BLOCKS, BLOCK_ON_DISK);
-    tell_events(p0, 1, 5, BLOCK_IN_MEMORY); /* read back */
+    send_all_in(p0, 1, N_BLOCKS, BLOCK_ON_DISK);
+    send_events(p0, 1, 5, BLOCK_IN_MEMORY); /* read back */
     assert_string_equal(placed(&n_read), "p0");
     assert_int_equal(n_read, (N_BLOCKS - 5) * 32);
-    tell_all_in(p0, 6, N_BLOCKS, BLOCK_ON_DISK);
-    tell_events(p0, 6, 1, BLOCK_GONE); /* blocks without their prefix cannot be used */
+    send_all_in(p0, 6, N_BLOCKS, BLOCK_ON_DISK);
+    send_events(p0, 6, 1, BLOCK_GONE); /* blocks without their prefix cannot be used */
     assert_string_equal(placed(&n_read), "p0");
     assert_int_equal(n_read, 0);
 }
@@ -282,15 +283,15 @@ static void a_gap_in_what_disks_have_is_followed_by_a_snapshot(void **state)
     open_world();
     beat_with_disk(p0, 1e9);
     drain(p1, true);
-    tell_all(d0, 1, 0);
+    send_all(d0, 1, 0);
     forget_the_others();
-    tell_all_in(p0, 1, 5, BLOCK_ON_DISK);
+    send_all_in(p0, 1, 5, BLOCK_ON_DISK);
     n_wanted = rig_n_wanted(p0);
-    tell_events(p0, 3, N_BLOCKS, BLOCK_ON_DISK); /* numbers 1 and 2 are missing */
+    send_events(p0, 3, N_BLOCKS, BLOCK_ON_DISK); /* numbers 1 and 2 are missing */
     assert_int_equal(rig_n_wanted(p0), n_wanted + 1);
     placed(&n_read);
     assert_int_equal(n_read, 5 * 32);
-    tell_all_in(p0, 18, N_BLOCKS, BLOCK_ON_DISK);
+    send_all_in(p0, 18, N_BLOCKS, BLOCK_ON_DISK);
     placed(&n_read);
     assert_int_equal(n_read, N_BLOCKS * 32);
     rig_lose(&rig, p0); /* killed: its blocks are unknown until it reports them again */
@@ -299,7 +300,7 @@ static void a_gap_in_what_disks_have_is_followed_by_a_snapshot(void **state)
     beat_with_disk(p0, 1e9);
     placed(&n_read);
     assert_int_equal(n_read, 0);
-    tell_all_in(p0, 1, N_BLOCKS, BLOCK_ON_DISK);
+    send_all_in(p0, 1, N_BLOCKS, BLOCK_ON_DISK);
     assert_string_equal(placed(&n_read), "p0");
     assert_int_equal(n_read, N_BLOCKS * 32);
 }
@@ -312,12 +313,12 @@ static void many_disks_share_half_of_the_index(void **state)
     assert_int_equal(rig_max_on_disk(first), 500);
     for (uint32_t i = 0; i < 9; i++)
         others[i] = rig_worker(&rig, (const char[]){(char)('b' + i), 0}, PICKER_DECODE, 2 + i, 1000);
-    tell_events(first, 7, 1, BLOCK_ON_DISK); /* before its snapshot: dropped */
-    tell_all(first, 1, 0);
+    send_events(first, 7, 1, BLOCK_ON_DISK); /* before its snapshot: dropped */
+    send_all(first, 1, 0);
     for (uint32_t i = 0; i < 9; i++)
-        tell_all(others[i], 1, 0);
+        send_all(others[i], 1, 0);
     assert_int_equal(rig_max_on_disk(others[8]), 50);
-    tell_events(first, 9, 1, BLOCK_ON_DISK); /* a gap: asks it again, for its share */
+    send_events(first, 9, 1, BLOCK_ON_DISK); /* a gap: asks it again, for its share */
     assert_int_equal(rig_max_on_disk(first), 50);
 }
 
@@ -328,7 +329,7 @@ static void many_disks_share_half_of_the_index(void **state)
 static struct block_hash many[MANY];
 static uint8_t tiers_of_many[MANY];
 
-static void tell_many(struct link *link, uint64_t first, uint8_t tier)
+static void send_many(struct link *link, uint64_t first, uint8_t tier)
 {
     Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
 
@@ -359,11 +360,11 @@ static unsigned n_at(const char *node)
 static void a_long_message_is_applied_in_slices(void **state)
 {
     open_world();
-    tell_all(p0, 1, 0);
-    tell_all(d0, 1, 0);
-    tell_many(p0, 1, BLOCK_IN_MEMORY);
+    send_all(p0, 1, 0);
+    send_all(d0, 1, 0);
+    send_many(p0, 1, BLOCK_IN_MEMORY);
     assert_int_equal(n_at("p0"), 0);
-    tell_events(d0, 1, 10, BLOCK_IN_MEMORY); /* in the order in which they came */
+    send_events(d0, 1, 10, BLOCK_IN_MEMORY); /* in the order in which they came */
     assert_string_equal(again()->owner, "");
     forget_the_others();
     assert_true(router_blocks_work(&rig.router));
@@ -379,7 +380,7 @@ static void a_long_message_is_applied_in_slices(void **state)
 }
 
 /* Part of a snapshot; block i of all has the number i. */
-static void tell_part(struct link *link, uint32_t part, bool is_last)
+static void send_part(struct link *link, uint32_t part, bool is_last)
 {
     static struct block_hash blocks[BLOCK_PART_EVENTS];
     static uint8_t tiers[BLOCK_PART_EVENTS];
@@ -413,7 +414,7 @@ static void a_cold_router_learns_a_million_blocks_bit_by_bit(void **state)
     picker_index_free(rig.router.index);
     assert_int_equal(picker_index_new(PARTS * BLOCK_PART_EVENTS, 3600 * NS_PER_S, &rig.router.index), 0);
     for (uint32_t part = 0; part < PARTS; part++) {
-        tell_part(link, part, part == PARTS - 1);
+        send_part(link, part, part == PARTS - 1);
         assert_true(picker_index_count(rig.router.index) - known <=
                     (part < QUEUED ? 0 : BLOCK_PART_EVENTS + BLOCK_SLICE));
         known = picker_index_count(rig.router.index);
@@ -427,7 +428,7 @@ static void a_cold_router_learns_a_million_blocks_bit_by_bit(void **state)
 }
 
 /* Ends a worker's snapshot of no blocks. */
-static void tell_nothing(struct link *link)
+static void send_nothing(struct link *link)
 {
     Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
 
@@ -458,9 +459,9 @@ static void a_few_snapshots_come_at_a_time(void **state)
         links[i] = rig_worker(&rig, name, PICKER_DECODE, 1 + i, 1000);
     }
     assert_int_equal(n_asked(links, N), AT_ONCE);
-    tell_nothing(links[1]);
+    send_nothing(links[1]);
     assert_int_equal(n_asked(links, N), AT_ONCE + 1);
-    tell_nothing(links[1]); /* once more, unasked: it frees no place */
+    send_nothing(links[1]); /* once more, unasked: it frees no place */
     assert_int_equal(n_asked(links, N), AT_ONCE + 1);
     rig_lose(&rig, links[2]);
     links[2] = NULL; /* it had been asked */
@@ -469,11 +470,11 @@ static void a_few_snapshots_come_at_a_time(void **state)
         rig.router.workers[i].follower.asked_ns -= 3 * NS_PER_S;
     router_blocks_tick(&rig.router);
     assert_int_equal(n_asked(links, N), 2 * AT_ONCE + 1);
-    assert_int_equal(rig_n_wanted(links[39]), 1); /* who was not asked yet comes first */
-    assert_int_equal(rig_n_wanted(links[33]), 1); /* and who was asked last, last */
+    assert_int_equal(rig_n_wanted(links[39]), 1); /* a worker that was not asked yet comes first */
+    assert_int_equal(rig_n_wanted(links[33]), 1); /* the worker that was asked last comes last */
     for (uint32_t i = 0; i < 4 * N; i++)
         if (links[i % N] != NULL)
-            tell_nothing(links[i % N]);
+            send_nothing(links[i % N]);
     assert_int_equal(rig.router.snapshots.n_wanting, 0);
     assert_int_equal(rig.router.snapshots.n_asked, 0);
 }
@@ -485,7 +486,7 @@ static void snapshots_wait_for_those_before(void **state)
     struct link *first = rig_worker(&rig, "a", PICKER_DECODE, 1, 1000), *second;
 
     for (uint32_t part = 0; part < PARTS; part++)
-        tell_part(first, part, part == PARTS - 1);
+        send_part(first, part, part == PARTS - 1);
     second = rig_worker(&rig, "b", PICKER_DECODE, 2, 1000);
     assert_int_equal(rig_n_wanted(second), 0);
     while (router_blocks_work(&rig.router))
@@ -493,13 +494,13 @@ static void snapshots_wait_for_those_before(void **state)
     assert_int_equal(rig_n_wanted(second), 1);
 }
 
-static void what_a_lost_worker_told_is_not_applied(void **state)
+static void events_of_a_lost_worker_are_dropped(void **state)
 {
     open_world();
-    tell_all(p0, 1, 0);
-    tell_all(d0, 1, 0);
-    tell_many(p0, 1, BLOCK_IN_MEMORY);
-    tell_many(d0, 1, BLOCK_IN_MEMORY);
+    send_all(p0, 1, 0);
+    send_all(d0, 1, 0);
+    send_many(p0, 1, BLOCK_IN_MEMORY);
+    send_many(d0, 1, BLOCK_IN_MEMORY);
     assert_true(router_blocks_work(&rig.router));
     assert_int_equal(n_at("p0"), BLOCK_SLICE);
     rig_lose(&rig, p0);
@@ -507,9 +508,9 @@ static void what_a_lost_worker_told_is_not_applied(void **state)
     while (router_blocks_work(&rig.router))
         ;
     assert_int_equal(n_at("d0"), MANY);
-    tell_many(d0, MANY + 1, BLOCK_GONE);
+    send_many(d0, MANY + 1, BLOCK_GONE);
     assert_int_equal(rig.router.pending.n_blocks, MANY);
-    tell_all(d0, 1, 3); /* a snapshot: pending events are dropped */
+    send_all(d0, 1, 3); /* a snapshot: pending events are dropped */
     assert_int_equal(rig.router.pending.n_blocks, 0);
     assert_int_equal(n_at("d0"), 0);
 }
@@ -519,12 +520,12 @@ static void what_a_lost_worker_told_is_not_applied(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        RIG_TEST(what_was_dispatched_is_asked_for),
+        RIG_TEST(a_dispatched_prompt_makes_its_worker_an_owner),
         RIG_TEST(events_say_who_is_asked),
         RIG_TEST(a_gap_is_followed_by_a_snapshot),
         RIG_TEST(a_lost_worker_has_nothing),
-        RIG_TEST(the_last_copy_is_told_so),
-        RIG_TEST(the_last_copy_in_memory_is_told_so),
+        RIG_TEST(the_owner_of_the_last_replica_is_informed),
+        RIG_TEST(the_owner_of_the_last_replica_in_memory_is_informed),
         RIG_TEST(a_prompt_goes_where_a_disk_has_it),
         RIG_TEST(of_what_is_dropped_nothing_is_hoped_for),
         RIG_TEST(a_gap_in_what_disks_have_is_followed_by_a_snapshot),
@@ -533,7 +534,7 @@ int main(void)
         RIG_TEST(a_cold_router_learns_a_million_blocks_bit_by_bit),
         RIG_TEST(a_few_snapshots_come_at_a_time),
         RIG_TEST(snapshots_wait_for_those_before),
-        RIG_TEST(what_a_lost_worker_told_is_not_applied),
+        RIG_TEST(events_of_a_lost_worker_are_dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers of several versions: a worker does not receive what it does not know, and a request is refused by
- * name when no worker knows what it needs.  Prompt logprobs: which worker computes them, which are accepted,
+/* Workers of several versions: a worker gets no message that it does not know.  A request is refused by
+ * name if no worker knows a feature that it needs.  Prompt logprobs: which worker computes them, which are accepted,
  * which continue elsewhere. */
 #include "tests/unit/check.h"
 
@@ -35,7 +35,7 @@ static void ask_scores(void)
     rig.sample.n_top = 2;
 }
 
-static void what_is_stated_is_read(void **state)
+static void stated_capabilities_are_read(void **state)
 {
     uint64_t older = CAPABILITY_GRAMMARS | CAPABILITY_LOGPROBS | CAPABILITY_ASKED;
 
@@ -75,7 +75,7 @@ static void a_worker_that_lacks_a_bit_is_passed_over(void **state)
     assert_int_equal(rig_last(newer)->n_tokens, 12);
 }
 
-static void what_nobody_knows_is_refused_by_name(void **state)
+static void a_feature_unknown_to_all_workers_is_refused_by_name(void **state)
 {
     struct link *old = worker("d0", 1, 0);
     struct rig_client *client;
@@ -107,7 +107,7 @@ static void what_nobody_knows_is_refused_by_name(void **state)
 }
 
 /* Without any worker the request waits like any other, and does not delay requests that others can serve. */
-static void who_waits_for_a_capability_is_no_obstacle(void **state)
+static void a_request_that_waits_for_a_capability_blocks_no_other(void **state)
 {
     struct rig_client *scored, *plain;
     struct link *old, *able;
@@ -166,7 +166,7 @@ static void tokens_go_in_few_bytes_to_who_can_read_them(void **state)
     }
 }
 
-static void a_pair_of_two_versions_is_told_the_same(void **state)
+static void a_pair_of_two_versions_gets_the_same_work(void **state)
 {
     struct link *p, *d;
 
@@ -196,7 +196,7 @@ static uint32_t n_turns_to_send(void)
     return n;
 }
 
-/* One turn of the loop packs and sends one piece, whatever the prompt's length. */
+/* One turn of the loop packs and sends one piece, for prompts of any length. */
 static void a_long_prompt_goes_in_pieces(void **state)
 {
     struct link *old, *p, *d;
@@ -302,7 +302,7 @@ static void scores_come_from_one_worker_of_either_role(void **state)
     }
 }
 
-static void what_cannot_be_a_score_is_a_fault(void **state)
+static void impossible_logprobs_are_a_fault(void **state)
 {
     static const struct {
         uint32_t index, n;
@@ -366,17 +366,17 @@ static void a_paused_client_gets_them_in_order(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        T(what_is_stated_is_read),
+        T(stated_capabilities_are_read),
         T(a_worker_that_lacks_a_bit_is_passed_over),
-        T(what_nobody_knows_is_refused_by_name),
-        T(who_waits_for_a_capability_is_no_obstacle),
+        T(a_feature_unknown_to_all_workers_is_refused_by_name),
+        T(a_request_that_waits_for_a_capability_blocks_no_other),
         T(tokens_go_in_few_bytes_to_who_can_read_them),
-        T(a_pair_of_two_versions_is_told_the_same),
+        T(a_pair_of_two_versions_gets_the_same_work),
         T(a_long_prompt_goes_in_pieces),
         T(pieces_stop_with_their_job),
         T(long_prompts_take_turns),
         T(scores_come_from_one_worker_of_either_role),
-        T(what_cannot_be_a_score_is_a_fault),
+        T(impossible_logprobs_are_a_fault),
         T(a_paused_client_gets_them_in_order),
     };
 

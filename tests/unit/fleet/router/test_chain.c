@@ -64,7 +64,7 @@ static void forget_all(void)
     assert_int_equal(picker_index_count(rig.router.index), 0);
 }
 
-static void what_nobody_has_is_hashed_later(void **state)
+static void hashes_without_an_owner_are_computed_later(void **state)
 {
     assert_int_equal(first()->n_blocks, N_BLOCKS);
     assert_int_equal(first()->n_hashes, 16);
@@ -108,7 +108,7 @@ static void assert_found_alike(const struct job *job, uint32_t n_slots)
         assert_memory_equal(&part.runs[i], &all.runs[i], sizeof(part.runs[i]));
 }
 
-/* Whatever the index knows, with gaps too, the hashes left out would not change the choice. */
+/* For any content of the index, also with gaps, the omitted hashes would not change the choice. */
 static void nothing_that_counts_is_left_out(void **state)
 {
     struct rng rng;
@@ -257,10 +257,14 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
     static const struct CMUnitTest tests[] = {
-        T(what_nobody_has_is_hashed_later),          T(the_next_one_finds_all_of_it),
-        T(nothing_that_counts_is_left_out),          T(a_job_that_went_is_not_learned),
-        T(a_job_that_is_sent_again_is_hashed_whole), T(a_long_prompt_is_hashed_in_slices),
-        T(a_long_known_prompt_waits_for_its_chain),  T(one_that_goes_while_it_waits_leaves_nothing),
+        T(hashes_without_an_owner_are_computed_later),
+        T(the_next_one_finds_all_of_it),
+        T(nothing_that_counts_is_left_out),
+        T(a_job_that_went_is_not_learned),
+        T(a_job_that_is_sent_again_is_hashed_whole),
+        T(a_long_prompt_is_hashed_in_slices),
+        T(a_long_known_prompt_waits_for_its_chain),
+        T(one_that_goes_while_it_waits_leaves_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

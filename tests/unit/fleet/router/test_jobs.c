@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job in the router: placed, answered, moved, ended, whatever workers and clients do meanwhile. */
+/* A job in the router: placed, answered, moved and ended, for any events of workers and clients meanwhile. */
 #include "tests/unit/check.h"
 
 #include <math.h>
@@ -94,7 +94,7 @@ static void a_short_answer_waits_for_its_serving_stats(void **state)
 }
 
 /* The prefill worker sends nothing, and is not lost either: decoded tokens are not held for long. */
-static void nobody_waits_long_for_a_word(void **state)
+static void a_silent_worker_does_not_delay_the_answer_for_long(void **state)
 {
     rig_worker(&rig, "p", PICKER_PREFILL, 1, 1000);
     struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 1, 1000);
@@ -131,7 +131,7 @@ static void held_tokens_come_before_the_end(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
-static void a_model_without_workers_keeps_nobody_else_waiting(void **state)
+static void a_model_without_workers_delays_no_other_model(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
     struct rig_client *lonely = rig_submit_model(&rig, 1, 10, 5);
@@ -144,7 +144,7 @@ static void a_model_without_workers_keeps_nobody_else_waiting(void **state)
     assert_int_equal(rig.router.n_queued, 0);
 }
 
-static void a_request_that_all_workers_failed_keeps_nobody_else_waiting(void **state)
+static void a_request_that_all_workers_failed_delays_no_other(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
     struct rig_client *bad = rig_submit(&rig, 10, 5);
@@ -157,7 +157,7 @@ static void a_request_that_all_workers_failed_keeps_nobody_else_waiting(void **s
     rig_cancel(bad);
 }
 
-static void what_fits_no_worker_is_refused_at_once(void **state)
+static void a_request_that_fits_no_worker_is_refused_at_once(void **state)
 {
     struct rig_client *client;
 
@@ -205,7 +205,7 @@ static void report_step(struct link *link, double decode_step_s, uint32_t runnin
     rig_beat(&rig, link, &load);
 }
 
-static void slow_steps_refuse_nobody(void **state)
+static void slow_steps_refuse_no_request(void **state)
 {
     struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 100);
     struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 100);
@@ -285,7 +285,7 @@ static void a_forsaken_answer_ends(void **state)
 
 /* Two faults at once: every worker that could take the job has failed it once.
  * A second later that is forgotten. */
-static void who_failed_once_is_asked_again(void **state)
+static void a_worker_that_failed_once_is_tried_again(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
     struct rig_client *client = rig_submit(&rig, 10, 20);
@@ -503,21 +503,21 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         T(a_pair_answers),
         T(a_short_answer_waits_for_its_serving_stats),
-        T(nobody_waits_long_for_a_word),
+        T(a_silent_worker_does_not_delay_the_answer_for_long),
         T(held_tokens_come_before_the_end),
-        T(a_model_without_workers_keeps_nobody_else_waiting),
-        T(a_request_that_all_workers_failed_keeps_nobody_else_waiting),
-        T(what_fits_no_worker_is_refused_at_once),
+        T(a_model_without_workers_delays_no_other_model),
+        T(a_request_that_all_workers_failed_delays_no_other),
+        T(a_request_that_fits_no_worker_is_refused_at_once),
         T(no_queue_means_no_waiting),
         T(the_queue_ends_by_time),
         T(a_model_whose_workers_are_gone_is_away),
         T(names_are_not_unknown_before_the_fleet_is_back),
         T(names_are_not_known_before_the_first_model),
-        T(slow_steps_refuse_nobody),
+        T(slow_steps_refuse_no_request),
         T(waiting_for_better_ends),
         T(a_begun_answer_is_not_bound_by_the_queue),
         T(a_forsaken_answer_ends),
-        T(who_failed_once_is_asked_again),
+        T(a_worker_that_failed_once_is_tried_again),
         T(gaps_and_foreign_ids_move_the_job),
         T(an_answer_is_never_longer_than_asked),
         T(an_end_that_is_none_moves_the_job),

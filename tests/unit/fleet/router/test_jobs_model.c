@@ -122,7 +122,7 @@ static void step(void)
     case 6:
         rig.conf.queue_timeout_ns = rng_below(&dice, 10) == 0 ? 0 : UINT64_MAX / 2;
         router_place_queued(&rig.router);
-        router_queue_tell(&rig.router);
+        router_queue_fail_pushed(&rig.router);
         router_expire_queued(&rig.router);
         router_pause_tick(&rig.router);
         rig_flush(&rig);

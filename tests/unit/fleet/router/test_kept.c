@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that workers keep for all routers, with scripted workers: who is asked, and what ends a question. */
+/* Values that workers keep for all routers, with scripted workers: which workers a question goes to, and how it ends. */
 #include "tests/unit/check.h"
 #include "tests/unit/fleet/router/rig.h"
 
@@ -83,7 +83,7 @@ static void fetched(struct script *worker, const char *name, struct bytes value,
     message.claim = claim;
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
         if (now->rig.router.workers[slot].link == worker->link)
-            router_kept_hear(&now->rig.router, slot, &message);
+            router_kept_receive(&now->rig.router, slot, &message);
 }
 
 static void answer_last(struct script *worker, Baton__Claim claim)
@@ -97,7 +97,7 @@ static void answer(struct script *worker)
     for (unsigned i = 0; i < worker->n_kept; i++)
         if (strcmp(worker->kept[i].name, worker->asked) == 0)
             fetched(worker, worker->kept[i].name, buf_view(&worker->kept[i].value), false, 0);
-    answer_last(worker, BATON__CLAIM__CLAIM_UNTOLD);
+    answer_last(worker, BATON__CLAIM__CLAIM_UNKNOWN);
 }
 
 static void put(struct rig_kept *rig, const char *id, const char *text, struct state_name *name)
@@ -267,7 +267,7 @@ static void another_value_or_garbage_is_not_taken(void **state)
         fetched(&rig->workers[i], name.text, sealed, false, 0);
         fetched(&rig->workers[i], name.text, bytes_str("garbage"), false, 0);
         fetched(&rig->workers[i], "unknown", sealed, false, 0);
-        answer_last(&rig->workers[i], BATON__CLAIM__CLAIM_UNTOLD);
+        answer_last(&rig->workers[i], BATON__CLAIM__CLAIM_UNKNOWN);
     }
     assert_true(rig->is_done);
     assert_string_equal(rig->got, "");
@@ -285,13 +285,13 @@ static void a_worker_that_is_silent_ends_nothing_but_its_turn(void **state)
         if (rig->workers[i].n_fetches > 0 && silent == N_WORKERS)
             silent = i;
         else if (rig->workers[i].n_fetches > 0)
-            answer_last(&rig->workers[i], BATON__CLAIM__CLAIM_UNTOLD);
+            answer_last(&rig->workers[i], BATON__CLAIM__CLAIM_UNKNOWN);
     run_until_done(rig); /* state.wait */
     ask(rig, &name, NULL);
     assert_int_equal(rig->workers[silent].n_fetches, 0);
     assert_int_equal(n_asked(rig), 4);
-    /* what it says late makes it one of the four again */
-    answer_last(&rig->workers[silent], BATON__CLAIM__CLAIM_UNTOLD);
+    /* a late answer makes it one of the four again */
+    answer_last(&rig->workers[silent], BATON__CLAIM__CLAIM_UNKNOWN);
     ask(rig, &name, NULL);
     assert_int_equal(rig->workers[silent].n_fetches, 1);
 }

@@ -64,7 +64,7 @@ static void report_idle(struct link *link)
     rig_beat(&rig, link, &load);
 }
 
-/* One second passes: reports, and what the router does ten times a second. */
+/* One second passes: reports, and ten ticks of the router. */
 static void pass_second(void)
 {
     now_ns += NS_PER_S;
@@ -88,7 +88,8 @@ static void serve_another(uint32_t slot_of_stream)
     while (rig_sent(idle, n_before) != NULL)
         n_before++;
     client = rig_submit(&rig, 10, 2);
-    assert_non_null(rig_sent(idle, n_before)); /* not where the stream is, whatever the reports say */
+    assert_non_null(
+        rig_sent(idle, n_before)); /* not on the stream's worker, although the reports show it idle */
     assert_int_equal(n_booked(1 - slot_of_stream), 1);
     rig_tokens(&rig, idle, 0, 2);
     rig_finish(&rig, idle, BATON__FINISH__FINISH_LENGTH, 0);

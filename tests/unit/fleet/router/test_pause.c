@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams that are paused for a higher class: who is paused, that nothing is lost or told twice, and when they go on. */
+/* Streams that are paused for a higher class: which streams pause, when they continue, and that no token is lost or repeated. */
 #include "fleet/router/admission_priv.h"
 #include "tests/unit/check.h"
 
@@ -107,7 +107,7 @@ static void a_stream_gives_its_seat_and_goes_on(void **state)
     for (uint32_t i = 0; i < n; i++)
         low = state_of(&rig.clients[i]) == JOB_PAUSED ? &rig.clients[i] : low;
     assert_ptr_equal(low, &rig.clients[n - 1]); /* the youngest */
-    assert_true(rig_sent(d, n - 1)->is_over);   /* its worker was told */
+    assert_true(rig_sent(d, n - 1)->is_over);   /* its worker got the CANCEL */
     assert_int_equal(rig.router.pauses.n_paused, 1);
     assert_true(metric_value(rig.router.pauses.m_pauses[2]) == 1);
     assert_false(low->has_failed || low->has_ended);
@@ -116,7 +116,7 @@ static void a_stream_gives_its_seat_and_goes_on(void **state)
     rig_finish(&rig, d, BATON__FINISH__FINISH_LENGTH, 0);
     assert_true(high->has_ended);
     again = rig_last(d);
-    assert_int_equal(again->n_tokens, 100 + n - 1 + 3); /* with what was answered */
+    assert_int_equal(again->n_tokens, 100 + n - 1 + 3); /* with the tokens answered so far */
     assert_int_equal(again->max_new_tokens, 47);
     assert_int_equal(rig.router.pauses.n_paused, 0);
     rig_tokens(&rig, d, 3, 4);
@@ -268,7 +268,7 @@ static void one_turn_pauses_a_few_streams(void **state)
 }
 
 /* The worker came back too small for the stream: it waits as a lost one, not as long as it may be paused. */
-static void what_fits_no_worker_is_not_paused_on(void **state)
+static void a_stream_that_fits_no_worker_waits_as_lost(void **state)
 {
     uint32_t n = seats();
     struct rig_client *low = &rig.clients[n - 1];
@@ -296,7 +296,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_workers_it_waits_as_a_lost_one, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(it_does_not_come_back_beside_a_stricter_class, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(one_turn_pauses_a_few_streams, open_rig, close_rig),
-        cmocka_unit_test_setup_teardown(what_fits_no_worker_is_not_paused_on, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_stream_that_fits_no_worker_waits_as_lost, open_rig, close_rig),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

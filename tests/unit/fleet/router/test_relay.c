@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* News through workers: which workers are told, and that a message counts once however often it comes. */
+/* Router messages through workers: which workers get them, and that a message counts once however often it comes. */
 #include "tests/unit/check.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "fleet/router/news_priv.h"
+#include "fleet/router/router_message_priv.h"
 #include "fleet/router/relay_priv.h"
 #include "rig.h"
 
@@ -15,15 +15,15 @@
 
 static struct rig rig;
 static struct link *workers[N_WORKERS];
-static unsigned n_told[N_WORKERS];
+static unsigned n_sent[N_WORKERS];
 static uint64_t last_number;
 
 static void on_send(struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
-    for (unsigned i = 0; i < N_WORKERS && type == FRAME_NEWS; i++)
-        n_told[i] += workers[i] == link;
-    if (type == FRAME_NEWS)
-        last_number = ((const Baton__News *)message)->number;
+    for (unsigned i = 0; i < N_WORKERS && type == FRAME_ROUTER_MESSAGE; i++)
+        n_sent[i] += workers[i] == link;
+    if (type == FRAME_ROUTER_MESSAGE)
+        last_number = ((const Baton__RouterMessage *)message)->number;
 }
 
 static void report_routers(unsigned i, uint32_t n_routers)
@@ -44,7 +44,7 @@ static int open_relay(void **state)
         return -1;
     rig.router.epoch = 77;
     rig.capabilities = capabilities_own();
-    memset(n_told, 0, sizeof(n_told));
+    memset(n_sent, 0, sizeof(n_sent));
     for (unsigned i = 0; i < N_WORKERS; i++) {
         snprintf(node, sizeof(node), "d%u", i);
         workers[i] = rig_worker(&rig, node, PICKER_DECODE, i + 1, 100);
@@ -61,7 +61,7 @@ static int close_relay(void **state)
     return 0;
 }
 
-static double n_heard(const char *series)
+static double n_received(const char *series)
 {
     struct buf text = {0};
     const char *at;
@@ -76,30 +76,30 @@ static double n_heard(const char *series)
     return n;
 }
 
-static void hear(uint64_t epoch, uint64_t number)
+static void receive(uint64_t epoch, uint64_t number)
 {
     struct buf text = {0};
-    Baton__News news = BATON__NEWS__INIT;
+    Baton__RouterMessage received = BATON__ROUTER_MESSAGE__INIT;
 
-    news_begin(&text, epoch, "other");
-    news_put(&text, NEWS_FORGET, bytes_str("t"));
-    news.text = (ProtobufCBinaryData){.data = text.data, .len = text.len_bytes};
-    news.number = number;
-    router_relay_hear(&rig.router, &news);
+    router_message_begin(&text, epoch, "other");
+    router_message_put(&text, ROUTER_MESSAGE_FORGET, bytes_str("t"));
+    received.text = (ProtobufCBinaryData){.data = text.data, .len = text.len_bytes};
+    received.number = number;
+    router_relay_receive(&rig.router, &received);
     buf_fini(&text);
 }
 
-static void four_workers_are_told(void **state)
+static void four_workers_get_each_message(void **state)
 {
     unsigned n = 0;
 
     for (unsigned k = 1; k <= 3; k++) {
-        router_relay_tell(&rig.router, bytes_str("news"));
+        router_relay_send(&rig.router, bytes_str("news"));
         assert_int_equal(last_number, k);
     }
     for (unsigned i = 0; i < N_WORKERS; i++) {
-        assert_true(n_told[i] == 0 || n_told[i] == 3); /* the same four each time */
-        n += n_told[i] == 3;
+        assert_true(n_sent[i] == 0 || n_sent[i] == 3); /* the same four each time */
+        n += n_sent[i] == 3;
     }
     assert_int_equal(n, 4);
 }
@@ -119,36 +119,37 @@ static void there_are_others_where_a_worker_says_so(void **state)
 static void a_message_counts_once(void **state)
 {
     static const uint64_t numbers[] = {5, 5, 3, 5, 4, 3, 80, 5, 17, 17, 79, 80};
-    static const unsigned heard[] = {1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6}; /* 5: too old to tell, beside 80 */
+    static const unsigned received[] = {1, 1, 2, 2, 3, 3,
+                                        4, 4, 5, 5, 6, 6}; /* 5: too old to know, beside 80 */
 
     for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        hear(9, numbers[i]);
-        assert_int_equal(n_heard("baton_relay_news_total{direction=\"in\"} "), heard[i]);
+        receive(9, numbers[i]);
+        assert_int_equal(n_received("baton_relay_messages_total{direction=\"in\"} "), received[i]);
     }
-    hear(10, 5); /* another router's */
-    assert_int_equal(n_heard("baton_relay_news_total{direction=\"in\"} "), 7);
-    hear(77, 6); /* this router's own */
-    assert_int_equal(n_heard("baton_relay_news_total{direction=\"in\"} "), 7);
+    receive(10, 5); /* another router's */
+    assert_int_equal(n_received("baton_relay_messages_total{direction=\"in\"} "), 7);
+    receive(77, 6); /* this router's own */
+    assert_int_equal(n_received("baton_relay_messages_total{direction=\"in\"} "), 7);
 }
 
 static void garbage_and_floods_are_ignored(void **state)
 {
-    Baton__News news = BATON__NEWS__INIT;
+    Baton__RouterMessage received = BATON__ROUTER_MESSAGE__INIT;
 
-    news.text = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t) "garbage", .len = 7};
-    news.number = 1;
-    router_relay_hear(&rig.router, &news);
-    assert_int_equal(n_heard("baton_relay_news_total{direction=\"in\"} "), 0);
+    received.text = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t) "garbage", .len = 7};
+    received.number = 1;
+    router_relay_receive(&rig.router, &received);
+    assert_int_equal(n_received("baton_relay_messages_total{direction=\"in\"} "), 0);
     for (uint64_t number = 1; number <= 20000; number++)
-        hear(9, number);
-    assert_true(n_heard("\nbaton_relay_ignored_total ") > 0);
-    assert_true(n_heard("baton_relay_news_total{direction=\"in\"} ") >= 1024);
+        receive(9, number);
+    assert_true(n_received("\nbaton_relay_ignored_total ") > 0);
+    assert_true(n_received("baton_relay_messages_total{direction=\"in\"} ") >= 1024);
 }
 
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_relay, close_relay)
-    static const struct CMUnitTest tests[] = {T(four_workers_are_told),
+    static const struct CMUnitTest tests[] = {T(four_workers_get_each_message),
                                               T(there_are_others_where_a_worker_says_so),
                                               T(a_message_counts_once), T(garbage_and_floods_are_ignored)};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The router's use of STORE_BLOCKS: what one worker told of a shared store counts for every worker with that store, while it
- * reports it. */
+/* The router's use of STORE_BLOCKS: one worker's report of blocks in a shared store counts for every worker that reports this
+ * store. */
 #include "tests/unit/check.h"
 
 #include <string.h>
@@ -57,7 +57,7 @@ static int close_rig(void **state)
     return 0;
 }
 
-static void tell_store(struct link *link, uint64_t store, uint32_t n, const uint8_t *there)
+static void worker_send_store_blocks(struct link *link, uint64_t store, uint32_t n, const uint8_t *there)
 {
     Baton__StoreBlocks blocks = BATON__STORE_BLOCKS__INIT;
     uint8_t all[N_BLOCKS];
@@ -90,7 +90,7 @@ static void one_worker_tells_for_all(void **state)
 {
     (void)state;
     assert_int_equal(expect_read(), 0);
-    tell_store(d0, STORE, N_BLOCKS, NULL);
+    worker_send_store_blocks(d0, STORE, N_BLOCKS, NULL);
     assert_int_equal(router_stores_count(&rig.router), N_BLOCKS);
     assert_int_equal(expect_read(), N_BLOCKS * 32);
     beat(d1, 0, false); /* its store is away */
@@ -108,21 +108,21 @@ static void a_gap_ends_the_prefix(void **state)
     (void)state;
     memset(there, 1, sizeof(there));
     there[5] = 0;
-    tell_store(d0, STORE, N_BLOCKS, NULL);
-    tell_store(d1, STORE, N_BLOCKS, there);
+    worker_send_store_blocks(d0, STORE, N_BLOCKS, NULL);
+    worker_send_store_blocks(d1, STORE, N_BLOCKS, there);
     assert_int_equal(router_stores_count(&rig.router), N_BLOCKS - 1);
     assert_int_equal(expect_read(), 5 * 32);
-    tell_store(d0, STORE, 6, NULL); /* written again */
+    worker_send_store_blocks(d0, STORE, 6, NULL); /* written again */
     assert_int_equal(expect_read(), N_BLOCKS * 32);
     memset(there, 0, sizeof(there));
-    tell_store(d0, STORE, 1, there); /* a prompt's first block was not found */
+    worker_send_store_blocks(d0, STORE, 1, there); /* a prompt's first block was not found */
     assert_int_equal(expect_read(), 0);
 }
 
 static void a_store_without_a_name_is_none(void **state)
 {
     (void)state;
-    tell_store(d0, 0, N_BLOCKS, NULL);
+    worker_send_store_blocks(d0, 0, N_BLOCKS, NULL);
     assert_int_equal(router_stores_count(&rig.router), 0);
     assert_int_equal(expect_read(), 0);
 }
@@ -131,11 +131,11 @@ static void a_store_without_a_name_is_none(void **state)
 static void too_many_stores_are_left_out(void **state)
 {
     (void)state;
-    tell_store(d0, STORE, N_BLOCKS, NULL);
+    worker_send_store_blocks(d0, STORE, N_BLOCKS, NULL);
     for (uint64_t i = 1; i < 100; i++)
-        tell_store(d0, STORE + i, N_BLOCKS, NULL);
+        worker_send_store_blocks(d0, STORE + i, N_BLOCKS, NULL);
     assert_int_equal(expect_read(), N_BLOCKS * 32);
-    tell_store(d0, STORE, N_BLOCKS, NULL);
+    worker_send_store_blocks(d0, STORE, N_BLOCKS, NULL);
     assert_int_equal(expect_read(), N_BLOCKS * 32);
 }
 

@@ -99,7 +99,7 @@ static void a_full_queue_makes_room_for_who_has_less(void **state)
     assert_false(calm->has_failed);
     assert_false(loud[3]->has_failed); /* not inside another job's submit */
     assert_int_equal(rig.router.n_queued, 4);
-    router_queue_tell(&rig.router);
+    router_queue_fail_pushed(&rig.router);
     rig_flush(&rig);
     assert_true(loud[3]->has_failed);
     assert_int_equal(loud[3]->status, 529);
@@ -108,7 +108,7 @@ static void a_full_queue_makes_room_for_who_has_less(void **state)
     assert_int_equal(more->status, 529);
     more = ask("calm", 21);
     assert_false(more->has_failed);
-    router_queue_tell(&rig.router);
+    router_queue_fail_pushed(&rig.router);
     rig_flush(&rig);
     assert_true(loud[2]->has_failed);
     more = ask("calm", 22); /* two each: it would have the most */
@@ -116,8 +116,8 @@ static void a_full_queue_makes_room_for_who_has_less(void **state)
     assert_false(loud[0]->has_failed || loud[1]->has_failed || calm->has_failed);
 }
 
-/* The client of a removed job may leave before it is told, or cancel others at that moment. */
-static void who_was_pushed_out_may_cancel(void **state)
+/* The client of a removed job may leave before it gets the refusal, or cancel other jobs at that moment. */
+static void a_client_of_a_removed_job_may_cancel(void **state)
 {
     struct rig_client *loud[6];
 
@@ -127,20 +127,20 @@ static void who_was_pushed_out_may_cancel(void **state)
     ask("calm", 20);
     ask("other", 21);
     loud[5]->cancels_on_failure = loud[4];
-    router_queue_tell(&rig.router);
+    router_queue_fail_pushed(&rig.router);
     rig_flush(&rig);
     assert_true(loud[5]->has_failed);
     assert_null(loud[4]->handle);
     ask("third", 22);
     rig_cancel(loud[3]);
-    router_queue_tell(&rig.router);
+    router_queue_fail_pushed(&rig.router);
     rig_flush(&rig);
     assert_false(loud[3]->has_failed);
     assert_int_equal(rig.router.n_queued, 6);
 }
 
 /* Another tenant's backlog at the workers is no reason to wait here, because workers take turns too. */
-static void others_backlog_keeps_nobody_waiting(void **state)
+static void a_tenants_backlog_delays_no_other_tenant(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 10000);
     struct rig_client *calm;
@@ -185,8 +185,8 @@ int main(void)
         T(salts_make_no_tenants),
         T(a_weight_counts),
         T(a_full_queue_makes_room_for_who_has_less),
-        T(who_was_pushed_out_may_cancel),
-        T(others_backlog_keeps_nobody_waiting),
+        T(a_client_of_a_removed_job_may_cancel),
+        T(a_tenants_backlog_delays_no_other_tenant),
         T(accounts_end_with_their_jobs),
     };
 

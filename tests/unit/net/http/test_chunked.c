@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The chunked decoder: what it accepts and refuses, in one piece and in every split. */
+/* The chunked decoder: accepted and refused bodies, in one piece and in every split. */
 #include "net/http/chunked_priv.h"
 
 #include <setjmp.h>

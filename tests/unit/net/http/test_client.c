@@ -16,7 +16,7 @@
 #include "script.h"
 #include "tests/unit/check.h"
 
-/* ---- a client and what it saw ---- */
+/* ---- a client that records its events ---- */
 
 struct rig {
     struct ev_loop *loop;

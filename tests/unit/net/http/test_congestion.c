@@ -77,7 +77,7 @@ static void connections_have_the_congestion_control_asked_for(void **state)
     rig_end(&rig);
 }
 
-static void an_unknown_congestion_control_is_told_from_those_there_are(void **state)
+static void an_unknown_congestion_control_is_refused_with_the_known_ones(void **state)
 {
     struct fault fault = {0};
 
@@ -96,7 +96,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connections_have_the_congestion_control_asked_for),
-        cmocka_unit_test(an_unknown_congestion_control_is_told_from_those_there_are),
+        cmocka_unit_test(an_unknown_congestion_control_is_refused_with_the_known_ones),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,7 +74,7 @@ static void http2_hears_of_it_and_is_served(void **state)
     h2_ask(&idle, 1, "GET /echo", true, NULL);
     assert_int_equal(h2_answer(&idle, 1, NULL), 200);
     h2_peer_open(&busy, rig.port);
-    h2_ask(&busy, 1, "GET /hang", true, NULL); /* keeps the connection open for what follows */
+    h2_ask(&busy, 1, "GET /hang", true, NULL); /* keeps the connection open for the next requests */
     assert_true(reaches(&rig.n_requests, 2));
     raw_loop_call(&rig.raw, lame_duck, &rig);
     h2_ask(&busy, 3, "GET /echo", true, NULL); /* it was on its way when lame duck began */

@@ -84,7 +84,7 @@ static uint64_t calm_wait_ns(struct rig *rig, const char *what, uint64_t limit_n
     return least_ns;
 }
 
-static void a_thousand_dripping_heads_harm_nobody(void **state)
+static void a_thousand_slow_heads_delay_no_other_client(void **state)
 {
     const struct http_limits limits = {
         .max_conns_per_address = 2000, .head_ns = 3 * NS_PER_S, .linger_ns = NS_PER_S / 2};
@@ -114,7 +114,7 @@ static void a_thousand_dripping_heads_harm_nobody(void **state)
     rig_end(&rig);
 }
 
-static void clients_that_never_read_harm_nobody(void **state)
+static void clients_that_never_read_delay_no_other(void **state)
 {
     const struct http_limits limits = {.stall_ns = 1500 * NS_PER_MS};
     uint64_t alone_ns, beside_ns;
@@ -201,8 +201,8 @@ static void a_burst_of_requests_lets_others_in(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thousand_dripping_heads_harm_nobody),
-        cmocka_unit_test(clients_that_never_read_harm_nobody),
+        cmocka_unit_test(a_thousand_slow_heads_delay_no_other_client),
+        cmocka_unit_test(clients_that_never_read_delay_no_other),
         cmocka_unit_test(strangers_make_room),
         cmocka_unit_test(a_burst_of_requests_lets_others_in),
     };

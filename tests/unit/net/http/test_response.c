@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "net/http/parse.h"
 
-static void fields_refuse_whatever_could_split_a_head(void **state)
+static void fields_refuse_bytes_that_could_split_a_head(void **state)
 {
     struct http_fields fields = {0};
 
@@ -63,7 +63,7 @@ static void dates_are_as_http_wants_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_refuse_whatever_could_split_a_head),
+        cmocka_unit_test(fields_refuse_bytes_that_could_split_a_head),
         cmocka_unit_test(a_head_reads_back),
         cmocka_unit_test(dates_are_as_http_wants_them),
     };

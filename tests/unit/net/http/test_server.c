@@ -74,7 +74,7 @@ static void requests_and_answers_stay_in_step(void **state)
         {POST("/no", "3") "abc" GET("/x"), {401, 404}, true},
         {POST("/no", "3000000") "abc", {401}, false},
         {"POST /no HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", {401}, false},
-        /* framing errors end the connection, whatever was already answered */
+        /* framing errors end the connection, also after good requests */
         {GET("/x") "GET / HTTP/1.1\r\n\r\n" GET("/x"), {404, 400}, false},
         {"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
          {400},
@@ -293,7 +293,7 @@ static void large_bodies_have_more_time(void **state)
     rig_end(&rig);
 }
 
-/* Builds a body of n bytes, each of which encodes its place, with another request right after it. */
+/* Builds a body of n bytes, with another request right after it.  Each byte encodes its place. */
 static void put_long_request(struct buf *out, size_t n)
 {
     buf_printf(out, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", n);

@@ -2,7 +2,7 @@
 /* How many requests the server takes in one turn of its loop.
  *
  * The linker replaces the clock (--wrap): it stands still, and each request moves it by WORK_NS. So the
- * budget of a turn allows an exact number of requests, whatever the machine does. All input has arrived
+ * budget of a turn allows an exact number of requests, at any speed of the machine. All input has arrived
  * before the loop may read it, and fits in one read of each connection. */
 #include <semaphore.h>
 #include <setjmp.h>

@@ -42,7 +42,7 @@ static void good_addresses(void **state)
     assert_int_equal(addr.port, 65535);
 }
 
-static void addresses_of_all_hosts_are_told(void **state)
+static void addresses_of_all_hosts_are_recognised(void **state)
 {
     static const char *const any[] = {"*:1", "0.0.0.0:1", "[::]:1", "[::ffff:0.0.0.0]:1"};
     static const char *const one[] = {"10.0.0.0:1", "[::1]:1", "[::ffff:10.0.0.1]:1", "host:1",
@@ -292,7 +292,7 @@ static void addresses_to_listen_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_addresses),          cmocka_unit_test(addresses_of_all_hosts_are_told),
+        cmocka_unit_test(good_addresses),          cmocka_unit_test(addresses_of_all_hosts_are_recognised),
         cmocka_unit_test(bad_addresses),           cmocka_unit_test(addresses_to_listen_on),
         cmocka_unit_test(accepts_up_to_the_bound), cmocka_unit_test(closes_inside_its_call),
         cmocka_unit_test(says_why_it_cannot),      cmocka_unit_test(adopts_a_socket),

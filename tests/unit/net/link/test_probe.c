@@ -78,7 +78,7 @@ static void silence_ends_at_the_limit(void **state)
     close(fd);
 }
 
-/* Also with no time at all, what is there at once is found. */
+/* A probe without time still finds a daemon that answers at once. */
 static void no_time_is_one_look(void **state)
 {
     static struct link_probe probe;

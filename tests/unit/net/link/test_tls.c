@@ -283,7 +283,7 @@ static void proofs_are_of_one_connection(void **state)
     tls_context_free(two);
 }
 
-/* Connections keep what they were made from. */
+/* Connections keep the context that they were made from. */
 static void a_context_changes_under_connections(void **state)
 {
     struct tls_context *tls, *fresh;

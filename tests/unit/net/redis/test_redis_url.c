@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses of Redis servers: what is accepted, what is refused, and no password in an error. */
+/* Addresses of Redis servers: accepted and refused ones, and no password in an error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

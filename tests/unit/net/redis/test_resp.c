@@ -59,7 +59,7 @@ static void items_are_read(void **state)
     }
 }
 
-static void what_is_no_resp_is_refused(void **state)
+static void malformed_replies_are_refused(void **state)
 {
     static const char *const cases[] = {"OK\r\n",
                                         "$?\r\n",
@@ -156,7 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_are_read),
-        cmocka_unit_test(what_is_no_resp_is_refused),
+        cmocka_unit_test(malformed_replies_are_refused),
         cmocka_unit_test(a_string_says_how_much_is_missing),
         cmocka_unit_test(replies_end_with_their_last_item),
         cmocka_unit_test(deep_replies_are_bounded),

@@ -22,7 +22,7 @@ static struct ev_timer *stop;
 static struct state *store;
 static int listening;
 static unsigned n_done;
-static enum state_claim claim_told;
+static enum state_claim claim_result;
 
 static void stop_loop(void *arg)
 {
@@ -36,21 +36,21 @@ static void run_loop(void)
     assert_int_equal(ev_loop_run(loop), 0);
 }
 
-static void hear_news(void *arg, struct bytes news, uint64_t age_ms, bool is_old)
+static void take_message(void *arg, struct bytes message, uint64_t age_ms, bool is_old)
 {
-    (void)arg, (void)news, (void)age_ms, (void)is_old;
+    (void)arg, (void)message, (void)age_ms, (void)is_old;
 }
 
-static void hear_change(void *arg, bool is_up)
+static void take_change(void *arg, bool is_up)
 {
     (void)arg, (void)is_up;
 }
 
-static void hear_answer(void *arg, struct buf *values, enum state_claim claim)
+static void take_answer(void *arg, struct buf *values, enum state_claim claim)
 {
     (void)arg, (void)values;
     n_done++;
-    claim_told = claim;
+    claim_result = claim;
 }
 
 static int open_store(void **state)
@@ -60,8 +60,8 @@ static int open_store(void **state)
                               .ca_path = "",
                               .self = 7,
                               .wait_ns = NS_PER_MS,
-                              .on_news = hear_news,
-                              .on_change = hear_change};
+                              .on_message = take_message,
+                              .on_change = take_change};
     socklen_t len = sizeof(address);
     struct fault fault = {0};
     char url[64];
@@ -117,7 +117,7 @@ static void writes_end_no_row_of_late_answers(void **state)
 {
     struct state_name name = name_of("thread"), claim = name_of("claim");
     const struct state_question question = {
-        .names = &name, .n = 1, .claim = &claim, .claim_life_s = 60, .done = hear_answer};
+        .names = &name, .n = 1, .claim = &claim, .claim_life_s = 60, .done = take_answer};
     struct state_ask *ask;
 
     (void)state;
@@ -126,7 +126,7 @@ static void writes_end_no_row_of_late_answers(void **state)
         assert_int_equal(state_ask(store, &question, &ask), 0);
         run_loop();
         assert_int_equal(n_done, n);
-        assert_int_equal(claim_told, STATE_CLAIM_UNTOLD);
+        assert_int_equal(claim_result, STATE_CLAIM_UNKNOWN);
         assert_int_equal(mailbox_send(store->done, returned_job(STATE_JOB_PUT)), 0);
         run_loop();
     }
@@ -134,7 +134,7 @@ static void writes_end_no_row_of_late_answers(void **state)
     assert_int_equal(store->counts.n_trips, 1);
 }
 
-static void a_claim_that_nobody_waits_for_is_removed(void **state)
+static void a_claim_of_an_ended_question_is_removed(void **state)
 {
     struct state_job *job = returned_job(STATE_JOB_ASK), *taken = returned_job(STATE_JOB_ASK);
 
@@ -150,7 +150,7 @@ static void a_claim_that_nobody_waits_for_is_removed(void **state)
     assert_int_equal(store->counts.n_putting, 1);
 }
 
-static void what_is_forgotten_while_it_is_away_is_removed_later(void **state)
+static void removals_wait_while_the_store_is_away(void **state)
 {
     struct state_name name = name_of("response");
     struct state_job *failed;
@@ -180,8 +180,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, open_store, close_store)
     const struct CMUnitTest tests[] = {
         T(writes_end_no_row_of_late_answers),
-        T(a_claim_that_nobody_waits_for_is_removed),
-        T(what_is_forgotten_while_it_is_away_is_removed_later),
+        T(a_claim_of_an_ended_question_is_removed),
+        T(removals_wait_while_the_store_is_away),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,7 +164,7 @@ static void deliver(struct fleet *fleet)
         }
         flight->message.rows = flight->rows;
         if (node->is_up && fleet->has_link[flight->view][flight->to])
-            assert_true(common_limits_hear(node->common, flight->view, &flight->message, fleet->now_ns));
+            assert_true(common_limits_receive(node->common, flight->view, &flight->message, fleet->now_ns));
     }
     fleet->n_flights = kept;
 }
@@ -181,7 +181,7 @@ static void tick(struct fleet *fleet)
             continue;
         while (common_limits_tick(node->common, fleet->now_ns, &router) != COMMON_NONE)
             ;
-        if (common_limits_tell(node->common, fleet->now_ns, rows, &message))
+        if (common_limits_next_message(node->common, fleet->now_ns, rows, &message))
             for (unsigned worker = 0; worker < N_WORKERS; worker++)
                 if (fleet->has_link[worker][i])
                     relay(fleet, worker, i, &message);

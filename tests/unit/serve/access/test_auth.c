@@ -86,7 +86,7 @@ static void bad_lines_are_named(void **state)
                      E_FORMAT);
 }
 
-static void the_file_must_not_be_everybodys(void **state)
+static void a_world_readable_key_file_is_refused(void **state)
 {
     char path[] = "/tmp/baton-keys-XXXXXX";
     int fd = mkstemp(path);
@@ -122,7 +122,7 @@ int main(void)
         cmocka_unit_test(keys_are_found),
         cmocka_unit_test(the_empty_key_opens_nothing),
         cmocka_unit_test(bad_lines_are_named),
-        cmocka_unit_test(the_file_must_not_be_everybodys),
+        cmocka_unit_test(a_world_readable_key_file_is_refused),
         cmocka_unit_test(ids_look_right_and_differ),
     };
 

@@ -142,7 +142,7 @@ static void a_partition_splits_the_limit(void **state)
     fleet_end(&fleet);
 }
 
-static void what_is_given_back_is_there_for_all(void **state)
+static void refunds_are_available_to_all_routers(void **state)
 {
     struct fleet fleet;
 
@@ -184,7 +184,7 @@ static void requests_at_once_are_common(void **state)
     fleet_end(&fleet);
 }
 
-/* One worker of two says what it likes: it may lower a limit, and never lift it. */
+/* One worker of two lies: it may lower a limit, but never lift it. */
 static void a_worker_that_lies_lifts_no_limit(void **state)
 {
     const double both[N_ROUTERS] = {50, 50};
@@ -210,7 +210,7 @@ static void a_worker_that_lies_lifts_no_limit(void **state)
                 row.level[kind] = second == 30 ? 1e30f : -1;
             }
             row.demand = rng_below(&fleet.rng, 2) == 0 ? 1e30f : -1e30f;
-            (void)common_limits_hear(fleet.nodes[to].common, 1, &lie, fleet.now_ns);
+            (void)common_limits_receive(fleet.nodes[to].common, 1, &lie, fleet.now_ns);
         }
     }
     assert_between(fleet_highest(&fleet), 0, 1.1);
@@ -222,7 +222,7 @@ static void memory_and_messages_are_bounded(void **state)
     struct fleet fleet;
     struct common_row row = {.demand = 1, .spent = {0.1f}};
     struct common_message message = {.number = 1, .rows = &row, .n_rows = 1};
-    unsigned n_heard = 0, n_joined = 0;
+    unsigned n_reports = 0, n_joined = 0;
 
     fleet_begin(&fleet, 1, 5 * NS_PER_MS);
     for (unsigned i = 0; i < 40000; i++) {
@@ -230,16 +230,16 @@ static void memory_and_messages_are_bounded(void **state)
         memcpy(row.id.bytes, &i, sizeof(i));
         if (i % 500 == 0)
             fleet.now_ns += NS_PER_S;
-        n_heard += common_limits_hear(fleet.nodes[0].common, 0, &message, fleet.now_ns);
+        n_reports += common_limits_receive(fleet.nodes[0].common, 0, &message, fleet.now_ns);
         n_joined = common_limits_n_routers(fleet.nodes[0].common);
     }
     assert_int_equal(n_joined, 1 + COMMON_MAX_ROUTERS);
-    assert_true(n_heard > 0 && n_heard < 40000);
+    assert_true(n_reports > 0 && n_reports < 40000);
     assert_int_equal(common_limits_n_accounts(fleet.nodes[0].common), COMMON_MAX_ACCOUNTS);
-    for (n_heard = 0;
-         n_heard < 10000 && common_limits_hear(fleet.nodes[0].common, 0, &message, fleet.now_ns);)
-        n_heard++;
-    assert_true(n_heard < 10000);
+    for (n_reports = 0;
+         n_reports < 10000 && common_limits_receive(fleet.nodes[0].common, 0, &message, fleet.now_ns);)
+        n_reports++;
+    assert_true(n_reports < 10000);
     fleet_end(&fleet);
 }
 
@@ -283,7 +283,7 @@ int main(void)
         cmocka_unit_test(a_killed_routers_share_returns),
         cmocka_unit_test(a_restarted_router_knows_how_full_the_limit_is),
         cmocka_unit_test(a_partition_splits_the_limit),
-        cmocka_unit_test(what_is_given_back_is_there_for_all),
+        cmocka_unit_test(refunds_are_available_to_all_routers),
         cmocka_unit_test(requests_at_once_are_common),
         cmocka_unit_test(a_worker_that_lies_lifts_no_limit),
         cmocka_unit_test(memory_and_messages_are_bounded),

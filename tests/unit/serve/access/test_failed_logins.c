@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Failed logins: what one router tells counts at another, once for each wrong key, and no longer than its own. */
+/* Failed logins: reports of one router count at another, once for each wrong key, and for as long as its own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,15 +31,15 @@ static void present(struct failed_logins *logins, const char *peer, char key, ui
 static uint32_t pass_on(struct failed_logins *from, struct failed_logins *to, uint64_t age_ns,
                         uint64_t now_ns)
 {
-    struct failed_login told[FAILED_LOGINS_UNTOLD];
-    uint32_t n = failed_logins_take(from, told, FAILED_LOGINS_UNTOLD);
+    struct failed_login taken[FAILED_LOGINS_UNSENT];
+    uint32_t n = failed_logins_take(from, taken, FAILED_LOGINS_UNSENT);
 
     for (uint32_t i = 0; i < n; i++)
-        failed_logins_hear(to, &told[i], age_ns, now_ns);
+        failed_logins_receive(to, &taken[i], age_ns, now_ns);
     return n;
 }
 
-static void a_ban_is_heard(void **state)
+static void a_ban_reaches_the_other_routers(void **state)
 {
     struct failed_logins *a = logins_new(), *b = logins_new();
 
@@ -51,7 +51,7 @@ static void a_ban_is_heard(void **state)
     assert_true(failed_logins_wait_s(b, PEER, 1) > 0);
     assert_int_equal(failed_logins_wait_s(b, PEER, 1), failed_logins_wait_s(a, PEER, 1));
     assert_int_equal(failed_logins_wait_s(b, "192.0.2.2:1234", 1), 0);
-    assert_int_equal(pass_on(b, a, 0, 1), 0); /* what was heard is not told again */
+    assert_int_equal(pass_on(b, a, 0, 1), 0); /* received ones are not sent again */
     failed_logins_free(a);
     failed_logins_free(b);
 }
@@ -72,19 +72,19 @@ static void one_wrong_key_counts_once(void **state)
     failed_logins_free(b);
 }
 
-static void what_is_old_counts_for_less(void **state)
+static void old_reports_count_for_less(void **state)
 {
     struct failed_logins *a = logins_new(), *b = logins_new(), *c = logins_new();
-    struct failed_login told[FAILED_LOGINS_UNTOLD];
+    struct failed_login taken[FAILED_LOGINS_UNSENT];
     uint32_t n;
 
     (void)state;
     for (char key = 'a'; key < 'a' + PER_MIN; key++)
         present(a, PEER, key, 1);
-    n = failed_logins_take(a, told, FAILED_LOGINS_UNTOLD);
+    n = failed_logins_take(a, taken, FAILED_LOGINS_UNSENT);
     for (uint32_t i = 0; i < n; i++) {
-        failed_logins_hear(b, &told[i], 5 * NS_PER_S, 1); /* one drains in ten seconds */
-        failed_logins_hear(c, &told[i], 60 * NS_PER_S, 1);
+        failed_logins_receive(b, &taken[i], 5 * NS_PER_S, 1); /* one drains in ten seconds */
+        failed_logins_receive(c, &taken[i], 60 * NS_PER_S, 1);
     }
     assert_int_equal(failed_logins_wait_s(b, PEER, 1), 0);
     assert_int_equal(failed_logins_wait_s(c, PEER, 1), 0);
@@ -99,30 +99,30 @@ static void what_is_old_counts_for_less(void **state)
     failed_logins_free(c);
 }
 
-static void what_waits_to_be_told_is_bounded(void **state)
+static void unsent_reports_are_bounded(void **state)
 {
     struct failed_logins *a = logins_new();
-    struct failed_login told[2 * FAILED_LOGINS_UNTOLD];
+    struct failed_login taken[2 * FAILED_LOGINS_UNSENT];
     char key[8];
 
     (void)state;
-    for (uint32_t i = 0; i < 3 * FAILED_LOGINS_UNTOLD; i++) {
+    for (uint32_t i = 0; i < 3 * FAILED_LOGINS_UNSENT; i++) {
         put_u64((uint8_t *)key, i);
         failed_logins_note(a, PEER, bytes_of(key, sizeof(key)), 1);
     }
-    assert_int_equal(failed_logins_take(a, told, 10), 10);
-    assert_int_equal(failed_logins_take(a, told, 2 * FAILED_LOGINS_UNTOLD), FAILED_LOGINS_UNTOLD - 10);
-    assert_int_equal(failed_logins_take(a, told, 1), 0);
+    assert_int_equal(failed_logins_take(a, taken, 10), 10);
+    assert_int_equal(failed_logins_take(a, taken, 2 * FAILED_LOGINS_UNSENT), FAILED_LOGINS_UNSENT - 10);
+    assert_int_equal(failed_logins_take(a, taken, 1), 0);
     failed_logins_free(a);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_ban_is_heard),
+        cmocka_unit_test(a_ban_reaches_the_other_routers),
         cmocka_unit_test(one_wrong_key_counts_once),
-        cmocka_unit_test(what_is_old_counts_for_less),
-        cmocka_unit_test(what_waits_to_be_told_is_bounded),
+        cmocka_unit_test(old_reports_count_for_less),
+        cmocka_unit_test(unsent_reports_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -139,7 +139,7 @@ static void one_owner_cannot_fill_it(void **state)
     bench_end(&bench);
 }
 
-static void who_leaves_is_not_called(void **state)
+static void withdrawn_jobs_are_not_called(void **state)
 {
     struct bench bench;
     unsigned n = 0;
@@ -182,7 +182,7 @@ static void gzip(const void *data, size_t n, struct buf *out)
     deflateEnd(&stream);
 }
 
-static void what_was_packed_comes_out(void **state)
+static void compressed_bodies_are_unpacked(void **state)
 {
     struct buf plain = {0};
     struct buf packed = {0};
@@ -276,9 +276,12 @@ static void bombs_stop_at_the_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(owners_take_turns),        cmocka_unit_test(one_owner_cannot_fill_it),
-        cmocka_unit_test(who_leaves_is_not_called), cmocka_unit_test(what_was_packed_comes_out),
-        cmocka_unit_test(damage_is_seen),           cmocka_unit_test(bombs_stop_at_the_bound),
+        cmocka_unit_test(owners_take_turns),
+        cmocka_unit_test(one_owner_cannot_fill_it),
+        cmocka_unit_test(withdrawn_jobs_are_not_called),
+        cmocka_unit_test(compressed_bodies_are_unpacked),
+        cmocka_unit_test(damage_is_seen),
+        cmocka_unit_test(bombs_stop_at_the_bound),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Limits on a virtual clock: what fits, what waits and how long, what is given back, what a reload keeps; and
+/* Limits on a virtual clock: requests that fit, waiting times, refunds, the state after a reload; and
  * failed logins by address. */
 #include "serve/access/limits.h"
 
@@ -150,7 +150,7 @@ static void a_burst_cannot_overshoot(void **state)
     end(&world);
 }
 
-static void what_is_larger_than_its_limit_waits_and_owes(void **state)
+static void a_request_above_its_limit_waits_and_owes(void **state)
 {
     struct world world;
 
@@ -319,7 +319,7 @@ static void rules_are_read_whole_or_refused(void **state)
     assert_int_equal(rule.expires_unix_s, 1835395200);
 }
 
-/* Whatever the requests and their order, no more than limit + rate x time is granted, nothing leaks, and a
+/* For any requests in any order: the limits grant at most limit + rate x time, no reservation leaks, and a
  * client that waits for the stated time is admitted. */
 static void random_requests_stay_within(void **state)
 {
@@ -465,7 +465,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_refill_continuously),
         cmocka_unit_test(a_burst_cannot_overshoot),
-        cmocka_unit_test(what_is_larger_than_its_limit_waits_and_owes),
+        cmocka_unit_test(a_request_above_its_limit_waits_and_owes),
         cmocka_unit_test(tenants_share_and_both_rules_hold),
         cmocka_unit_test(a_reload_keeps_what_was_used),
         cmocka_unit_test(models_and_expiry),

@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "serve/api/event_id.h"
 
-static void what_is_written_is_read(void **state)
+static void a_written_id_is_read_back(void **state)
 {
     struct event_id id = {
         .request_id = "req_0aZ", .has_event = true, .cached_tokens = 4000000000u, .tag = 0x0c0ffee1};
@@ -57,7 +57,7 @@ static void all_else_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_written_is_read),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_written_id_is_read_back),
                                        cmocka_unit_test(all_else_is_refused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

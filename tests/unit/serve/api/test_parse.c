@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests: accepted ones mean what they should, and every refusal has its text. */
+/* Requests: the fields of accepted ones, and the text of every refusal. */
 #include "serve/api/parse.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bodies of OpenAI's routes: accepted ones mean what they should, and every refusal has its text, which
+/* Bodies of OpenAI's routes: the fields of accepted ones, and the text of every refusal, which
  * begins with the field.  Bodies are written with ' for ". */
 #include "serve/api/parse.h"
 

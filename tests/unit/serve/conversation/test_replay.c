@@ -107,7 +107,7 @@ static void every_turn_continues_the_one_before(void **state)
     assert_true(n_done > 0);
 }
 
-/* ---- what counts as the same ---- */
+/* ---- messages that count as the same ---- */
 
 static const char answer_body[] =
     "{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"Let me look.\\n\"},"

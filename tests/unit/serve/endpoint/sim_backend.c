@@ -89,7 +89,7 @@ static void end_job(struct sim_job *job, enum gen_end end)
 
 static void break_job(struct sim_job *job)
 {
-    struct gen_failure failure = {529, "overloaded_error", "the sim broke as it was told to", 1};
+    struct gen_failure failure = {529, "overloaded_error", "the sim broke on request", 1};
     struct gen_events events = job->events;
     void *arg = job->arg;
 

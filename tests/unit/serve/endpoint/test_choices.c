@@ -75,7 +75,7 @@ static void a_failing_choice_fails_the_request(void **state)
 
     rig_begin(&rig, NULL);
     stream_chat(&rig, "break 3", ",'n':3", &chunks);
-    assert_string_equal(chunks.error, "the sim broke as it was told to");
+    assert_string_equal(chunks.error, "the sim broke on request");
     assert_false(chunks.is_done);
     assert_int_equal(rig.counts->n_running, 0);
     chunks_fini(&chunks);
@@ -153,7 +153,7 @@ static void slow_readers_hold_every_choice_up(void **state)
     rig_end(&rig);
 }
 
-/* The part of a whole answer that is held until its end is bounded, whatever the request. */
+/* The held part of a whole answer is bounded for any request. */
 static void answers_do_not_grow_without_bound(void **state)
 {
     struct buf body = {0};

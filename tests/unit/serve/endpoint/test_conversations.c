@@ -182,7 +182,7 @@ static void begin_conversation(struct rig *rig, const char *before, char id[40])
     json_decref(root);
 }
 
-static void what_is_continued_is_the_whole_conversation(void **state)
+static void a_continued_conversation_is_the_whole_one(void **state)
 {
     struct rig rig;
     char id[40], body[1024];
@@ -253,7 +253,7 @@ static void one_that_is_being_continued_is_busy_until_it_fails(void **state)
     rig_end(&rig);
 }
 
-static void what_was_cut_is_not_kept(void **state)
+static void a_cut_answer_is_not_kept(void **state)
 {
     struct rig rig;
     json_t *root;
@@ -436,10 +436,10 @@ int main(void)
         cmocka_unit_test(a_conversation_is_continued_once_by_its_owner),
         cmocka_unit_test(a_conversation_expires_after_its_last_use),
         cmocka_unit_test(the_table_is_bounded),
-        cmocka_unit_test(what_is_continued_is_the_whole_conversation),
+        cmocka_unit_test(a_continued_conversation_is_the_whole_one),
         cmocka_unit_test(an_id_is_good_once),
         cmocka_unit_test(one_that_is_being_continued_is_busy_until_it_fails),
-        cmocka_unit_test(what_was_cut_is_not_kept),
+        cmocka_unit_test(a_cut_answer_is_not_kept),
         cmocka_unit_test(results_answer_the_calls_that_are_kept),
         cmocka_unit_test(breakpoints_of_earlier_requests_do_not_count),
         cmocka_unit_test(a_stream_and_a_text_begun_by_the_client_are_kept),

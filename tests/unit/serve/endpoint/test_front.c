@@ -81,7 +81,7 @@ static void errors_have_status_and_shape(void **state)
     rig_end(&rig);
 }
 
-static void a_long_prompt_is_told_so_exactly(void **state)
+static void a_long_prompt_is_refused_with_exact_numbers(void **state)
 {
     struct buf request = {0};
     struct buf text = {0};
@@ -161,7 +161,7 @@ static void probes_need_nothing(void **state)
     rig_end(&rig);
 }
 
-/* Until models are known, clients are told to retry, in their dialect, on every route that names a model. */
+/* Until models are known, clients get a retry-after, in their dialect, on every route that names a model. */
 static void what_is_not_known_yet_is_no_404(void **state)
 {
     static const struct {
@@ -579,7 +579,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_have_status_and_shape),
-        cmocka_unit_test(a_long_prompt_is_told_so_exactly),
+        cmocka_unit_test(a_long_prompt_is_refused_with_exact_numbers),
         cmocka_unit_test(overload_says_when_to_come_back),
         cmocka_unit_test(probes_need_nothing),
         cmocka_unit_test(what_is_not_known_yet_is_no_404),

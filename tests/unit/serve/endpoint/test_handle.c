@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deferred events of a backend's jobs: their order, what a pause holds back, and a front that cancels any
+/* Deferred events of a backend's jobs: their order, the tokens held by a pause, and a front that cancels any
  * job, its own or another, inside any event. */
 #include "tests/unit/check.h"
 
@@ -228,7 +228,7 @@ static void a_pause_inside_an_event(void **state)
     assert_log(client, "te");
 }
 
-static void what_the_backend_holds_waits_for_it(void **state)
+static void held_tokens_wait_for_the_backend(void **state)
 {
     struct client *client = begin(0);
     struct gen_handle *handle = &client->job->handle;
@@ -349,7 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         HANDLE_TEST(events_come_in_order),         HANDLE_TEST(a_pause_holds_tokens_and_end_back),
-        HANDLE_TEST(a_pause_inside_an_event),      HANDLE_TEST(what_the_backend_holds_waits_for_it),
+        HANDLE_TEST(a_pause_inside_an_event),      HANDLE_TEST(held_tokens_wait_for_the_backend),
         HANDLE_TEST(a_failure_waits_for_no_pause), HANDLE_TEST(the_front_cancels_inside_any_event),
         HANDLE_TEST(random_jobs_end_once),
     };

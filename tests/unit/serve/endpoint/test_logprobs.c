@@ -83,7 +83,7 @@ static void a_token_is_ready_when_its_last_byte_is_delivered(void **state)
     end(&f);
 }
 
-static void what_is_held_back_waits(void **state)
+static void logprobs_of_held_text_wait(void **state)
 {
     struct fixture f;
 
@@ -102,7 +102,7 @@ static void what_is_held_back_waits(void **state)
     end(&f);
 }
 
-static void what_was_no_text_is_dropped(void **state)
+static void logprobs_of_tokens_that_are_no_text_are_dropped(void **state)
 {
     struct fixture f;
 
@@ -150,7 +150,7 @@ static void a_token_delivered_in_part_counts_in_the_end(void **state)
     end(&f);
 }
 
-static void the_likeliest_are_told(void **state)
+static void the_likeliest_tokens_are_listed(void **state)
 {
     struct fixture f;
 
@@ -219,11 +219,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_is_ready_when_its_last_byte_is_delivered),
-        cmocka_unit_test(what_is_held_back_waits),
-        cmocka_unit_test(what_was_no_text_is_dropped),
+        cmocka_unit_test(logprobs_of_held_text_wait),
+        cmocka_unit_test(logprobs_of_tokens_that_are_no_text_are_dropped),
         cmocka_unit_test(text_that_was_never_drawn_changes_nothing),
         cmocka_unit_test(a_token_delivered_in_part_counts_in_the_end),
-        cmocka_unit_test(the_likeliest_are_told),
+        cmocka_unit_test(the_likeliest_tokens_are_listed),
         cmocka_unit_test(json_has_no_infinity),
         cmocka_unit_test(thousands_are_kept_in_order),
     };

@@ -192,7 +192,7 @@ static const struct kind {
     {"/v1/messages", much_nesting},
 };
 
-static void what_grows_with_content_is_not_the_loops(void **state)
+static void work_that_grows_with_content_runs_on_job_threads(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         struct buf request = {0}, body = {0}, answer = {0};
@@ -224,7 +224,8 @@ static void what_grows_with_content_is_not_the_loops(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(what_grows_with_content_is_not_the_loops)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(work_that_grows_with_content_runs_on_job_threads)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

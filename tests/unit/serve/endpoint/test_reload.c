@@ -200,7 +200,7 @@ static void one_more_follows_a_running_one(void **state)
     assert_int_equal(seen.n_taken, 2);
 }
 
-static void what_is_refused_changes_nothing(void **state)
+static void a_refused_reload_changes_nothing(void **state)
 {
     (void)state;
     write_keys((const char *const[]){"new"}, 1, "rpm=often");
@@ -230,7 +230,7 @@ int main(void)
         T(a_reload_waits_for_no_loop_and_no_loop_for_it),
         T(a_running_request_keeps_its_account),
         T(one_more_follows_a_running_one),
-        T(what_is_refused_changes_nothing),
+        T(a_refused_reload_changes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -256,7 +256,7 @@ static void blocks_are_items(void **state)
     rig_end(&rig);
 }
 
-static void what_is_no_call_is_an_incomplete_item(void **state)
+static void text_that_is_no_call_is_an_incomplete_item(void **state)
 {
     struct tale tale;
     struct rig rig;
@@ -509,7 +509,7 @@ int main(void)
         cmocka_unit_test(a_whole_answer),
         cmocka_unit_test(a_stream_tells_the_same),
         cmocka_unit_test(blocks_are_items),
-        cmocka_unit_test(what_is_no_call_is_an_incomplete_item),
+        cmocka_unit_test(text_that_is_no_call_is_an_incomplete_item),
         cmocka_unit_test(log_probabilities_go_with_the_text),
         cmocka_unit_test(a_response_is_continued_any_number_of_times),
         cmocka_unit_test(items_are_referred_to),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests with constrained answers, for each family of templates.  Tests what a model may write under the
+/* Requests with constrained answers, for each family of templates.  Tests the texts that a model may write under the
  * constraint, and reads back randomly sampled answers.  The tools are get, with an id, and set, with a mode
  * and a number. */
 #ifndef TESTS_FRONT_CONSTRAINT_RIG_H

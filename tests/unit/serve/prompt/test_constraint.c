@@ -183,7 +183,7 @@ static void strings_between_tags_are_of_their_schema(void **state)
 }
 
 /* tool_choice any and tool, with one call or more: at any temperature there are valid calls. */
-static void forced_calls_come_whatever_is_drawn(void **state)
+static void forced_calls_come_with_any_samples(void **state)
 {
     static const struct {
         const char *fields;
@@ -550,7 +550,7 @@ int main(void)
         cmocka_unit_test(calls_are_allowed_as_they_are_written),
         cmocka_unit_test(calls_of_mistral_may_have_ids),
         cmocka_unit_test(strings_between_tags_are_of_their_schema),
-        cmocka_unit_test(forced_calls_come_whatever_is_drawn),
+        cmocka_unit_test(forced_calls_come_with_any_samples),
         cmocka_unit_test(strict_calls_are_good_calls),
         cmocka_unit_test(no_call_is_made_where_none_may_be),
         cmocka_unit_test(documents_have_their_schema),

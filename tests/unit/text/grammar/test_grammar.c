@@ -137,7 +137,7 @@ static void rewinding_takes_back(void **state)
 }
 
 /* More states than are kept, because each item of a counted array has its own. */
-static void what_is_forgotten_comes_back(void **state)
+static void dropped_states_come_back(void **state)
 {
     struct grammar *grammar = grammar_must(
         vocab, "{\"json\": {\"type\": \"array\", \"maxItems\": 100000, \"items\": {\"type\": \"boolean\"}}}");
@@ -174,7 +174,7 @@ static void what_is_forgotten_comes_back(void **state)
     grammar_unref(grammar);
 }
 
-static void what_is_no_constraint_is_refused(void **state)
+static void malformed_constraints_are_refused(void **state)
 {
     static const char *const wrong[] = {"",
                                         "[]",
@@ -195,7 +195,7 @@ static void what_is_no_constraint_is_refused(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_true(strlen(grammar_refusal(vocab, wrong[i])) > 0);
     assert_string_equal(grammar_refusal(vocab, "{\"json\": {\"properties\": {\"a\": {\"not\": {}}}}}"),
-                        "$.properties.a.not: cannot be held to");
+                        "$.properties.a.not: cannot be enforced");
 }
 
 int main(void)
@@ -206,8 +206,8 @@ int main(void)
         cmocka_unit_test(free_text_has_a_number_of_tokens),
         cmocka_unit_test(marks_are_control_tokens_where_there_are_such),
         cmocka_unit_test(rewinding_takes_back),
-        cmocka_unit_test(what_is_forgotten_comes_back),
-        cmocka_unit_test(what_is_no_constraint_is_refused),
+        cmocka_unit_test(dropped_states_come_back),
+        cmocka_unit_test(malformed_constraints_are_refused),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 page = open(os.path.join(os.environ.get("srcdir", "."), "docs/grammars.md"), encoding="utf-8").read()
-rows = re.findall(r"^\| (.+?) \| (held to|refused) \| `(\{.*\})` \| (.*?) ?\|$", page, re.M)
+rows = re.findall(r"^\| (.+?) \| (enforced|refused) \| `(\{.*\})` \| (.*?) ?\|$", page, re.M)
 lines = [line for line in page.splitlines() if line.startswith("| ") and "keyword | verdict" not in line
-         and re.search(r"\| (held to|refused) \|", line)]
+         and re.search(r"\| (enforced|refused) \|", line)]
 assert len(rows) == len(lines) > 50, (len(rows), len(lines))
 asks = [{"constraint": {"json": json.loads(example)}, "n": 1, "left": 2000, "seed": 3} for _, _, example, _ in rows]
 out = subprocess.run(["tests/unit/text/grammar/draw_answers"], input="\n".join(map(json.dumps, asks)), text=True,
@@ -29,7 +29,7 @@ for name, verdict, example, notes in rows:
         failed = 1
 assert not out
 
-# The rows that are strings, between tags: drawn with all tokens alike, and held against the schema here.
+# The rows that are strings, between tags: sampled with equal logits, and checked against the schema here.
 DAYS = r"\d{4}-\d\d-\d\d"
 TIME = r"\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)"
 FORMATS = {"date": DAYS, "time": TIME, "date-time": DAYS + "T" + TIME, "duration": r"P[0-9YMWDTHS]+", "email": r"[^@\s]+@[^@\s]+\.[^@\s]+",
@@ -59,7 +59,7 @@ for is_inner in (False, True):
     out = subprocess.run(["tests/unit/text/grammar/draw_answers"], input="\n".join(map(json.dumps, asks)), text=True,
                          stdout=subprocess.PIPE, check=True).stdout.splitlines()
     for schema in schemas + more:
-        verdict, notes = verdicts.get(json.dumps(schema), ("held to", ""))
+        verdict, notes = verdicts.get(json.dumps(schema), ("enforced", ""))
         head = json.loads(out.pop(0))
         answers = [] if "refused" in head else [json.loads(out.pop(0)) for _ in range(N)]
         if verdict == "refused":

@@ -216,7 +216,7 @@ static void put_long(struct buf *text, unsigned kind)
     }
 }
 
-static void what_is_compared_is_counted(void **state)
+static void comparisons_count_as_steps(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < 8; kind++) {
@@ -272,7 +272,7 @@ int main(void)
         cmocka_unit_test(merges_are_bounded_by_their_size),
         cmocka_unit_test(work_grows_with_the_text),
         cmocka_unit_test(a_schema_of_20000_properties_is_answered_soon),
-        cmocka_unit_test(what_is_compared_is_counted),
+        cmocka_unit_test(comparisons_count_as_steps),
         cmocka_unit_test(many_schemas_are_one_work),
     };
 

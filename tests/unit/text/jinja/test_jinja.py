@@ -56,7 +56,7 @@ def environment():
 def expected(env, template, context):
     try:
         return env.from_string(template).render(**context), None
-    except Exception as error:  # whatever it refuses, in whatever way
+    except Exception as error:  # any refusal, with any exception
         return None, f"{type(error).__name__}: {error}"
 
 

@@ -122,7 +122,7 @@ static void a_very_long_word_is_merged(void **state)
 
 /* Repeated words are not merged again:
  * a long text is the sum of its lines, each too short to use the cache of words. */
-static void what_is_remembered_is_what_would_be_merged(void **state)
+static void cached_words_equal_merged_words(void **state)
 {
     static const char *const merges[] = {"a b", "b c", "ab c", "a a", "abc d", "aa ab", NULL};
     struct tokenizer *tokenizer = tokenizer_with("gpt-2", merges, NULL);
@@ -241,7 +241,7 @@ static void eos_comes_last_when_wanted(void **state)
     struct tokenizer *wants_not = tokenizer_with("gpt-2", NULL, specials);
 
     expect_flagged(wants_not, "a", TOKEN_ADD_EOS, "a");
-    assert_false(tokenizer_is_embedder(wants_not));
+    assert_false(tokenizer_is_embedding_model(wants_not));
     tokenizer_unref(wants_not);
 }
 
@@ -424,7 +424,7 @@ static void bytes_of_text_must_have_tokens(void **state)
     expect_lacking_refusal("\xf0", NULL, "no token for byte 0xf0");
 }
 
-/* ---- what a vocabulary must be ---- */
+/* ---- conditions of a vocabulary ---- */
 
 struct wrong { /* one wrong key, before all others */
     const char *key;
@@ -542,7 +542,7 @@ int main(void)
         cmocka_unit_test(long_and_short_words_merge_alike),
         cmocka_unit_test(a_very_long_word_is_merged),
         cmocka_unit_test(llama3_takes_whole_words_first),
-        cmocka_unit_test(what_is_remembered_is_what_would_be_merged),
+        cmocka_unit_test(cached_words_equal_merged_words),
         cmocka_unit_test(control_tokens_need_permission),
         cmocka_unit_test(the_longest_special_wins),
         cmocka_unit_test(user_tokens_are_found_in_any_text),

@@ -24,7 +24,7 @@ static struct chat_prompt hello(struct chat_message *message)
 /* Each message as ROLE:TEXT, with text before and after. */
 #define EACH(before, after) before "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}" after
 
-/* ---- what is told from the template's text ---- */
+/* ---- detection from the template's text ---- */
 
 #define SHOWN "{{ tools|string }}{{ messages|map(attribute='tool_calls', default='')|list|string }}"
 #define DEEPSEEK                                                                                             \
@@ -257,7 +257,7 @@ static void an_open_answer_stays_open(void **state)
     chat_format_free(format);
 }
 
-/* ---- what is found out by trying ---- */
+/* ---- detection by trial ---- */
 
 static void a_system_text_goes_where_it_can(void **state)
 {
@@ -344,7 +344,7 @@ static void templates_that_fail_on_no_tools_get_none(void **state)
 
 /* ---- refusals of a conversation ---- */
 
-static void a_templates_own_refusal_is_told(void **state)
+static void a_templates_own_refusal_is_reported(void **state)
 {
     struct chat_format *format = chat_format_for(
         EACH("{% if messages|length > 2 %}{{ raise_exception('Two are enough.') }}{% endif %}", ""));
@@ -444,7 +444,7 @@ int main(void)
         cmocka_unit_test(calls_are_given_as_the_template_wants_them),
         cmocka_unit_test(ids_take_the_shape_a_family_wants),
         cmocka_unit_test(templates_that_fail_on_no_tools_get_none),
-        cmocka_unit_test(a_templates_own_refusal_is_told),
+        cmocka_unit_test(a_templates_own_refusal_is_reported),
         cmocka_unit_test(rendering_is_bounded),
         cmocka_unit_test(a_long_conversation_is_quick),
     };

@@ -258,7 +258,7 @@ static void listed_tools_are_called_in_the_format_of_the_family(void **state)
 }
 
 /* If the template does not describe the format of calls, we do; the template still lists the tools. */
-static void the_format_of_calls_is_told_where_the_listing_does_not(void **state)
+static void the_system_text_states_the_format_of_calls_if_the_listing_does_not(void **state)
 {
     struct chat_format *format = chat_format_for(LISTING ROLES);
     const struct chat_message messages[] = {SYSTEM("s"), USER("a"), CALLS("", 1), RESULT("r", 0)};
@@ -305,7 +305,7 @@ static void a_queue_of_ids_may_be_appended_to(void **state)
         &shape, 1);
 }
 
-/* ---- what was lost silently ---- */
+/* ---- messages that templates drop silently ---- */
 
 static void a_second_system_text_does_not_replace_the_first(void **state)
 {
@@ -322,7 +322,7 @@ static void a_second_system_text_does_not_replace_the_first(void **state)
                   &shape, 1);
 }
 
-static void templates_that_fail_on_answers_are_told(void **state)
+static void templates_that_fail_on_answers_are_reported(void **state)
 {
     static const struct {
         const char *source, *words;
@@ -356,11 +356,11 @@ int main(void)
         cmocka_unit_test(text_that_is_shown_for_a_while_stays),
         cmocka_unit_test(a_listing_is_kept_where_calls_are_not_shown),
         cmocka_unit_test(listed_tools_are_called_in_the_format_of_the_family),
-        cmocka_unit_test(the_format_of_calls_is_told_where_the_listing_does_not),
+        cmocka_unit_test(the_system_text_states_the_format_of_calls_if_the_listing_does_not),
         cmocka_unit_test(parameters_get_descriptions_where_they_are_wanted),
         cmocka_unit_test(a_queue_of_ids_may_be_appended_to),
         cmocka_unit_test(a_second_system_text_does_not_replace_the_first),
-        cmocka_unit_test(templates_that_fail_on_answers_are_told),
+        cmocka_unit_test(templates_that_fail_on_answers_are_reported),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

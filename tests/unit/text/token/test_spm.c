@@ -62,7 +62,7 @@ static void equal_scores_go_from_the_left(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* The expected pieces are those of the tokenizers library (0.22) for this vocabulary. */
+/* The expected pieces come from the tokenizers library (0.22) with this vocabulary. */
 static void listed_merges_go_by_rank(void **state)
 {
     static const struct token_spec tokens[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Client text is data: whatever its characters, and whatever a template does with it, it never becomes a
+/* Client text is data: with any characters, and after any use in a template, it never becomes a
  * control token. The template's own text stays one after the same operations. */
 #include "tests/unit/text/token/chat_templates.h"
 #include "tests/unit/text/token/vocabularies.h"

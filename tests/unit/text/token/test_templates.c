@@ -34,7 +34,7 @@ static struct chat_format *format_of_file(const char *name)
 
 /* ---- a prompt out of the reference's inputs ---- */
 
-struct prompt { /* with what it borrows from */
+struct prompt { /* with the objects that it borrows from */
     struct chat_prompt chat;
     struct chat_message messages[8];
     struct chat_call calls[8];

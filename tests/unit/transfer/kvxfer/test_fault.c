@@ -76,7 +76,7 @@ static bool is_lent(struct kv_pool *pool, kv_block_id id)
     return state != KV_FREE && state != KV_CACHED;
 }
 
-/* ---- what the transport does to memory ---- */
+/* ---- writes of the transport ---- */
 
 static uint32_t read_block(uint64_t push, uint32_t layer, uint32_t block)
 {
@@ -96,7 +96,7 @@ static void write_block(uint64_t ticket, uint32_t layer, uint32_t block, uint32_
     w.to_arena[layer][block] = value;
 }
 
-/* ---- what the ends say ---- */
+/* ---- messages of the ends ---- */
 
 static void send_says(void *arg, const struct kvxfer_message *message)
 {
@@ -164,7 +164,7 @@ static const struct kvxfer_send_calls send_calls = {
 static const struct kvxfer_recv_calls recv_calls = {
     .message = recv_says, .on_arrived = on_arrived, .on_closed = on_recv_closed};
 
-/* ---- what comes in ---- */
+/* ---- received messages ---- */
 
 static void refuse(uint64_t transfer)
 {

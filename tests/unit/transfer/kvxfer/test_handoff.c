@@ -58,7 +58,7 @@ static struct world {
     uint32_t n_ticket;
     struct piece pieces[MAX_PIECES];
     uint32_t n_pieces, n_copied;
-    bool complete_said;
+    bool complete_reported;
     /* link */
     struct mail mail[MAX_MAIL];
     uint32_t n_mail;
@@ -114,7 +114,7 @@ int tr_stop_push(struct tr_node *node, uint64_t push)
 
 static bool is_leased(struct kv_pool *pool, kv_block_id id)
 {
-    /* a leased block that was given up is a ZOMBIE or stays SEALED; FREE, or CACHED, means nobody holds it */
+    /* a leased block that was given up is a ZOMBIE or stays SEALED; FREE, or CACHED, means that it has no reference */
     enum kv_state state = kv_state_of(pool, id);
 
     return state != KV_FREE && state != KV_CACHED;
@@ -149,7 +149,7 @@ static uint32_t leading(void)
     return w.n_ticket;
 }
 
-static void tell_recv(enum tr_event_kind kind)
+static void raise_recv_event(enum tr_event_kind kind)
 {
     struct tr_event event = {
         .kind = kind, .n_pieces = w.n_copied, .n_leading = leading(), .fault = {.code = E_IO}};
@@ -158,7 +158,7 @@ static void tell_recv(enum tr_event_kind kind)
         kvxfer_recv_event(w.recv, &event, w.now_ns);
 }
 
-static void tell_send(enum tr_event_kind kind)
+static void raise_send_event(enum tr_event_kind kind)
 {
     struct tr_event event = {.kind = kind, .fault = {.code = E_IO}};
 
@@ -169,28 +169,28 @@ static void tell_send(enum tr_event_kind kind)
 static void transport_turn(void)
 {
     copy_one();
-    if (w.ticket_open && !w.complete_said && w.n_copied == w.n_ticket * N_LAYERS &&
+    if (w.ticket_open && !w.complete_reported && w.n_copied == w.n_ticket * N_LAYERS &&
         rng_below(&w.rng, 3) == 0) {
-        w.complete_said = true;
-        tell_recv(TR_TICKET_COMPLETE);
-    } else if (w.ticket_open && !w.complete_said && rng_below(&w.rng, 4) == 0) {
-        tell_recv(TR_PIECES_ARRIVED);
+        w.complete_reported = true;
+        raise_recv_event(TR_TICKET_COMPLETE);
+    } else if (w.ticket_open && !w.complete_reported && rng_below(&w.rng, 4) == 0) {
+        raise_recv_event(TR_PIECES_ARRIVED);
     }
     if (w.push_open && !w.push_broken && rng_below(&w.rng, 4) == 0)
-        tell_send(TR_PUSH_SENT);
+        raise_send_event(TR_PUSH_SENT);
     if (w.push_open && !w.push_broken && rng_below(&w.rng, 150) == 0) { /* the data connection breaks */
         w.push_broken = true;
-        tell_send(TR_PUSH_FAILED);
-        if (w.ticket_open && !w.complete_said)
-            tell_recv(TR_TICKET_FAILED);
+        raise_send_event(TR_PUSH_FAILED);
+        if (w.ticket_open && !w.complete_reported)
+            raise_recv_event(TR_TICKET_FAILED);
     }
     if (w.ticket_closing && rng_below(&w.rng, 3) == 0) {
         w.ticket_open = w.ticket_closing = false;
-        tell_recv(TR_TICKET_CLOSED);
+        raise_recv_event(TR_TICKET_CLOSED);
     }
     if (w.push_stopping && rng_below(&w.rng, 3) == 0) {
         w.push_open = w.push_stopping = false;
-        tell_send(TR_PUSH_STOPPED);
+        raise_send_event(TR_PUSH_STOPPED);
     }
 }
 
@@ -570,7 +570,7 @@ static void done_before_everything_was_pushed_is_not_believed(void **state)
     assert_int_equal(w.send_result, E_PROTO);
     assert_false(w.send_closed); /* leases stay until the transport reads no more */
     w.push_open = false;
-    tell_send(TR_PUSH_STOPPED);
+    raise_send_event(TR_PUSH_STOPPED);
     assert_true(w.send_closed);
     give_back(w.from, w.from_table);
     give_back(w.to, w.to_table);

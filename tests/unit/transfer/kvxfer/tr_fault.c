@@ -122,7 +122,7 @@ static uint64_t some_delay(void)
     return 1 + rng_below(&f.rng, f.opts.delay_ns);
 }
 
-static void tell(bool to_sender, enum tr_event_kind kind, uint64_t id)
+static void raise_event(bool to_sender, enum tr_event_kind kind, uint64_t id)
 {
     struct due *due = add(A_EVENT, some_delay());
 
@@ -188,7 +188,7 @@ void tr_fault_crash(bool is_sender, uint64_t id)
     }
 }
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
 static void break_push(struct push *push)
 {
@@ -196,10 +196,10 @@ static void break_push(struct push *push)
 
     push->is_broken = true;
     f.counts.broken++;
-    tell(true, TR_PUSH_FAILED, push->id);
+    raise_event(true, TR_PUSH_FAILED, push->id);
     if (ticket != NULL && ticket->is_accepting) {
         ticket->is_accepting = false;
-        tell(false, TR_TICKET_FAILED, ticket->id);
+        raise_event(false, TR_TICKET_FAILED, ticket->id);
     }
 }
 
@@ -217,7 +217,7 @@ static void read_frame(const struct due *read)
         return;
     }
     frame.value = f.opts.read(read->push, read->layer, read->block);
-    tell(true, TR_PUSH_SENT, push->id);
+    raise_event(true, TR_PUSH_SENT, push->id);
     if (by_chance(f.opts.drop)) {
         f.counts.dropped++;
         return;
@@ -245,7 +245,7 @@ static void place_frame(const struct due *frame)
     if (ticket == NULL || !ticket->is_accepting) {
         f.counts.rejected++;
         if (push != NULL && ticket == NULL)
-            tell(true, TR_PUSH_FAILED, push->id);
+            raise_event(true, TR_PUSH_FAILED, push->id);
         return;
     }
     if (frame->index >= ticket->n_blocks || ticket->is_here[frame->layer][frame->index])
@@ -255,9 +255,9 @@ static void place_frame(const struct due *frame)
     ticket->n_pieces++;
     if (ticket->n_pieces == ticket->n_blocks * f.opts.n_layers) {
         ticket->is_accepting = false;
-        tell(false, TR_TICKET_COMPLETE, ticket->id);
+        raise_event(false, TR_TICKET_COMPLETE, ticket->id);
     } else if (by_chance(300)) {
-        tell(false, TR_PIECES_ARRIVED, ticket->id);
+        raise_event(false, TR_PIECES_ARRIVED, ticket->id);
     }
 }
 
@@ -343,7 +343,7 @@ int tr_open_ticket(struct tr_node *node, uint64_t id, const uint32_t *blocks, ui
 int tr_close_ticket(struct tr_node *node, uint64_t id)
 {
     (void)node;
-    tell(false, TR_TICKET_CLOSED, id); /* until then pieces may still be placed */
+    raise_event(false, TR_TICKET_CLOSED, id); /* until then pieces may still be placed */
     return 0;
 }
 
@@ -382,6 +382,6 @@ int tr_push(struct tr_node *node, uint64_t id, const struct tr_pieces *pieces)
 int tr_stop_push(struct tr_node *node, uint64_t id)
 {
     (void)node;
-    tell(true, TR_PUSH_STOPPED, id); /* until then blocks may still be read */
+    raise_event(true, TR_PUSH_STOPPED, id); /* until then blocks may still be read */
     return 0;
 }

@@ -386,7 +386,7 @@ static void rest_long(struct tr_opts *opts)
 }
 
 /* One of two rails fails, and only the receiver notices:
- * the sender is told, and keeps using the other rail. */
+ * the sender gets a notice, and continues on the other rail. */
 static void the_receiver_says_which_rail_failed(void **state)
 {
     struct worker_opts patient = usual;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Links to routers, with a scripted link layer and engine thread: what is passed on, and what must not be. */
+/* Links to routers, with a scripted link layer and engine thread: messages that pass, and messages that must not. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static uint64_t n_vocabulary_bytes, n_vocabulary_turns, last_vocabulary_turn;
 static uint64_t first_request;
 static int32_t first_error;
 
-/* ---- what is scripted ---- */
+/* ---- the scripted peers ---- */
 
 int link_dial(const struct link_opts *opts, const char *address, struct fault *fault, struct link **out)
 {
@@ -259,7 +259,7 @@ static void many_single_tokens_go_in_several_frames(void **state)
 }
 
 /* A report of many steps with all options is more than fits a frame. */
-static void much_news_goes_in_several_frames(void **state)
+static void many_events_go_in_several_frames(void **state)
 {
     struct report *report = report_new(REPORT_ANSWERS, 0);
     struct sample_result draw = {.id = 70000, .logprob = -3.25f, .n_top = SAMPLE_MAX_TOP};
@@ -281,8 +281,8 @@ static void much_news_goes_in_several_frames(void **state)
     report_free(report);
 }
 
-/* As many tokens as the bytes hold, whatever their width; excess bytes are refused. */
-static void tokens_come_in_whatever_their_width(void **state)
+/* As many tokens as the bytes hold, in any width; excess bytes are refused. */
+static void tokens_of_any_width_arrive(void **state)
 {
     static const uint8_t packed[12] = {1, 0, 2, 0, 3, 0, 0, 1, 5, 0, 255, 255};
     static const struct {
@@ -366,7 +366,7 @@ static void a_prompt_in_pieces_is_one_command(void **state)
 }
 
 /* The engine thread does not know the request before its last piece. */
-static void what_comes_before_the_last_piece_is_not_lost(void **state)
+static void messages_before_the_last_piece_are_not_lost(void **state)
 {
     submit_begun(9, 4);
     send_word(FRAME_PROCEED, 9);
@@ -418,7 +418,7 @@ static void pieces_of_a_router_that_went_are_freed(void **state)
     assert_null(last_command);
 }
 
-static void what_is_asked_of_the_sampler_comes_in(void **state)
+static void sampling_fields_arrive(void **state)
 {
     Baton__Submit message = BATON__SUBMIT__INIT;
     Baton__Sampling sampling = BATON__SAMPLING__INIT;
@@ -512,13 +512,13 @@ int main(void)
         T(answers_for_a_former_life_stay_here),
         T(a_single_token_does_not_overtake_its_own_request),
         T(many_single_tokens_go_in_several_frames),
-        T(much_news_goes_in_several_frames),
-        T(tokens_come_in_whatever_their_width),
+        T(many_events_go_in_several_frames),
+        T(tokens_of_any_width_arrive),
         T(a_prompt_in_pieces_is_one_command),
-        T(what_comes_before_the_last_piece_is_not_lost),
+        T(messages_before_the_last_piece_are_not_lost),
         T(bad_pieces_end_their_request),
         T(pieces_of_a_router_that_went_are_freed),
-        T(what_is_asked_of_the_sampler_comes_in),
+        T(sampling_fields_arrive),
         T(a_new_life_ends_what_the_old_one_asked_for),
         T(a_router_has_an_epoch),
         T(absurd_submits_are_refused),

@@ -30,7 +30,7 @@ static unsigned n_links, n_cancels;
 static uint64_t last_cancel;
 static char has_tail;
 
-/* ---- what is scripted ---- */
+/* ---- the scripted routers ---- */
 
 int link_dial(const struct link_opts *opts, const char *address, struct fault *fault, struct link **out)
 {
@@ -80,7 +80,7 @@ static void say(struct link *link, const char *text)
     strncat(link->said, text, sizeof(link->said) - strlen(link->said) - 1);
 }
 
-static void say_id(struct link *link, uint32_t id)
+static void put_id(struct link *link, uint32_t id)
 {
     char text[16];
 
@@ -97,13 +97,13 @@ int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *m
     if (type != FRAME_TOKENS)
         return 0;
     for (size_t at = 0; at < tokens->singles.len; at += FRAME_SINGLE_BYTES)
-        say_id(link, frame_single_unpack(tokens->singles.data + at).id);
+        put_id(link, frame_single_unpack(tokens->singles.data + at).id);
     for (size_t i = 0; i < tokens->n_answers; i++) {
         const Baton__Answer *answer = tokens->answers[i];
 
         say(link, answer->is_accepted ? "A " : "");
         for (size_t k = 0; k < answer->n_ids; k++)
-            say_id(link, answer->ids[k]);
+            put_id(link, answer->ids[k]);
         say(link, answer->finish == BATON__FINISH__FINISH_STOP     ? ". "
                   : answer->finish == BATON__FINISH__FINISH_MOVED  ? "M "
                   : answer->finish == BATON__FINISH__FINISH_FAILED ? "F "
@@ -227,7 +227,7 @@ static void answer(uint64_t request, uint32_t index, uint32_t n, Baton__Finish f
     report_free(report);
 }
 
-static void assert_said(unsigned router, const char *text)
+static void assert_sent(unsigned router, const char *text)
 {
     assert_string_equal(links[router]->said, text);
     links[router]->said[0] = '\0';
@@ -285,8 +285,8 @@ static void a_tail_goes_to_the_router_that_asks(void **state)
     submit(0, 9, "req_1", "t");
     assert_true(has_tail);
     answer(9, 0, 3, BATON__FINISH__FINISH_NONE);
-    assert_said(0, "A 10 11 12 ");
-    assert_said(1, "");
+    assert_sent(0, "A 10 11 12 ");
+    assert_sent(1, "");
 }
 
 static void an_orphan_goes_on_elsewhere(void **state)
@@ -294,25 +294,25 @@ static void an_orphan_goes_on_elsewhere(void **state)
     submit(0, 9, "req_1", "t");
     answer(9, 0, 1, BATON__FINISH__FINISH_NONE);
     answer(9, 1, 1, BATON__FINISH__FINISH_NONE);
-    assert_said(0, "A 10 11 ");
+    assert_sent(0, "A 10 11 ");
     down(0);
     answer(9, 2, 1, BATON__FINISH__FINISH_NONE);
-    assert_said(0, "");
+    assert_sent(0, "");
     resume(1, 77, "req_1", "t");
-    assert_said(1, "R ");
+    assert_sent(1, "R ");
     answer(9, 3, 1, BATON__FINISH__FINISH_NONE); /* waits after the tail */
-    assert_said(1, "");
+    assert_sent(1, "");
     tails_replay(&worker);
-    assert_said(1, "A 10 11 12 13 ");
+    assert_sent(1, "A 10 11 12 13 ");
     answer(9, 4, 1, BATON__FINISH__FINISH_NONE);
-    assert_said(1, "14 ");
+    assert_sent(1, "14 ");
     answer(9, 5, 0, BATON__FINISH__FINISH_STOP);
-    assert_said(1, ". ");
+    assert_sent(1, ". ");
     down(1); /* that one too: the end is kept for a third router */
     hello(0, 8);
     resume(0, 1, "req_1", "t");
     tails_replay(&worker);
-    assert_said(0, "R A 10 11 12 13 14 . ");
+    assert_sent(0, "R A 10 11 12 13 14 . ");
     assert_int_equal(n_cancels, 0);
     until_no_tail();
 }
@@ -355,12 +355,12 @@ static void a_tail_is_its_owners(void **state)
     digest[0]++;
     resume(1, 1, "req_1", "t");
     digest[0]--;
-    assert_said(1, "- - - ");
+    assert_sent(1, "- - - ");
     submit(1, 4, "req_1", "u"); /* another tenant's request with this id gets no tail, and takes none away */
     assert_false(has_tail);
     resume(1, 1, "req_1", "t");
-    assert_said(1, "R ");
-    assert_said(0, "M ");
+    assert_sent(1, "R ");
+    assert_sent(0, "M ");
 }
 
 static void a_client_that_left_leaves_nothing(void **state)
@@ -386,7 +386,7 @@ static void an_answer_that_ended_in_its_text_is_kept(void **state)
     down(0);
     resume(1, 3, "req_1", "t");
     tails_replay(&worker);
-    assert_said(1, "R A 10 11 . ");
+    assert_sent(1, "R A 10 11 . ");
     until_no_tail();
 }
 
@@ -428,17 +428,17 @@ static void memory_is_bounded_and_shared(void **state)
     }
     links[0]->said[0] = '\0';
     resume(1, 1, "req_2", "large");
-    assert_said(1, "- ");
+    assert_sent(1, "- ");
     resume(1, 1, "req_299", "large");
-    assert_said(1, "R ");
+    assert_sent(1, "R ");
     resume(1, 2, "req_small", "small");
-    assert_said(1, "R ");
+    assert_sent(1, "R ");
     down(0); /* answers without a tail end with their router */
     assert_true(n_cancels > 100);
 }
 
-/* What one router dispatched, the other hears at once; the engine's next report takes its place. */
-static void a_dispatch_is_told_to_the_other_router(void **state)
+/* A dispatch of one router reaches the other at once; the engine's next report takes its place. */
+static void a_dispatch_is_reported_to_the_other_router(void **state)
 {
     Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
     uint64_t until_ns;
@@ -491,7 +491,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_answer_that_ended_in_its_text_is_kept, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(work_ends_with_the_grace, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_link_that_comes_back_ends_orphans, open_worker, close_worker),
-        cmocka_unit_test_setup_teardown(a_dispatch_is_told_to_the_other_router, open_worker, close_worker),
+        cmocka_unit_test_setup_teardown(a_dispatch_is_reported_to_the_other_router, open_worker,
+                                        close_worker),
         cmocka_unit_test_setup_teardown(memory_is_bounded_and_shared, open_worker, close_worker),
     };
 

@@ -8,7 +8,7 @@
 
 #include "worker/runner/remote_priv.h"
 
-extern struct remote_hope map_rig_hope; /* what the shared store is expected to have */
+extern struct remote_hope map_rig_hope; /* the blocks that the shared store should have */
 extern uint32_t map_rig_snapshots;      /* snapshots that the worker was to send */
 
 #endif

@@ -9,7 +9,7 @@
 #include "tests/unit/worker/runner/prefix_fetch_rig.h"
 
 struct ticket {
-    bool is_open, is_closing, is_said, is_failed;
+    bool is_open, is_closing, is_reported, is_failed;
     uint64_t id;
     uint32_t node, n_blocks, n_done;
     kv_block_id blocks[MAX_PROMPT];
@@ -120,7 +120,7 @@ int tr_stop_push(struct tr_node *node, uint64_t id)
     return 0;
 }
 
-static void tell_receiver(struct ticket *ticket, enum tr_event_kind kind)
+static void raise_receiver_event(struct ticket *ticket, enum tr_event_kind kind)
 {
     struct tr_event event = {.kind = kind,
                              .id = ticket->id,
@@ -138,7 +138,7 @@ static void tell_receiver(struct ticket *ticket, enum tr_event_kind kind)
     worker_transfers_event(&nodes[ticket->node].engine, &event);
 }
 
-static void tell_sender(struct push *push, enum tr_event_kind kind)
+static void raise_sender_event(struct push *push, enum tr_event_kind kind)
 {
     struct tr_event event = {.kind = kind, .id = push->id, .n_pieces = push->n_done, .fault = {.code = E_IO}};
 
@@ -155,7 +155,7 @@ static void copy_one(struct push *push)
         return;           /* a stopped push may continue until it confirms the stop */
     if (ticket == NULL) { /* rejected */
         push->is_broken = true;
-        tell_sender(push, TR_PUSH_FAILED);
+        raise_sender_event(push, TR_PUSH_FAILED);
         return;
     }
     piece = &push->pieces[rng_below(&rng, push->n_pieces)];
@@ -178,34 +178,34 @@ static void push_turn(struct push *push)
     copy_one(push);
     if (!push->is_broken && !push->is_stopping && push->owes_sent && push->n_done == push->n_pieces) {
         push->owes_sent = false;
-        tell_sender(push, TR_PUSH_SENT);
+        raise_sender_event(push, TR_PUSH_SENT);
     }
     if (!push->is_broken && happens(300)) {
         struct ticket *ticket = find_ticket(push->ticket);
 
         push->is_broken = true;
-        tell_sender(push, TR_PUSH_FAILED);
-        if (ticket != NULL && !ticket->is_said) {
+        raise_sender_event(push, TR_PUSH_FAILED);
+        if (ticket != NULL && !ticket->is_reported) {
             ticket->is_failed = true;
-            tell_receiver(ticket, TR_TICKET_FAILED);
+            raise_receiver_event(ticket, TR_TICKET_FAILED);
         }
     }
     if (push->is_stopping && rng_below(&rng, 3) == 0) {
         push->is_open = false;
-        tell_sender(push, TR_PUSH_STOPPED);
+        raise_sender_event(push, TR_PUSH_STOPPED);
     }
 }
 
 static void ticket_turn(struct ticket *ticket)
 {
-    if (!ticket->is_said && !ticket->is_failed && ticket->n_done == N_LAYERS * ticket->n_blocks) {
-        ticket->is_said = true;
-        tell_receiver(ticket, TR_TICKET_COMPLETE);
+    if (!ticket->is_reported && !ticket->is_failed && ticket->n_done == N_LAYERS * ticket->n_blocks) {
+        ticket->is_reported = true;
+        raise_receiver_event(ticket, TR_TICKET_COMPLETE);
     } else if (happens(4)) {
-        tell_receiver(ticket, TR_PIECES_ARRIVED);
+        raise_receiver_event(ticket, TR_PIECES_ARRIVED);
     }
     if (ticket->is_closing && rng_below(&rng, 3) == 0) {
-        tell_receiver(ticket, TR_TICKET_CLOSED);
+        raise_receiver_event(ticket, TR_TICKET_CLOSED);
         ticket->is_open = false;
     }
 }

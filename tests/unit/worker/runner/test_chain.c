@@ -18,7 +18,7 @@
 
 enum { N_POOL = 64, TOKENS = 16, N_TOKENS = 400, N_HASHES = N_TOKENS / TOKENS, N_STORED = 5 };
 
-/* ---- what is counted ---- */
+/* ---- counted calls ---- */
 
 static size_t n_hashed;
 

@@ -267,7 +267,7 @@ static void computing_is_quicker_sometimes(void **state)
     assert_true(waits(0));
 }
 
-static void nobody_waits_for_nothing(void **state)
+static void tasks_without_blocks_to_read_do_not_wait(void **state)
 {
     assert_false(waits(0));
     put_on_disk(9);
@@ -340,7 +340,7 @@ static void reads_leave_most_of_the_pool(void **state)
 }
 
 /* A peer fetches: there is no task, and the fetching worker decides whether it pays. */
-static void what_a_peer_asks_for_is_read(void **state)
+static void blocks_that_a_peer_fetches_are_read(void **state)
 {
     put_on_disk(9);
     tier.read_ns = 9 * NS_PER_MS; /* computing would be faster here */
@@ -401,7 +401,7 @@ static void cached_blocks_are_saved_a_few_at_a_time(void **state)
     assert_int_equal(counts.n_cached, PROMPT_BLOCKS);
 }
 
-static void what_cannot_be_saved_stays_cached(void **state)
+static void blocks_that_cannot_be_saved_stay_cached(void **state)
 {
     struct kv_pool_counts counts;
 
@@ -439,7 +439,7 @@ static void blocks_are_saved_for_whom_they_count(void **state)
     }
 }
 
-static void what_has_no_room_is_not_offered_again(void **state)
+static void blocks_without_room_on_disk_are_not_offered_again(void **state)
 {
     struct kv_pool_counts counts;
 
@@ -453,11 +453,11 @@ static void what_has_no_room_is_not_offered_again(void **state)
     assert_int_equal(counts.n_writeback, 0);
 }
 
-/* ---- what routers are told ---- */
+/* ---- events for routers ---- */
 
 /* Checks the next message to routers: these events,
  * or a snapshot of these blocks; tiers of hashes[from..) as letters. */
-static void assert_told(bool is_snapshot, uint32_t from, const char *tiers)
+static void assert_reported(bool is_snapshot, uint32_t from, const char *tiers)
 {
     struct report *report;
     size_t n = strlen(tiers);
@@ -485,49 +485,49 @@ static void assert_told(bool is_snapshot, uint32_t from, const char *tiers)
     report_free(report);
 }
 
-static void tier_tells(uint32_t at, bool is_here)
+static void tier_reports(uint32_t at, bool is_here)
 {
     tier.opts.on_block(tier.opts.on_block_arg, &hashes[at], is_here);
 }
 
-static void what_memory_evicts_is_on_disk_if_it_was_saved(void **state)
+static void evicted_blocks_are_on_disk_if_they_were_saved(void **state)
 {
     tier.write_with = E_EXISTS;
     cache(4);
-    assert_told(false, 0, "mmmm");
+    assert_reported(false, 0, "mmmm");
     put_on_disk(3);
     for (uint32_t i = 0; i < 4; i++)
-        tier_tells(i, true); /* saved while in memory: no event */
-    assert_told(false, 0, "");
+        tier_reports(i, true); /* saved while in memory: no event */
+    assert_reported(false, 0, "");
     kv_clear(engine.pool);
-    assert_told(false, 0, "dddg");
+    assert_reported(false, 0, "dddg");
 }
 
-static void what_the_disk_drops_is_gone_unless_memory_has_it(void **state)
+static void blocks_dropped_by_the_disk_are_gone_unless_memory_has_them(void **state)
 {
     tier.write_with = E_EXISTS;
     put_on_disk(2);
     cache(1);
-    assert_told(false, 0, "m");
+    assert_reported(false, 0, "m");
     tier.n_there = 0; /* its file was evicted */
-    tier_tells(0, false);
-    tier_tells(1, false);
-    assert_told(false, 1, "g");
+    tier_reports(0, false);
+    tier_reports(1, false);
+    assert_reported(false, 1, "g");
     kv_clear(engine.pool);
-    assert_told(false, 0, "g");
-    tier_tells(0, true); /* written, but memory lost it meanwhile */
-    assert_told(false, 0, "d");
+    assert_reported(false, 0, "g");
+    tier_reports(0, true); /* written, but memory lost it meanwhile */
+    assert_reported(false, 0, "d");
 }
 
-static void what_is_read_back_is_in_memory(void **state)
+static void blocks_read_back_are_in_memory(void **state)
 {
     put_on_disk(1);
     assert_true(waits(0));
     tier.n_done = 1;
     worker_disk_turn(&engine);
-    assert_told(false, 0, "m");
+    assert_reported(false, 0, "m");
     kv_clear(engine.pool);
-    assert_told(false, 0, "d");
+    assert_reported(false, 0, "d");
 }
 
 /* The disk's blocks first, then the pool's, which override them. */
@@ -537,7 +537,7 @@ static void a_snapshot_has_both_tiers(void **state)
 
     tier.write_with = E_EXISTS;
     put_on_disk(3);
-    assert_told(true, 0, "ddd"); /* a restart: no block is in memory */
+    assert_reported(true, 0, "ddd"); /* a restart: no block is in memory */
     cache(2);
     worker_publish_all(&engine, 1, 100);
     report = mailbox_receive(engine.reports); /* the events before it */
@@ -577,21 +577,21 @@ int main(void)
     const struct CMUnitTest tests[] = {T(a_prompt_waits_for_what_is_on_disk),
                                        T(the_last_token_is_fed_in_any_case),
                                        T(computing_is_quicker_sometimes),
-                                       T(nobody_waits_for_nothing),
+                                       T(tasks_without_blocks_to_read_do_not_wait),
                                        T(equal_prompts_wait_for_the_same_reads),
                                        T(reads_that_fail_or_break_cost_only_themselves),
                                        T(a_slow_disk_is_not_waited_for),
                                        T(reads_leave_most_of_the_pool),
-                                       T(what_a_peer_asks_for_is_read),
+                                       T(blocks_that_a_peer_fetches_are_read),
                                        T(a_loan_waits_no_longer_than_it_should),
                                        T(cached_blocks_are_saved_a_few_at_a_time),
-                                       T(what_cannot_be_saved_stays_cached),
+                                       T(blocks_that_cannot_be_saved_stay_cached),
                                        T(blocks_that_failed_are_tried_again),
                                        T(blocks_are_saved_for_whom_they_count),
-                                       T(what_has_no_room_is_not_offered_again),
-                                       T(what_memory_evicts_is_on_disk_if_it_was_saved),
-                                       T(what_the_disk_drops_is_gone_unless_memory_has_it),
-                                       T(what_is_read_back_is_in_memory),
+                                       T(blocks_without_room_on_disk_are_not_offered_again),
+                                       T(evicted_blocks_are_on_disk_if_they_were_saved),
+                                       T(blocks_dropped_by_the_disk_are_gone_unless_memory_has_them),
+                                       T(blocks_read_back_are_in_memory),
                                        T(a_snapshot_has_both_tiers),
                                        T(a_broken_store_is_done_without)};
 #undef T

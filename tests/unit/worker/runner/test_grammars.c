@@ -43,7 +43,7 @@ static struct heard heard[64];
 
 /* ---- the loop ---- */
 
-static void hear(const struct report *report)
+static void take_report(const struct report *report)
 {
     for (uint32_t i = 0; i < report->n_answers; i++) {
         const struct task_answer *answer = &report->answers[i];
@@ -71,7 +71,7 @@ static void listen_until(bool wants_grammar, uint32_t from, uint32_t to)
         if (report == NULL)
             mailbox_wait(worker_engine_reports(engine), 10 * NS_PER_MS);
         if (report != NULL && report->kind == REPORT_ANSWERS)
-            hear(report);
+            take_report(report);
         if (report != NULL && report->kind == REPORT_GRAMMAR) {
             n_asked++;
             assert_null(waiting);
@@ -238,7 +238,7 @@ static void an_answer_goes_on_in_its_grammar(void **state)
     assert_true(heard[3].text[0] != '\0');
 }
 
-static void what_does_not_compile_fails_with_the_reason(void **state)
+static void a_grammar_that_does_not_compile_fails_with_the_reason(void **state)
 {
     submit(1, "{\"json\": {\"type\": \"nonsense\"}}", NULL, 0);
     listen_until(true, 0, 0);
@@ -256,7 +256,7 @@ static void what_does_not_compile_fails_with_the_reason(void **state)
     assert_string_equal(heard[2].text, heard[1].text);
 }
 
-static void who_waits_may_be_cancelled(void **state)
+static void a_waiting_task_may_be_cancelled(void **state)
 {
     submit(1, OBJECT, NULL, 0);
     submit(2, OBJECT, NULL, 0);
@@ -387,8 +387,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         T(a_grammar_is_compiled_once_for_all),
         T(an_answer_goes_on_in_its_grammar),
-        T(what_does_not_compile_fails_with_the_reason),
-        T(who_waits_may_be_cancelled),
+        T(a_grammar_that_does_not_compile_fails_with_the_reason),
+        T(a_waiting_task_may_be_cancelled),
         T(only_the_latest_grammar_are_kept),
         T(a_tenant_s_many_grammar_leave_others_theirs),
         T(as_many_wait_as_a_queue_takes),

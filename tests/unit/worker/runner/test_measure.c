@@ -44,7 +44,7 @@ static int end(void **state)
     return 0;
 }
 
-/* Does what the engine thread does while idle. */
+/* Runs the engine thread's idle work. */
 static void idle(uint64_t ns)
 {
     uint64_t until_ns = rig_now_ns + ns;
@@ -108,8 +108,8 @@ static void a_link_that_seems_slow_is_tried_again(void **state)
     assert_true(engine->push_bytes_per_s == 0);
 }
 
-/* Whatever the rates are, two minutes of idling correct them. */
-static void what_is_wrong_is_found_out(void **state)
+/* Two minutes of idling correct any rates. */
+static void wrong_rates_are_corrected(void **state)
 {
     static const double factors[] = {1000, 100, 10, 0.1, 0.001};
 
@@ -156,7 +156,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         T(a_bad_transfer_moves_little),
         T(a_link_that_seems_slow_is_tried_again),
-        T(what_is_wrong_is_found_out),
+        T(wrong_rates_are_corrected),
         T(measuring_costs_little_and_leaves_nothing),
     };
 

@@ -10,18 +10,18 @@
 #include "worker/runner/messages.h"
 
 static struct kvxfer_message heard;
-static int heard_rc;
+static int taken_rc;
 
-static int hear(void *arg, enum frame_type type, const ProtobufCMessage *wire)
+static int take_message(void *arg, enum frame_type type, const ProtobufCMessage *wire)
 {
-    heard_rc = peer_message_from_wire(type, wire, &heard);
-    return heard_rc;
+    taken_rc = peer_message_from_wire(type, wire, &heard);
+    return taken_rc;
 }
 
 static void assert_round_trip(const struct kvxfer_message *said)
 {
     memset(&heard, 0, sizeof(heard));
-    assert_int_equal(peer_message_send(said, hear, NULL), 0);
+    assert_int_equal(peer_message_send(said, take_message, NULL), 0);
     assert_int_equal(heard.kind, said->kind);
     assert_int_equal(heard.transfer, said->transfer);
     assert_int_equal(heard.n_blocks, said->n_blocks);
@@ -93,17 +93,17 @@ static void absurd_grants_are_refused(void **state)
     grant.runs = list;
     grant.n_runs = 2;
     runs[0].count = runs[1].count = UINT32_MAX;
-    assert_int_equal(hear(NULL, FRAME_GRANT, &grant.base), E_PROTO);
+    assert_int_equal(take_message(NULL, FRAME_GRANT, &grant.base), E_PROTO);
     runs[0].count = runs[1].count = 0;
-    assert_int_equal(hear(NULL, FRAME_GRANT, &grant.base), 0);
+    assert_int_equal(take_message(NULL, FRAME_GRANT, &grant.base), 0);
     assert_int_equal(heard.n_blocks, 0);
     peer_message_fini(&heard);
     runs[0].first = UINT32_MAX - 1; /* ids wrap: the receiver chose them, and this end does not use them */
     runs[0].count = 4;
-    assert_int_equal(hear(NULL, FRAME_GRANT, &grant.base), 0);
+    assert_int_equal(take_message(NULL, FRAME_GRANT, &grant.base), 0);
     assert_int_equal(heard.n_blocks, 4);
     peer_message_fini(&heard);
-    assert_int_equal(hear(NULL, FRAME_SUBMIT, &grant.base), E_PROTO);
+    assert_int_equal(take_message(NULL, FRAME_SUBMIT, &grant.base), E_PROTO);
 }
 
 static void a_report_holds_many_answers(void **state)

@@ -45,7 +45,7 @@ size_t link_queued_bytes(const struct link *link)
     return queued_bytes;
 }
 
-int worker_engine_tell(struct worker_engine *to, struct block_list *blocks)
+int worker_engine_send_peer_blocks(struct worker_engine *to, struct block_list *blocks)
 {
     if (is_full && blocks->n > 0) {
         free(blocks);
@@ -69,8 +69,10 @@ static struct worker_peer *link_up(uint32_t slot, const char *node)
 {
     struct worker_peer *peer = &worker->peers[slot];
 
-    *peer = (struct worker_peer){
-        .worker = worker, .link = (struct link *)((char *)0x1000 + slot), .is_up = true, .can_tell = true};
+    *peer = (struct worker_peer){.worker = worker,
+                                 .link = (struct link *)((char *)0x1000 + slot),
+                                 .is_up = true,
+                                 .has_block_events = true};
     snprintf(peer->node, sizeof(peer->node), "%s", node);
     engine->peer_is_up[slot] = true;
     engine->peers[slot].capabilities = capabilities_own();
@@ -85,7 +87,7 @@ static void link_down(struct worker_peer *peer)
     worker_follow_down(worker, peer);
 }
 
-struct said { /* hashes[from, to) */
+struct sent_events { /* hashes[from, to) */
     uint64_t number;
     uint32_t from, to;
     enum block_tier tier;
@@ -93,28 +95,29 @@ struct said { /* hashes[from, to) */
     uint32_t part;
 };
 
-static void hear(struct worker_peer *peer, struct said said)
+static void receive_events(struct worker_peer *peer, struct sent_events sent)
 {
     uint8_t tiers[N_HASHES];
     Baton__BlockEvents events = BATON__BLOCK_EVENTS__INIT;
 
-    memset(tiers, said.tier, sizeof(tiers));
-    events.first_number = said.number;
-    events.hashes.data = hashes[said.from].bytes;
-    events.hashes.len = (said.to - said.from) * sizeof(hashes[0]);
+    memset(tiers, sent.tier, sizeof(tiers));
+    events.first_number = sent.number;
+    events.hashes.data = hashes[sent.from].bytes;
+    events.hashes.len = (sent.to - sent.from) * sizeof(hashes[0]);
     events.tiers.data = tiers;
-    events.tiers.len = said.to - said.from;
-    events.is_snapshot = said.is_snapshot;
-    events.is_last = said.is_snapshot && !said.is_middle;
-    events.part = said.part;
+    events.tiers.len = sent.to - sent.from;
+    events.is_snapshot = sent.is_snapshot;
+    events.is_last = sent.is_snapshot && !sent.is_middle;
+    events.part = sent.part;
     worker_follow_events(peer, &events);
     apply_all();
 }
 
 /* Receives a snapshot: hashes[0, n) in memory, and the number of the next event. */
-static void hear_all(struct worker_peer *peer, uint32_t n, uint64_t number)
+static void receive_all(struct worker_peer *peer, uint32_t n, uint64_t number)
 {
-    hear(peer, (struct said){.number = number, .to = n, .tier = BLOCK_IN_MEMORY, .is_snapshot = true});
+    receive_events(
+        peer, (struct sent_events){.number = number, .to = n, .tier = BLOCK_IN_MEMORY, .is_snapshot = true});
 }
 
 static struct map_choice choose(uint32_t n_here)
@@ -201,20 +204,21 @@ static void a_peer_is_followed_from_its_snapshot_on(void **state)
     assert_int_equal(n_wanted[3], 1);
     assert_int_equal(max_on_disk[3], MOST_BLOCKS / 2);
     /* Before the snapshot: dropped. */
-    hear(peer, (struct said){.number = 1, .to = 20, .tier = BLOCK_IN_MEMORY});
+    receive_events(peer, (struct sent_events){.number = 1, .to = 20, .tier = BLOCK_IN_MEMORY});
     assert_true(worker_map_is_empty(engine));
-    hear_all(peer, 10, 41);
+    receive_all(peer, 10, 41);
     assert_known(10, 0);
-    hear(peer, (struct said){.number = 41, .from = 10, .to = 15, .tier = BLOCK_IN_MEMORY});
+    receive_events(peer, (struct sent_events){.number = 41, .from = 10, .to = 15, .tier = BLOCK_IN_MEMORY});
     choice = choose(0);
     assert_int_equal(choice.peer, 3);
     assert_int_equal(choice.tokens, 15 * TOKENS);
     assert_true(choice.is_own && !choice.has_to_read);
     assert_in_range(choice.limit_ns, 479 * NS_PER_MS, 481 * NS_PER_MS); /* time to compute these */
     assert_int_equal(choose(15).peer, PEER_NONE);
-    hear(peer, (struct said){.number = 46, .from = 4, .to = 5, .tier = BLOCK_GONE});
+    receive_events(peer, (struct sent_events){.number = 46, .from = 4, .to = 5, .tier = BLOCK_GONE});
     assert_int_equal(choose(0).tokens, 4 * TOKENS);
-    hear(peer, (struct said){.number = 46, .from = 4, .to = 5, .tier = BLOCK_GONE}); /* repeated: dropped */
+    receive_events(peer, (struct sent_events){
+                             .number = 46, .from = 4, .to = 5, .tier = BLOCK_GONE}); /* repeated: dropped */
     assert_int_equal(n_wanted[3], 1);
 }
 
@@ -222,19 +226,21 @@ static void a_gap_is_answered_by_everything(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
 
-    hear_all(peer, 10, 5);
+    receive_all(peer, 10, 5);
     /* 5 and 6 are missing. */
-    hear(peer, (struct said){.number = 7, .from = 10, .to = 12, .tier = BLOCK_IN_MEMORY});
+    receive_events(peer, (struct sent_events){.number = 7, .from = 10, .to = 12, .tier = BLOCK_IN_MEMORY});
     assert_int_equal(n_wanted[0], 2);
     assert_known(10, 0); /* blocks known before may still exist */
-    hear(peer, (struct said){.number = 9, .from = 12, .to = 14, .tier = BLOCK_IN_MEMORY});
+    receive_events(peer, (struct sent_events){.number = 9, .from = 12, .to = 14, .tier = BLOCK_IN_MEMORY});
     assert_int_equal(n_wanted[0], 2);
-    hear(peer, (struct said){
-                   .number = 11, .to = 6, .tier = BLOCK_IN_MEMORY, .is_snapshot = true, .is_middle = true});
-    hear(peer, (struct said){
-                   .number = 11, .from = 6, .to = 8, .tier = BLOCK_ON_DISK, .is_snapshot = true, .part = 1});
+    receive_events(
+        peer, (struct sent_events){
+                  .number = 11, .to = 6, .tier = BLOCK_IN_MEMORY, .is_snapshot = true, .is_middle = true});
+    receive_events(
+        peer, (struct sent_events){
+                  .number = 11, .from = 6, .to = 8, .tier = BLOCK_ON_DISK, .is_snapshot = true, .part = 1});
     assert_known(6, 2); /* its earlier blocks are forgotten */
-    hear(peer, (struct said){.number = 11, .from = 8, .to = 9, .tier = BLOCK_IN_MEMORY});
+    receive_events(peer, (struct sent_events){.number = 11, .from = 8, .to = 9, .tier = BLOCK_IN_MEMORY});
     assert_known(7, 2);
     assert_int_equal(n_wanted[0], 2);
     assert_true(metric_value(worker->m_peer_resyncs) == 1);
@@ -245,39 +251,42 @@ static void a_broken_snapshot_is_begun_anew(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
 
-    hear(peer, (struct said){
-                   .number = 11, .to = 6, .tier = BLOCK_IN_MEMORY, .is_snapshot = true, .is_middle = true});
-    hear(peer, (struct said){.number = 11, .to = 6, .tier = BLOCK_IN_MEMORY, .is_snapshot = true, .part = 9});
+    receive_events(
+        peer, (struct sent_events){
+                  .number = 11, .to = 6, .tier = BLOCK_IN_MEMORY, .is_snapshot = true, .is_middle = true});
+    receive_events(peer, (struct sent_events){
+                             .number = 11, .to = 6, .tier = BLOCK_IN_MEMORY, .is_snapshot = true, .part = 9});
     assert_int_equal(n_wanted[0], 2);
-    hear(peer, (struct said){.number = 11, .to = 6, .tier = BLOCK_IN_MEMORY, .is_snapshot = true, .part = 1});
+    receive_events(peer, (struct sent_events){
+                             .number = 11, .to = 6, .tier = BLOCK_IN_MEMORY, .is_snapshot = true, .part = 1});
     assert_int_equal(n_wanted[0], 2);
-    hear_all(peer, 8, 11);
+    receive_all(peer, 8, 11);
     assert_known(8, 0);
 }
 
-static void what_there_is_no_room_for_is_asked_for_later(void **state)
+static void a_snapshot_without_room_is_requested_later(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
     struct block_follower *follower = &peer->follower;
 
-    hear_all(peer, 10, 5);
+    receive_all(peer, 10, 5);
     is_full = true;
-    hear(peer, (struct said){.number = 5, .from = 10, .to = 12, .tier = BLOCK_IN_MEMORY});
+    receive_events(peer, (struct sent_events){.number = 5, .from = 10, .to = 12, .tier = BLOCK_IN_MEMORY});
     assert_int_equal(n_wanted[0], 1); /* not at once, because that would not help */
     is_full = false;
-    hear(peer, (struct said){.number = 7, .from = 12, .to = 14, .tier = BLOCK_IN_MEMORY});
+    receive_events(peer, (struct sent_events){.number = 7, .from = 12, .to = 14, .tier = BLOCK_IN_MEMORY});
     assert_known(10, 0);
     assert_false(block_follower_is_due(follower, NS_PER_S, clock_now_ns()));
     assert_true(block_follower_is_due(follower, NS_PER_S, clock_now_ns() + 3 * NS_PER_S));
     assert_true(metric_value(worker->m_peer_resyncs) == 1);
 }
 
-static void who_is_gone_is_forgotten_and_comes_back_anew(void **state)
+static void a_lost_peer_is_forgotten_and_returns_as_new(void **state)
 {
     struct worker_peer *peer = link_up(0, "a"), *other = link_up(1, "b");
 
-    hear_all(peer, 12, 5);
-    hear_all(other, 8, 5);
+    receive_all(peer, 12, 5);
+    receive_all(other, 8, 5);
     assert_int_equal(choose(0).peer, 0);
     link_down(peer);
     apply_all();
@@ -285,9 +294,10 @@ static void who_is_gone_is_forgotten_and_comes_back_anew(void **state)
     assert_int_equal(choose(0).peer, 1);
     peer = link_up(0, "a"); /* another life: its events and its known blocks begin anew */
     assert_int_equal(n_wanted[0], 2);
-    hear(peer, (struct said){.number = 17, .from = 0, .to = 20, .tier = BLOCK_IN_MEMORY});
+    receive_events(peer, (struct sent_events){.number = 17, .from = 0, .to = 20, .tier = BLOCK_IN_MEMORY});
     assert_known(8, 0);
-    hear(peer, (struct said){.number = 1, .to = 14, .tier = BLOCK_ON_DISK, .is_snapshot = true});
+    receive_events(peer,
+                   (struct sent_events){.number = 1, .to = 14, .tier = BLOCK_ON_DISK, .is_snapshot = true});
     assert_known(8, 6); /* the other one has 8 of these 14 in memory */
     link_down(other);
     apply_all();
@@ -295,7 +305,7 @@ static void who_is_gone_is_forgotten_and_comes_back_anew(void **state)
 }
 
 /* A pending snapshot is older than the loss of its link, so it is dropped. */
-static void what_waits_is_forgotten_too(void **state)
+static void pending_events_are_dropped_too(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
     uint8_t tiers[N_HASHES];
@@ -315,15 +325,15 @@ static void what_waits_is_forgotten_too(void **state)
     assert_known(0, 0);
 }
 
-static void what_is_known_is_bounded(void **state)
+static void the_map_is_bounded(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
     struct load_report report = {0};
 
-    hear_all(peer, N_HASHES, 1);
+    receive_all(peer, N_HASHES, 1);
     worker_map_report(engine, &report);
     assert_int_equal(report.peers_in_memory, MOST_BLOCKS);
-    hear(peer, (struct said){.number = 1, .to = N_HASHES, .tier = BLOCK_ON_DISK});
+    receive_events(peer, (struct sent_events){.number = 1, .to = N_HASHES, .tier = BLOCK_ON_DISK});
     worker_map_report(engine, &report);
     assert_true(report.peers_in_memory + report.peers_on_disk <= MOST_BLOCKS);
 }
@@ -335,22 +345,22 @@ static void one_worker_is_followed_over_one_link(void **state)
     assert_int_equal(n_wanted[0], 1);
     assert_int_equal(n_wanted[1], 0);
     assert_int_equal(worker_follow_count(worker), 1);
-    hear_all(first, 10, 1);
-    hear_all(second, 12, 1); /* a snapshot that was not requested */
+    receive_all(first, 10, 1);
+    receive_all(second, 12, 1); /* a snapshot that was not requested */
     assert_known(10, 0);
     link_down(first);
     assert_int_equal(n_wanted[1], 1);
-    hear_all(second, 12, 1);
+    receive_all(second, 12, 1);
     assert_int_equal(choose(0).peer, 1);
 }
 
-static void who_cannot_tell_is_left_alone(void **state)
+static void a_peer_without_block_events_is_left_alone(void **state)
 {
     struct worker_peer *peer = link_up(0, "a");
 
     link_down(peer);
     peer->is_up = true;
-    peer->can_tell = false; /* an older one, or this worker itself */
+    peer->has_block_events = false; /* an older one, or this worker itself */
     worker_follow_up(worker, peer);
     assert_int_equal(n_wanted[0], 1);
     assert_int_equal(worker_follow_count(worker), 0);
@@ -361,13 +371,14 @@ static void memory_comes_before_disk(void **state)
     struct worker_peer *near = link_up(0, "a"), *disk = link_up(1, "b");
     Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
 
-    hear_all(near, 10, 1);
-    hear(disk, (struct said){.number = 1, .to = 10, .tier = BLOCK_ON_DISK, .is_snapshot = true});
+    receive_all(near, 10, 1);
+    receive_events(disk,
+                   (struct sent_events){.number = 1, .to = 10, .tier = BLOCK_ON_DISK, .is_snapshot = true});
     load.read_bytes_per_s = 1e9;
     worker_follow_load(disk, &load);
     assert_int_equal(choose(0).peer, 0);
     assert_false(choose(0).has_to_read);
-    hear(disk, (struct said){.number = 1, .from = 10, .to = 18, .tier = BLOCK_ON_DISK});
+    receive_events(disk, (struct sent_events){.number = 1, .from = 10, .to = 18, .tier = BLOCK_ON_DISK});
     assert_int_equal(choose(0).peer, 1);
     assert_true(choose(0).has_to_read);
     assert_int_equal(choose(0).tokens, 18 * TOKENS);
@@ -383,7 +394,7 @@ static void a_router_that_knows_more_is_believed(void **state)
     struct map_question question = {.hashes = hashes, .n_hashes = 20, .n_tokens = 20 * TOKENS + 1};
     struct map_choice named = {.peer = 5, .tokens = 12 * TOKENS};
 
-    hear_all(link_up(0, "a"), 12, 1);
+    receive_all(link_up(0, "a"), 12, 1);
     worker_map_choose(engine, &question, &named);
     assert_int_equal(named.peer, 5);
     named.tokens = 11 * TOKENS;
@@ -393,15 +404,15 @@ static void a_router_that_knows_more_is_believed(void **state)
 
 static void a_slow_push_is_not_asked_for(void **state)
 {
-    hear_all(link_up(0, "a"), 12, 1);
+    receive_all(link_up(0, "a"), 12, 1);
     engine->push_bytes_per_s = 1e6;
     assert_int_equal(choose(0).peer, PEER_NONE);
 }
 
 /* 24 MiB: pushed in 27 ms, and as fast from the store if it has a rate of 1 GB/s. */
-static void what_the_store_has_faster_is_not_asked_for(void **state)
+static void blocks_that_the_store_has_faster_are_not_fetched(void **state)
 {
-    hear_all(link_up(0, "a"), 12, 1);
+    receive_all(link_up(0, "a"), 12, 1);
     assert_int_equal(choose(0).peer, 0);
     map_rig_hope = (struct remote_hope){.n_blocks = 12, .bytes_per_s = 1e9, .ask_s = 1e-5};
     assert_int_equal(choose(0).peer, PEER_NONE);
@@ -414,12 +425,12 @@ static void what_the_store_has_faster_is_not_asked_for(void **state)
 }
 
 /* How often a peer receives a snapshot, and with how much queued. */
-static void a_peer_is_told_within_bounds(void **state)
+static void snapshots_for_a_peer_are_bounded(void **state)
 {
     Baton__BlocksWanted wanted = BATON__BLOCKS_WANTED__INIT;
     struct worker_peer *peer = link_up(0, "a");
 
-    assert_false(peer->is_told);
+    assert_false(peer->wants_block_events);
     queued_bytes = 2 << 20; /* it reads slowly */
     worker_follow_wanted(peer, &wanted);
     assert_int_equal(map_rig_snapshots, 0);
@@ -427,14 +438,14 @@ static void a_peer_is_told_within_bounds(void **state)
     for (int i = 0; i < 1000; i++)
         worker_follow_wanted(peer, &wanted);
     assert_int_equal(map_rig_snapshots, 1);
-    assert_true(peer->is_told);
-    peer->told_ns -= 2 * NS_PER_S;
+    assert_true(peer->wants_block_events);
+    peer->snapshot_ns -= 2 * NS_PER_S;
     worker_follow_wanted(peer, &wanted);
     assert_int_equal(map_rig_snapshots, 2);
     queued_bytes = 2 << 20;
     assert_false(worker_follow_has_room(peer));
     link_down(peer);
-    assert_false(peer->is_told);
+    assert_false(peer->wants_block_events);
 }
 
 static void switched_off_it_knows_and_tells_nothing(void **state)
@@ -446,7 +457,7 @@ static void switched_off_it_knows_and_tells_nothing(void **state)
     assert_int_equal(n_wanted[0], 0);
     worker_follow_wanted(peer, &wanted);
     assert_int_equal(map_rig_snapshots, 0);
-    hear_all(peer, 10, 1);
+    receive_all(peer, 10, 1);
     assert_true(worker_map_is_empty(engine));
     assert_int_equal(choose(0).peer, PEER_NONE);
 }
@@ -459,17 +470,17 @@ int main(void)
         T(a_peer_is_followed_from_its_snapshot_on),
         T(a_gap_is_answered_by_everything),
         T(a_broken_snapshot_is_begun_anew),
-        T(what_there_is_no_room_for_is_asked_for_later),
-        T(who_is_gone_is_forgotten_and_comes_back_anew),
-        T(what_waits_is_forgotten_too),
-        T(what_is_known_is_bounded),
+        T(a_snapshot_without_room_is_requested_later),
+        T(a_lost_peer_is_forgotten_and_returns_as_new),
+        T(pending_events_are_dropped_too),
+        T(the_map_is_bounded),
         T(one_worker_is_followed_over_one_link),
-        T(who_cannot_tell_is_left_alone),
+        T(a_peer_without_block_events_is_left_alone),
         T(memory_comes_before_disk),
-        T(what_the_store_has_faster_is_not_asked_for),
+        T(blocks_that_the_store_has_faster_are_not_fetched),
         T(a_router_that_knows_more_is_believed),
         T(a_slow_push_is_not_asked_for),
-        T(a_peer_is_told_within_bounds),
+        T(snapshots_for_a_peer_are_bounded),
         cmocka_unit_test_setup_teardown(switched_off_it_knows_and_tells_nothing, setup_off, teardown),
     };
 

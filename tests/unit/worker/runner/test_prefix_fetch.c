@@ -41,7 +41,7 @@ bool happens(uint32_t one_in)
     return !is_calm && rng_below(&rng, one_in) == 0;
 }
 
-/* ---- what a hash stands for ---- */
+/* ---- the content behind a hash ---- */
 
 static uint64_t content_of(const struct block_hash *hash, uint32_t layer)
 {

@@ -535,7 +535,7 @@ static void a_former_life_is_forgotten(void **state)
     assert_int_equal(d.engine.n_tasks, 0);
 }
 
-/* Whatever is cancelled, lost or proceeds, at any moment: both ends come to rest. */
+/* After cancels, losses and proceeds at any moment, both ends come to rest. */
 static void anything_ends(void **state)
 {
     struct rng dice;

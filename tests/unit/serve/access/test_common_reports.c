@@ -21,7 +21,7 @@ struct claim {
     uint64_t number;
 };
 
-static void tell_claim(struct common_limits *common, unsigned view, const struct claim *claim,
+static void send_claim(struct common_limits *common, unsigned view, const struct claim *claim,
                        uint64_t now_ns)
 {
     struct common_row row = {.demand = claim->demand, .n_running = claim->n_running};
@@ -31,7 +31,7 @@ static void tell_claim(struct common_limits *common, unsigned view, const struct
     common_limits_id(common, true, bytes_str("team"), &row.id);
     for (int kind = 0; kind < COMMON_KINDS; kind++)
         row.spent[kind] = claim->spent;
-    assert_true(common_limits_hear(common, view, &message, now_ns));
+    assert_true(common_limits_receive(common, view, &message, now_ns));
 }
 
 static double team_demand(struct common_limits *common, uint64_t now_ns)
@@ -39,7 +39,7 @@ static double team_demand(struct common_limits *common, uint64_t now_ns)
     struct common_id id;
 
     common_limits_id(common, true, bytes_str("team"), &id);
-    return common_heard_demand(common, common_account_of(common, &id, now_ns), 0);
+    return common_report_demand(common, common_account_of(common, &id, now_ns), 0);
 }
 
 /* Three workers relay; the last one makes the other router's demand, spending and requests enormous. */
@@ -56,27 +56,27 @@ static void one_worker_of_three_throttles_nothing(void **state)
     common_limits_id(common, true, bytes_str("team"), &id);
     for (unsigned view = 0; view < 3; view++) {
         common_limits_view_up(common, view, 10 + view);
-        tell_claim(common, view, view == 2 ? &lie : &honest, now_ns);
+        send_claim(common, view, view == 2 ? &lie : &honest, now_ns);
     }
     assert_int_equal(common_limits_elsewhere(common, &id), 2);
     common_limits_take(common, &id, now_ns, parts);
     assert_true(parts[0] > 0.09 && parts[0] < 0.11);
     assert_true(team_demand(common, now_ns) == 0.5);
     /* a worker that claims less lifts nothing either */
-    tell_claim(common, 2, &(struct claim){.demand = 0, .spent = -4, .n_running = 0, .number = 2}, now_ns);
+    send_claim(common, 2, &(struct claim){.demand = 0, .spent = -4, .n_running = 0, .number = 2}, now_ns);
     assert_int_equal(common_limits_elsewhere(common, &id), 2);
     common_limits_take(common, &id, now_ns, parts);
     assert_true(parts[0] > -1e-6 && parts[0] < 1e-6);
     /* with two, the larger claim counts: nothing tells which one lies */
     common_limits_view_down(common, 2, now_ns);
-    tell_claim(common, 1, &lie, now_ns);
+    send_claim(common, 1, &lie, now_ns);
     assert_true(common_limits_elsewhere(common, &id) >= UINT32_MAX);
     assert_true(team_demand(common, now_ns) == COMMON_MAX_DEMAND);
     common_limits_free(common);
 }
 
-/* Tells what a router spent of an account in a window and in the one before. */
-static void tell_windows(struct common_limits *common, unsigned view, const char *name, uint32_t window,
+/* Sends a router's spending of an account in a window and in the previous one. */
+static void send_windows(struct common_limits *common, unsigned view, const char *name, uint32_t window,
                          const float spent[2])
 {
     struct common_row row = {.demand = spent[0], .n_running = spent[0] > 1 ? 1000 : 1};
@@ -88,10 +88,10 @@ static void tell_windows(struct common_limits *common, unsigned view, const char
         row.spent[kind] = spent[0];
         row.before[kind] = spent[1];
     }
-    assert_true(common_limits_hear(common, view, &message, 100 * NS_PER_S));
+    assert_true(common_limits_receive(common, view, &message, 100 * NS_PER_S));
 }
 
-static double told_of(struct common_limits *common, const char *name)
+static double reported_of(struct common_limits *common, const char *name)
 {
     double parts[COMMON_KINDS];
     struct common_id id;
@@ -101,52 +101,52 @@ static double told_of(struct common_limits *common, const char *name)
     return parts[0];
 }
 
-/* Three workers speak of the other router; only the last one tells anything of an account. */
-static void what_one_worker_of_three_invents_counts_nothing(void **state)
+/* Three workers report the other router; only the last one reports the account. */
+static void invented_spending_of_one_worker_of_three_does_not_count(void **state)
 {
     struct common_limits *common;
     struct common_id id;
-    double told;
+    double reported;
     uint64_t now_ns = 100 * NS_PER_S;
 
     assert_int_equal(common_limits_new(1, shared_key, now_ns, &common), 0);
     for (unsigned view = 0; view < 3; view++) {
         common_limits_view_up(common, view, 10 + view);
-        tell_windows(common, view, "team", 5, (const float[]){0.1f, 0});
+        send_windows(common, view, "team", 5, (const float[]){0.1f, 0});
     }
-    tell_windows(common, 2, "invented", 5, (const float[]){4, 4});
+    send_windows(common, 2, "invented", 5, (const float[]){4, 4});
     common_limits_id(common, true, bytes_str("invented"), &id);
     assert_int_equal(common_limits_elsewhere(common, &id), 0);
-    assert_true(common_heard_demand(common, common_account_of(common, &id, now_ns), 0) == 0);
-    assert_true(told_of(common, "invented") == 0);
-    /* nor does it with a window that the others did not tell, and it ends none that they tell */
-    tell_windows(common, 2, "team", 4000000000u, (const float[]){4, 4});
+    assert_true(common_report_demand(common, common_account_of(common, &id, now_ns), 0) == 0);
+    assert_true(reported_of(common, "invented") == 0);
+    /* nor does it with a window that the others did not report, and it ends none of theirs */
+    send_windows(common, 2, "team", 4000000000u, (const float[]){4, 4});
     for (unsigned view = 0; view < 2; view++)
-        tell_windows(common, view, "team", 6, (const float[]){0.2f, 0.1f});
-    told = told_of(common, "team");
-    assert_true(told > 0.29 && told < 0.31);
-    /* what two of them tell counts */
-    tell_windows(common, 0, "invented", 6, (const float[]){0.3f, 0});
-    tell_windows(common, 1, "invented", 6, (const float[]){0.3f, 0});
-    assert_true(told_of(common, "invented") > 0.29);
+        send_windows(common, view, "team", 6, (const float[]){0.2f, 0.1f});
+    reported = reported_of(common, "team");
+    assert_true(reported > 0.29 && reported < 0.31);
+    /* an amount that two of them report counts */
+    send_windows(common, 0, "invented", 6, (const float[]){0.3f, 0});
+    send_windows(common, 1, "invented", 6, (const float[]){0.3f, 0});
+    assert_true(reported_of(common, "invented") > 0.29);
     common_limits_free(common);
 }
 
-/* The last view is a window late: what it tells of windows that are over is charged no second time. */
+/* The last view is a window late: its reports of windows that are over are not charged again. */
 static void a_late_view_charges_nothing_again(void **state)
 {
     struct common_limits *common;
-    double told;
+    double reported;
 
     assert_int_equal(common_limits_new(1, shared_key, 100 * NS_PER_S, &common), 0);
     common_limits_view_up(common, 0, 10);
     common_limits_view_up(common, 1, 11);
-    tell_windows(common, 0, "team", 6, (const float[]){0.1f, 0});
-    tell_windows(common, 0, "team", 7, (const float[]){0.1f, 0.1f});
-    tell_windows(common, 1, "team", 6, (const float[]){0.1f, 0.1f});
-    tell_windows(common, 0, "team", 7, (const float[]){0.1f, 0.1f});
-    told = told_of(common, "team");
-    assert_true(told > 0.19 && told < 0.21);
+    send_windows(common, 0, "team", 6, (const float[]){0.1f, 0});
+    send_windows(common, 0, "team", 7, (const float[]){0.1f, 0.1f});
+    send_windows(common, 1, "team", 6, (const float[]){0.1f, 0.1f});
+    send_windows(common, 0, "team", 7, (const float[]){0.1f, 0.1f});
+    reported = reported_of(common, "team");
+    assert_true(reported > 0.19 && reported < 0.21);
     common_limits_free(common);
 }
 
@@ -154,7 +154,7 @@ static void a_late_view_charges_nothing_again(void **state)
 static void levels_count_once(void **state)
 {
     struct common_row row = {.level = {0.5f, 0.5f, 0.5f, 0.5f}};
-    const struct common_message told = {
+    const struct common_message reported = {
         .router = 77, .number = 1, .is_snapshot = true, .rows = &row, .n_rows = 1};
     const struct common_message end_of_it = {.router = 0};
     struct common_limits *common;
@@ -164,12 +164,12 @@ static void levels_count_once(void **state)
     assert_int_equal(common_limits_new(1, shared_key, now_ns, &common), 0);
     common_limits_id(common, true, bytes_str("team"), &row.id);
     common_limits_view_up(common, 0, 10);
-    assert_true(common_limits_hear(common, 0, &told, now_ns));
-    assert_true(common_limits_hear(common, 0, &end_of_it, now_ns));
+    assert_true(common_limits_receive(common, 0, &reported, now_ns));
+    assert_true(common_limits_receive(common, 0, &end_of_it, now_ns));
     common_limits_take(common, &row.id, now_ns, parts);
     assert_true(parts[0] > 0.49 && parts[0] < 0.51);
     row.level[0] = 4;
-    assert_true(common_limits_hear(common, 0, &told, now_ns));
+    assert_true(common_limits_receive(common, 0, &reported, now_ns));
     common_limits_take(common, &row.id, now_ns, parts);
     assert_true(parts[0] > -1e-6 && parts[0] < 1e-6);
     common_limits_free(common);
@@ -181,7 +181,7 @@ static void account_number(uint32_t i, struct common_id *out)
     memcpy(out->bytes, &i, sizeof(i));
 }
 
-static void tell_all(struct common_limits *common, uint64_t router, uint32_t n_running, uint64_t now_ns)
+static void send_all(struct common_limits *common, uint64_t router, uint32_t n_running, uint64_t now_ns)
 {
     struct common_row rows[COMMON_MAX_ROWS] = {{.n_running = n_running}};
     const struct common_message message = {
@@ -192,7 +192,7 @@ static void tell_all(struct common_limits *common, uint64_t router, uint32_t n_r
             rows[i].n_running = n_running;
             account_number(from + i, &rows[i].id);
         }
-        assert_true(common_limits_hear(common, 0, &message, now_ns));
+        assert_true(common_limits_receive(common, 0, &message, now_ns));
     }
 }
 
@@ -209,7 +209,7 @@ static uint32_t n_elsewhere(struct common_limits *common)
     return n;
 }
 
-/* What was heard of thousands of accounts goes with its router at once, and makes room for that of the next one. */
+/* The reports of thousands of accounts go with their router at once, and make room for those of the next one. */
 static void all_accounts_lose_a_router_at_once(void **state)
 {
     enum { ROUTERS = 4 }; /* as many as memory is bounded to, with all accounts */
@@ -220,10 +220,10 @@ static void all_accounts_lose_a_router_at_once(void **state)
     assert_int_equal(common_limits_new(1, shared_key, now_ns, &common), 0);
     common_limits_view_up(common, 0, 10);
     for (unsigned i = 0; i < ROUTERS; i++)
-        tell_all(common, 70 + i, 1, now_ns);
+        send_all(common, 70 + i, 1, now_ns);
     assert_int_equal(n_elsewhere(common), ROUTERS * COMMON_MAX_ACCOUNTS);
     for (unsigned i = 0; i < ROUTERS; i++)
-        assert_true(common_limits_hear(
+        assert_true(common_limits_receive(
             common, 0, &(struct common_message){.router = 70 + i, .number = 2, .is_gone = true}, now_ns));
     for (int second = 0; second < 4; second++) {
         now_ns += NS_PER_S;
@@ -231,21 +231,21 @@ static void all_accounts_lose_a_router_at_once(void **state)
             n_left += change == COMMON_LEFT;
     }
     assert_int_equal(n_left, ROUTERS);
-    tell_all(common, 90, 3, now_ns);
+    send_all(common, 90, 3, now_ns);
     assert_int_equal(n_elsewhere(common), 3 * COMMON_MAX_ACCOUNTS);
     common_limits_view_down(common, 0, now_ns);
     assert_int_equal(n_elsewhere(common), 0);
     common_limits_view_up(common, 0, 10);
-    tell_all(common, 90, 2, now_ns + NS_PER_S);
+    send_all(common, 90, 2, now_ns + NS_PER_S);
     assert_int_equal(n_elsewhere(common), 2 * COMMON_MAX_ACCOUNTS);
     common_limits_free(common);
 }
 
-/* The shared store does not hear a router any more.  Unless a worker tells that it ended, it may live. */
+/* The shared store gets no message of a router any more.  Unless a worker reports that it ended, it may live. */
 static void a_silent_router_may_live(void **state)
 {
     static const uint8_t key[32];
-    const struct common_message told = {.router = 5, .number = 1},
+    const struct common_message reported = {.router = 5, .number = 1},
                                 silent = {.router = 5, .is_gone = true, .is_silent = true},
                                 gone = {.router = 5, .is_gone = true};
     uint64_t router, now_ns = NS_PER_S;
@@ -256,14 +256,14 @@ static void a_silent_router_may_live(void **state)
 
         assert_int_equal(common_limits_new(1, key, now_ns, &common), 0);
         common_limits_view_up(common, COMMON_STORE_VIEW, 9);
-        common_limits_hear(common, COMMON_STORE_VIEW, &told, now_ns);
+        common_limits_receive(common, COMMON_STORE_VIEW, &reported, now_ns);
         if (by_worker) {
             common_limits_view_up(common, 0, 8);
-            common_limits_hear(common, 0, &told, now_ns);
-            common_limits_hear(common, 0, &gone, now_ns);
+            common_limits_receive(common, 0, &reported, now_ns);
+            common_limits_receive(common, 0, &gone, now_ns);
         }
         assert_int_equal(common_limits_tick(common, now_ns, &router), COMMON_JOINED);
-        common_limits_hear(common, COMMON_STORE_VIEW, &silent, now_ns);
+        common_limits_receive(common, COMMON_STORE_VIEW, &silent, now_ns);
         (void)common_limits_tick(common, now_ns, &router);
         assert_int_equal(common_limits_n_cut(common), by_worker ? 0 : 1);
         assert_int_equal(common_limits_n_routers(common), 2);
@@ -277,7 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_worker_of_three_throttles_nothing),
-        cmocka_unit_test(what_one_worker_of_three_invents_counts_nothing),
+        cmocka_unit_test(invented_spending_of_one_worker_of_three_does_not_count),
         cmocka_unit_test(a_late_view_charges_nothing_again),
         cmocka_unit_test(levels_count_once),
         cmocka_unit_test(all_accounts_lose_a_router_at_once),

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See news_priv.h. */
-#include "fleet/router/news_priv.h"
+/* See router_message_priv.h. */
+#include "fleet/router/router_message_priv.h"
 
 #include "base/err.h"
 
-void news_begin(struct buf *out, uint64_t epoch, const char *node)
+void router_message_begin(struct buf *out, uint64_t epoch, const char *node)
 {
-    size_t n = strnlen(node, NEWS_NODE_BYTES - 1);
+    size_t n = strnlen(node, ROUTER_MESSAGE_NODE_BYTES - 1);
     uint8_t number[8];
 
     buf_clear(out);
     put_u64(number, epoch);
-    buf_append_byte(out, NEWS_VERSION);
+    buf_append_byte(out, ROUTER_MESSAGE_VERSION);
     buf_append(out, number, sizeof(number));
     buf_append_byte(out, (uint8_t)n);
     buf_append(out, node, n);
 }
 
-void news_put(struct buf *out, enum news_kind kind, struct bytes section)
+void router_message_put(struct buf *out, enum router_message_kind kind, struct bytes section)
 {
     uint8_t len[4];
 
@@ -27,30 +27,30 @@ void news_put(struct buf *out, enum news_kind kind, struct bytes section)
     buf_append(out, section.data, section.len_bytes);
 }
 
-int news_parse(struct bytes message, struct news *out)
+int router_message_parse(struct bytes message, struct router_message *out)
 {
     struct reader reader = reader_of(message);
     uint8_t version = read_u8(&reader);
-    struct news news = {.epoch = read_u64(&reader)};
+    struct router_message parsed = {.epoch = read_u64(&reader)};
     struct bytes node = read_bytes(&reader, read_u8(&reader));
 
     if (reader.is_bad)
         return E_TRUNCATED;
-    if (version != NEWS_VERSION)
+    if (version != ROUTER_MESSAGE_VERSION)
         return E_VERSION;
-    if (node.len_bytes >= sizeof(news.node) || news.epoch == 0)
+    if (node.len_bytes >= sizeof(parsed.node) || parsed.epoch == 0)
         return E_FORMAT;
     for (size_t i = 0; i < node.len_bytes; i++)
         if (node.data[i] <= ' ' || node.data[i] >= 127)
             return E_FORMAT;
     if (node.len_bytes > 0)
-        memcpy(news.node, node.data, node.len_bytes);
-    news.sections = bytes_of(message.data + reader.at_bytes, message.len_bytes - reader.at_bytes);
-    *out = news;
+        memcpy(parsed.node, node.data, node.len_bytes);
+    parsed.sections = bytes_of(message.data + reader.at_bytes, message.len_bytes - reader.at_bytes);
+    *out = parsed;
     return 0;
 }
 
-bool news_next(struct bytes *sections, unsigned *kind_out, struct bytes *section_out)
+bool router_message_next(struct bytes *sections, unsigned *kind_out, struct bytes *section_out)
 {
     struct reader reader = reader_of(*sections);
     unsigned kind = read_u8(&reader);

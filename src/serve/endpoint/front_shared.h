@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A front's calls for what other routers tell.  Loop thread. */
-#ifndef SERVE_ENDPOINT_FRONT_NEWS_H
-#define SERVE_ENDPOINT_FRONT_NEWS_H
+/* A front's calls for the messages of other routers.  Loop thread. */
+#ifndef SERVE_ENDPOINT_FRONT_SHARED_H
+#define SERVE_ENDPOINT_FRONT_SHARED_H
 
 #include "base/bytes.h"
 

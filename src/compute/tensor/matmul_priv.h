@@ -108,7 +108,7 @@ void matmul_pack(const struct product *product, const float *x, size_t x_stride,
 /* In a job of the team: packs a rank's share of args->x. */
 void matmul_pack_share(const struct product *product, unsigned rank, unsigned n_ranks);
 /* After all is packed: computes units until none is left. */
-void matmul_units(const struct product *product, unsigned rank, unsigned n_ranks);
+void matmul_units(const struct product *product, unsigned rank);
 /* Alternative: computes whole panels of the weight, at most MAX_UNIT_PANELS, to y [n][panels *
  * PANEL_ROWS]. */
 void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,

@@ -20,6 +20,7 @@
 #include "net/otlp/otlp_export.h"
 #include "worker/runner/engine_thread.h"
 #include "worker/runner/messages.h"
+#include "worker/loop/numa_priv.h"
 #include "worker/loop/worker.h"
 #include "worker/loop/worker_conf.h"
 
@@ -94,6 +95,7 @@ struct worker { /* the whole daemon */
     struct worker_router routers[WORKER_MAX_ROUTERS];
     uint32_t n_routers;
     uint32_t router_list_at;            /* where the next turn through discovery's list begins */
+    struct worker_numa numa;            /* numa.c */
     struct worker_weights *weights;     /* weights.c; NULL: the simulated engine has none */
     struct worker_discovery *discovery; /* discovery.c; NULL: the configuration names addresses only */
     struct tails *tails;                /* tails_priv.h */

@@ -17,7 +17,7 @@
 
 enum { NUMA_MAX_CPUS = 8192, NUMA_MAX_LINE = 16384, NUMA_LONG_BITS = 8 * sizeof(unsigned long) };
 
-struct numa_mask { /* for the kernel, which reads one bit less than it is told */
+struct numa_mask { /* for the kernel, which reads one bit less than the number that it gets */
     unsigned long bits[NUMA_MAX_IDS / NUMA_LONG_BITS + 1];
 };
 

@@ -4,7 +4,7 @@ noinst_LIBRARIES += libcompute_tensor.a
 libcompute_tensor_a_SOURCES = src/compute/tensor/attention.c src/compute/tensor/choice.c src/compute/tensor/choice.h \
 	src/compute/tensor/gated.h src/compute/tensor/limits.c src/compute/tensor/grouped.h \
 	src/compute/tensor/matmul.c src/compute/tensor/matmul_block.c src/compute/tensor/matmul_gated.c \
-	src/compute/tensor/matmul_grouped.c src/compute/tensor/matmul_priv.h src/compute/tensor/matmul_choice.c \
+	src/compute/tensor/matmul_grouped.c src/compute/tensor/matmul_priv.h src/compute/tensor/matmul_choice.c src/compute/tensor/matmul_nodes.c \
 	src/compute/tensor/tensor.h src/compute/tensor/tune.c src/compute/tensor/tune.h \
 	src/compute/tensor/tune_file.c src/compute/tensor/tune_priv.h src/compute/tensor/tune_trial.c \
 	src/compute/tensor/weight.c src/compute/tensor/weight_dots.c src/compute/tensor/weight_priv.h \

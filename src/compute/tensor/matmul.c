@@ -367,16 +367,6 @@ static uint32_t direct_unit_panels(const struct weight *weight, unsigned n_ranks
     return each < most ? each : most;
 }
 
-/* The panels from which a rank takes units. */
-static struct panel_range matmul_panels_of(const struct weight *weight, const struct team *team,
-                                           unsigned rank)
-{
-    if (!weight_is_divided(weight, team))
-        return (struct panel_range){0, weight_n_panels(weight->rows)};
-    const struct team_range range = weight_node_panels(weight, team, team_node_of(team, rank));
-    return (struct panel_range){(uint32_t)range.from, (uint32_t)range.to};
-}
-
 void matmul_ahead(struct team *team, unsigned rank, const struct weight *weight)
 {
     unsigned n_ranks = team_size(team);
@@ -539,24 +529,6 @@ static void quants_by_tiles(struct product *product)
     product->n_tiles = (n + TILES_TOKENS - 1) / TILES_TOKENS;
     product->is_direct = false;
     product->has_blocks = true;
-}
-
-static void matmul_work_init(const struct product *product)
-{
-    const struct team *team = product->team;
-    const uint32_t each = product->unit_panels;
-    uint32_t n_units[TEAM_MAX_NODES];
-
-    if (!weight_is_divided(product->args->weight, team)) {
-        work_init(&product->scratch->work, (product->n_panels + each - 1) / each, team_size(team));
-        return;
-    }
-    for (unsigned node = 0; node < team_n_nodes(team); node++) {
-        const struct team_range range = weight_node_panels(product->args->weight, team, node);
-
-        n_units[node] = (uint32_t)((range.to - range.from + each - 1) / each);
-    }
-    work_init_nodes(&product->scratch->work, team, n_units);
 }
 
 void matmul_open(struct product *product, struct team *team, const struct matmul_args *args)

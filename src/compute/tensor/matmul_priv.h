@@ -114,6 +114,14 @@ void matmul_units(const struct product *product, unsigned rank);
 void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
                  size_t y_stride);
 
+/* ---- memory nodes (matmul_nodes.c) ---- */
+
+/* The panels from which a rank takes units: all, or those of its node if the weight is divided among nodes. */
+struct panel_range matmul_panels_of(const struct weight *weight, const struct team *team, unsigned rank);
+/* Deals the product's units of unit_panels panels to the ranks. Unit numbers count from the first panel of
+ * matmul_panels_of(). */
+void matmul_work_init(const struct product *product);
+
 /* ---- choice of variants (matmul_choice.c) ---- */
 
 /* Most tokens of a tile, for this weight. */

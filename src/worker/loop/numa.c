@@ -49,7 +49,7 @@ struct numa_plan {
     unsigned n_nodes;
 };
 
-static int plan_parse(const char *text, struct numa_plan *plan, struct fault *fault)
+static int numa_plan_parse(const char *text, struct numa_plan *plan, struct fault *fault)
 {
     uint64_t id;
 
@@ -66,7 +66,7 @@ static int plan_parse(const char *text, struct numa_plan *plan, struct fault *fa
     return 0;
 }
 
-static bool plan_has(const int *cpus, int n, int cpu)
+static bool numa_plan_has(const int *cpus, int n, int cpu)
 {
     for (int i = 0; i < n; i++)
         if (cpus[i] == cpu)
@@ -75,8 +75,8 @@ static bool plan_has(const int *cpus, int n, int cpu)
 }
 
 /* Adds the nodes with CPUs of the list (n_listed 0: with any). */
-static void plan_add_nodes(struct numa_plan *plan, const struct numa_topology *topology, const int *listed,
-                           int n_listed)
+static void numa_plan_add_nodes(struct numa_plan *plan, const struct numa_topology *topology,
+                                const int *listed, int n_listed)
 {
     for (unsigned i = 0; i < topology->n_nodes; i++) {
         const struct numa_node *from = &topology->nodes[i];
@@ -86,7 +86,7 @@ static void plan_add_nodes(struct numa_plan *plan, const struct numa_topology *t
             continue;
         *to = (struct team_node){.id = from->id, .cpus = plan->cpus + plan->n_cpus};
         for (int c = 0; c < from->n_cpus && plan->n_cpus < NUMA_PLAN_CPUS; c++)
-            if (n_listed == 0 || plan_has(listed, n_listed, from->cpus[c])) {
+            if (n_listed == 0 || numa_plan_has(listed, n_listed, from->cpus[c])) {
                 plan->cpus[plan->n_cpus++] = from->cpus[c];
                 to->n_cpus++;
             }
@@ -94,8 +94,8 @@ static void plan_add_nodes(struct numa_plan *plan, const struct numa_topology *t
     }
 }
 
-static int plan_no_node(const struct numa_plan *plan, const struct numa_topology *topology, int n_listed,
-                        struct fault *fault)
+static int numa_plan_no_node(const struct numa_plan *plan, const struct numa_topology *topology, int n_listed,
+                             struct fault *fault)
 {
     char ids[128] = "";
 
@@ -106,7 +106,7 @@ static int plan_no_node(const struct numa_plan *plan, const struct numa_topology
 }
 
 /* Threads for each node, in proportion to its CPUs, and one at least. */
-static void plan_share_threads(struct numa_plan *plan)
+static void numa_plan_share_threads(struct numa_plan *plan)
 {
     unsigned before = 0;
 
@@ -130,8 +130,8 @@ static void plan_share_threads(struct numa_plan *plan)
     }
 }
 
-static int plan_fill(const struct worker_conf *conf, const struct numa_topology *topology,
-                     struct numa_plan *plan, struct fault *fault)
+static int numa_plan_fill(const struct worker_conf *conf, const struct numa_topology *topology,
+                          struct numa_plan *plan, struct fault *fault)
 {
     int listed[NUMA_PLAN_CPUS];
     int n_listed = conf->cpus[0] ? cpu_list_parse(bytes_str(conf->cpus), listed, NUMA_PLAN_CPUS) : 0;
@@ -139,9 +139,9 @@ static int plan_fill(const struct worker_conf *conf, const struct numa_topology 
 
     if (n_listed < 0)
         return fault_set(fault, E_FORMAT, "engine.cpus is not a CPU list");
-    plan_add_nodes(plan, topology, listed, n_listed);
+    numa_plan_add_nodes(plan, topology, listed, n_listed);
     if (plan->mode == WORKER_NUMA_NODE && plan->n_nodes == 0)
-        return plan_no_node(plan, topology, n_listed, fault);
+        return numa_plan_no_node(plan, topology, n_listed, fault);
     if (plan->mode == WORKER_NUMA_NODE && n_listed > 0 && plan->n_cpus != (unsigned)n_listed)
         return fault_set(fault, E_INVAL, "engine.cpus also names CPUs of other nodes than %d",
                          plan->wanted_id);
@@ -158,19 +158,19 @@ static int plan_fill(const struct worker_conf *conf, const struct numa_topology 
                          plan->n_threads, plan->n_nodes);
     if (n_listed > 0 && plan->n_threads > plan->n_cpus)
         return fault_set(fault, E_INVAL, "engine.cpus names fewer CPUs than engine.threads");
-    plan_share_threads(plan);
+    numa_plan_share_threads(plan);
     return 0;
 }
 
 /* why_off is set if the value has no effect here. */
-static int plan_make(const struct worker_conf *conf, struct numa_plan *plan, struct fault *fault)
+static int numa_plan_make(const struct worker_conf *conf, struct numa_plan *plan, struct fault *fault)
 {
     const char *folder = getenv("BATON_SYS_NODE");
     struct numa_topology topology = {0};
     int rc;
 
     memset(plan, 0, sizeof(*plan));
-    rc = plan_parse(conf->numa, plan, fault);
+    rc = numa_plan_parse(conf->numa, plan, fault);
     if (rc < 0 || plan->mode == WORKER_NUMA_OFF)
         return rc;
     rc = numa_topology_read(folder != NULL ? folder : NUMA_FOLDER, &topology);
@@ -181,7 +181,7 @@ static int plan_make(const struct worker_conf *conf, struct numa_plan *plan, str
     if (rc < 0)
         return fault_set(fault, E_INVAL, "cannot read the memory nodes of this machine: %s",
                          rc == E_LIMIT ? "there are more than 16" : err_text(rc));
-    rc = plan_fill(conf, &topology, plan, fault);
+    rc = numa_plan_fill(conf, &topology, plan, fault);
     numa_topology_fini(&topology);
     return rc;
 }
@@ -190,12 +190,22 @@ void worker_numa_check(struct config_check *check, const struct worker_conf *con
 {
     struct fault fault = {0};
     struct numa_plan *plan = calloc(1, sizeof(*plan));
-    int rc = plan == NULL ? fault_set(&fault, E_NOMEM, "out of memory") : plan_make(conf, plan, &fault);
+    int rc = plan == NULL ? fault_set(&fault, E_NOMEM, "out of memory") : numa_plan_make(conf, plan, &fault);
 
     if (rc < 0 && rc != E_FORMAT) /* the check of engine.cpus reports a bad list */
         config_refuse(check, "engine.numa", "%s", fault.text);
     else if (rc == 0 && plan->why_off != NULL)
         config_warn(check, "engine.numa", "%s, so %s works like off", plan->why_off, conf->numa);
+    free(plan);
+}
+
+void worker_numa_prefer(const struct worker_conf *conf)
+{
+    struct numa_plan *plan = calloc(1, sizeof(*plan));
+    struct fault fault = {0};
+
+    if (plan != NULL && numa_plan_parse(conf->numa, plan, &fault) == 0 && plan->mode == WORKER_NUMA_NODE)
+        (void)numa_prefer(plan->wanted_id);
     free(plan);
 }
 
@@ -236,8 +246,6 @@ static int team_on_nodes(const struct worker_conf *conf, const struct numa_plan 
     for (unsigned node = 0; opts.cpus != NULL && node < plan->n_nodes; node++)
         for (unsigned i = 0; i < plan->nodes[node].n_ranks; i++)
             cpus[n++] = plan->nodes[node].cpus[i];
-    if (plan->mode == WORKER_NUMA_NODE)
-        (void)numa_prefer(plan->wanted_id); /* refused: the threads' place decides, and the log says so */
     if (team_new(&opts, out) < 0)
         return fault_set(fault, E_NOMEM, "cannot start compute threads");
     return 0;
@@ -248,7 +256,7 @@ int worker_numa_team(const struct worker_conf *conf, struct worker_numa *numa_ou
 {
     struct numa_plan *plan = calloc(1, sizeof(*plan));
     struct worker_numa numa = {0};
-    int rc = plan == NULL ? fault_set(fault, E_NOMEM, "out of memory") : plan_make(conf, plan, fault);
+    int rc = plan == NULL ? fault_set(fault, E_NOMEM, "out of memory") : numa_plan_make(conf, plan, fault);
 
     if (rc == 0 && (plan->mode == WORKER_NUMA_OFF || plan->why_off != NULL)) {
         numa.why_off = plan->why_off;

@@ -31,8 +31,10 @@ struct worker_numa { /* what the worker has got */
 /* Refuses or warns about engine.numa together with engine.cpus and engine.threads. */
 struct config_check;
 void worker_numa_check(struct config_check *check, const struct worker_conf *conf);
-/* Makes the compute threads as engine.threads, engine.cpus and engine.numa say. With node:N the calling thread, and
- * those that it starts, get memory of that node from then on. E_INVAL, E_FORMAT, E_NOMEM, with the fault. */
+/* With a valid node:N: this thread, and those that it starts, get memory of node N from now on. Call it before the model
+ * is read. A refusal by the kernel shows in worker_numa.is_placed. */
+void worker_numa_prefer(const struct worker_conf *conf);
+/* Makes the compute threads as engine.threads, engine.cpus and engine.numa say. E_INVAL, E_FORMAT, E_NOMEM, with the fault. */
 int worker_numa_team(const struct worker_conf *conf, struct worker_numa *numa_out, struct team **out,
                      struct fault *fault);
 /* Touches all pages of a KV arena that no thread has touched, each by a rank of the node whose heads it holds, if the

@@ -129,8 +129,7 @@ struct worker { /* the whole daemon */
 int worker_model_open(struct worker *worker, struct fault *fault);
 void worker_model_close(struct worker *worker);
 int worker_engine_build(struct worker *worker, struct fault *fault);
-struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* without
-                                                                                              * team */
+struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* no team */
 struct kv_layout worker_sim_layout(const struct worker_conf *conf);
 /* Computes how many blocks fit kv.memory; E_INVAL if too few. */
 int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *layout, struct fault *fault,
@@ -162,7 +161,6 @@ const char *worker_router_why(const struct worker_router *router); /* "ok", or t
 void worker_routers_list(struct worker *worker, const struct endpoints *list);
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
-
 void worker_routers_refuse(struct worker_router *router, uint64_t request, int error); /* fails the job */
 
 /* parts.c: prompts in pieces */

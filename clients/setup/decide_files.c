@@ -136,6 +136,10 @@ static void files_engine(const struct setup_host *host, const struct setup_wish 
         if (setup_cpus_keep(seat->node->cpus, seat->n_threads, line->value) < 0)
             str_copy(line->value, sizeof(line->value), seat->node->cpus);
         line_why(line, "Pinned: each thread's weights and KV are in the memory of its own node.");
+        line = files_add(file, "engine", "numa");
+        line_value(line, "node:%u", seat->node->id);
+        line_why(line,
+                 "Memory of this node, also for the pages that other threads of the worker touch first.");
         return;
     }
     if (wish->n_threads > 0)

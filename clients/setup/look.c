@@ -95,6 +95,7 @@ static void look_node(const char *folder, int number, struct setup_host *host)
     if (n_usable > 0) {
         snprintf(path, sizeof(path), "%s/node%d/meminfo", folder, number);
         node->memory_bytes = look_kib(path, "MemTotal:");
+        node->id = (unsigned)number;
         node->n_cpus = (unsigned)n_usable;
         look_put_cpus(cpus, node->n_cpus, node->cpus);
         host->n_nodes++;

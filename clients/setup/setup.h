@@ -27,6 +27,7 @@ enum {
 };
 
 struct setup_node {              /* the usable CPUs of one NUMA node */
+    unsigned id;                 /* the kernel's number */
     char cpus[SETUP_CPUS_BYTES]; /* "0-15,32-47" */
     unsigned n_cpus;
     uint64_t memory_bytes; /* 0: unknown */

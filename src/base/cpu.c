@@ -64,6 +64,17 @@ int cpu_pin_self(int cpu)
     return sched_setaffinity(0, sizeof(one), one.bits) == 0 ? 0 : E_INVAL;
 }
 
+int cpu_confine(pthread_t thread, const int *cpus, size_t n)
+{
+    struct cpu_mask some;
+
+    memset(&some, 0, sizeof(some));
+    for (size_t i = 0; i < n; i++)
+        if (cpu_is_usable(cpus[i]))
+            CPU_SET_S((size_t)cpus[i], sizeof(some), some.bits);
+    return pthread_setaffinity_np(thread, sizeof(some), some.bits) == 0 ? 0 : E_INVAL;
+}
+
 /* "3" or "0-3" */
 static int parse_range(struct bytes text, uint64_t *first, uint64_t *last)
 {

@@ -3,6 +3,7 @@
 #ifndef BASE_CPU_H
 #define BASE_CPU_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,6 +33,8 @@ void cpu_relax(void); /* one pause in a spin loop */
 unsigned cpu_count_usable(void); /* CPUs in the affinity mask, at most the control group's quota */
 bool cpu_is_usable(int cpu);
 int cpu_pin_self(int cpu); /* E_INVAL: the CPU is not usable */
+/* Lets a thread run on these CPUs only. E_INVAL: none of them is usable. */
+int cpu_confine(pthread_t thread, const int *cpus, size_t n);
 /* Parses "0-3,8" into cpus_out (at most cap entries).  Returns the number of CPUs, or E_FORMAT for a bad or
  * empty list or one of more than cap CPUs. */
 int cpu_list_parse(struct bytes text, int *cpus_out, size_t cap);

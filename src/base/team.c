@@ -49,7 +49,8 @@ struct rank {
     size_t ahead_bytes;
     struct team *team;
     unsigned number;
-    int cpu; /* -1: not pinned */
+    unsigned node; /* index */
+    int cpu;       /* -1: not pinned */
     pthread_t thread;
 };
 
@@ -65,6 +66,10 @@ struct team {
     unsigned n_ranks;
     unsigned n_started; /* threads to join */
     struct rank *ranks;
+    unsigned n_nodes;
+    struct team_ranks node_ranks[TEAM_MAX_NODES];
+    int node_ids[TEAM_MAX_NODES];
+    bool is_mirrored;
 };
 
 static void gate_sleep(struct gate *gate, uint32_t seen)
@@ -136,6 +141,55 @@ static void *rank_main(void *arg)
     }
 }
 
+static bool nodes_are_valid(const struct team_opts *opts, unsigned n_ranks)
+{
+    unsigned n = 0;
+
+    if (opts->nodes == NULL)
+        return true;
+    if (opts->n_nodes == 0 || opts->n_nodes > TEAM_MAX_NODES)
+        return false;
+    for (unsigned i = 0; i < opts->n_nodes; i++) {
+        if (opts->nodes[i].n_ranks == 0 || opts->nodes[i].n_ranks > n_ranks - n)
+            return false;
+        n += opts->nodes[i].n_ranks;
+    }
+    return n == n_ranks;
+}
+
+/* Gives each rank its node. */
+static void assign_nodes(struct team *team, const struct team_opts *opts)
+{
+    unsigned first = 0;
+
+    team->n_nodes = opts->nodes == NULL ? 1 : opts->n_nodes;
+    team->is_mirrored = opts->is_mirrored && team->n_nodes > 1;
+    for (unsigned node = 0; node < team->n_nodes; node++) {
+        unsigned n = opts->nodes == NULL ? team->n_ranks : opts->nodes[node].n_ranks;
+
+        team->node_ranks[node] = (struct team_ranks){.first = first, .n = n};
+        team->node_ids[node] = opts->nodes == NULL ? -1 : opts->nodes[node].id;
+        for (unsigned i = 0; i < n; i++)
+            team->ranks[first + i].node = node;
+        first += n;
+    }
+}
+
+/* Confines the threads to the CPUs of their nodes, before the first job touches memory. */
+static int confine_ranks(const struct team *team, const struct team_opts *opts)
+{
+    for (unsigned i = 0; opts->nodes != NULL && i < team->n_ranks; i++) {
+        const struct team_node *node = &opts->nodes[team->ranks[i].node];
+        int rc = node->cpus == NULL
+                     ? 0
+                     : cpu_confine(i == 0 ? pthread_self() : team->ranks[i].thread, node->cpus, node->n_cpus);
+
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 /* Starts the threads of ranks 1 and up. */
 static int start_ranks(struct team *team)
 {
@@ -159,6 +213,8 @@ int team_new(const struct team_opts *opts, struct team **out)
     for (unsigned i = 0; opts->cpus != NULL && i < n_ranks; i++)
         if (!cpu_is_usable(opts->cpus[i]))
             return E_INVAL;
+    if (!nodes_are_valid(opts, n_ranks))
+        return E_INVAL;
 
     struct team *team = mem_aligned(MEM_CACHE_LINE, sizeof(*team));
     if (team == NULL)
@@ -171,7 +227,10 @@ int team_new(const struct team_opts *opts, struct team **out)
     for (unsigned i = 0; i < n_ranks; i++)
         team->ranks[i] =
             (struct rank){.team = team, .number = i, .cpu = opts->cpus == NULL ? -1 : opts->cpus[i]};
+    assign_nodes(team, opts);
     rc = start_ranks(team);
+    if (rc == 0 && opts->cpus == NULL)
+        rc = confine_ranks(team, opts);
     if (rc != 0)
         goto fail;
     if (opts->cpus != NULL)
@@ -250,6 +309,42 @@ struct team_range team_split(uint64_t n, uint64_t grain, unsigned rank, unsigned
     uint64_t each = n_units / n_ranks, extra = n_units % n_ranks;
     uint64_t first = each * rank + (rank < extra ? rank : extra);
     uint64_t last = first + each + (rank < extra);
+
+    return (struct team_range){.from = first == n_units ? n : first * grain,
+                               .to = last == n_units ? n : last * grain};
+}
+
+unsigned team_n_nodes(const struct team *team)
+{
+    return team->n_nodes;
+}
+
+unsigned team_node_of(const struct team *team, unsigned rank)
+{
+    return team->ranks[rank].node;
+}
+
+bool team_is_mirrored(const struct team *team)
+{
+    return team->is_mirrored;
+}
+
+int team_node_id(const struct team *team, unsigned node)
+{
+    return team->node_ids[node];
+}
+
+struct team_ranks team_node_ranks(const struct team *team, unsigned node)
+{
+    return team->node_ranks[node];
+}
+
+struct team_range team_node_split(const struct team *team, uint64_t n, uint64_t grain, unsigned node)
+{
+    const struct team_ranks ranks = team->node_ranks[node];
+    uint64_t n_units = n / grain + (n % grain != 0);
+    uint64_t first = n_units * ranks.first / team->n_ranks;
+    uint64_t last = n_units * (ranks.first + ranks.n) / team->n_ranks;
 
     return (struct team_range){.from = first == n_units ? n : first * grain,
                                .to = last == n_units ? n : last * grain};

@@ -20,7 +20,7 @@ tests/integration/check-phoenix: all
 	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/check_phoenix.py
 integration_tests += tests/integration/test_hybrid.py tests/integration/test_mamba.py tests/integration/test_families.py
 integration_tests += tests/integration/test_embeddings.py
-integration_tests += tests/integration/test_discovery.py tests/integration/test_weights.py
+integration_tests += tests/integration/test_discovery.py tests/integration/test_weights.py tests/integration/test_numa.py
 plain_manifests = tests/integration/test_manifests.py
 TESTS += $(plain_manifests)
 EXTRA_DIST += $(plain_manifests)

@@ -3,7 +3,7 @@
 # (a machine takes as long under the sanitizers, and says no more).  Its extension is why make knows how to run it although it
 # is not among TESTS.
 EXTRA_DIST += tests/rdma/init tests/rdma/conformance tests/rdma/relay.py tests/rdma/asked.py tests/rdma/matrix.py
-dist_check_SCRIPTS += tests/rdma/stock-kernel tests/rdma/vm tests/rdma/check-rdma.vm
+dist_check_SCRIPTS += tests/rdma/stock-kernel tests/rdma/vm tests/rdma/check-rdma.vm tests/rdma/check-numa.vm
 rdma_programs =
 if HAVE_VERBS
 if HAVE_CMOCKA
@@ -18,6 +18,17 @@ rdma_programs += tests/rdma/test_provider tests/rdma/test_rails tests/conformanc
 endif
 endif
 AM_TESTS_ENVIRONMENT += RDMA_PROGRAMS='$(rdma_programs)'; export RDMA_PROGRAMS;
+
+# Memory nodes for real, in the same machine with two of them: `make check-numa`.
+numa_programs =
+if HAVE_CMOCKA
+numa_programs += tests/unit/base/test_numa tests/unit/compute/tensor/test_nodes baton-decode
+endif
+AM_TESTS_ENVIRONMENT += NUMA_PROGRAMS='$(numa_programs)'; export NUMA_PROGRAMS;
+
+check-numa:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS=tests/rdma/check-numa.vm
+.PHONY: check-numa
 
 check-rdma:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS=tests/rdma/check-rdma.vm

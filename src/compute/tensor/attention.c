@@ -13,6 +13,8 @@
  * Otherwise its units walk all splits themselves. A window skips the splits before it. The numbers are the
  * same either way.
  *
+ * With several memory nodes the sets of heads are divided among them, as the heads lie in the arena's memory.
+ *
  *     scratch:  work | plan per item | space per rank | parts
  *
  * Hot path: no allocation, no log, no system call. */
@@ -34,7 +36,7 @@ enum {
 
 /* The split of an item into units. */
 struct plan {
-    uint32_t first_unit;
+    uint32_t first_strip; /* strips: units for the same queries and keys, one for each set of heads */
     uint32_t n_tiles;     /* tiles of queries */
     uint32_t first_split; /* first split with a key that is in the window */
     uint32_t n_splits;    /* splits that are units of their own; 0: each unit walks all splits */
@@ -105,18 +107,18 @@ size_t attn_scratch_bytes(const struct attn_sizes *sizes)
            (sizes->n_ranks * space_floats(sizes->k_dim, sizes->v_dim) + parts_floats) * sizeof(float);
 }
 
-/* Cuts the items into units; returns the number of units. */
+/* Cuts the items into strips; returns the number of strips. */
 static uint32_t plan_items(struct attn_job *job, size_t parts_room)
 {
     const struct attn_args *args = job->args;
-    uint32_t n_units = 0;
+    uint32_t n_strips = 0;
     size_t parts_at = 0;
 
     for (uint32_t i = 0; i < args->n_items; i++) {
         const struct attn_item *item = &args->items[i];
         struct plan *plan = &job->plans[i];
 
-        *plan = (struct plan){.first_unit = n_units,
+        *plan = (struct plan){.first_strip = n_strips,
                               .n_tiles = (item->n_tokens + job->unit_tokens - 1) / job->unit_tokens};
         if (item->n_tokens == 0)
             continue;
@@ -129,9 +131,9 @@ static uint32_t plan_items(struct attn_job *job, size_t parts_room)
             parts_at += floats;
             job->has_parts = true;
         }
-        n_units += job->n_head_sets * plan->n_tiles * (plan->n_splits > 0 ? plan->n_splits : 1);
+        n_strips += plan->n_tiles * (plan->n_splits > 0 ? plan->n_splits : 1);
     }
-    return n_units;
+    return n_strips;
 }
 
 /* Heads of a set: the sets of one KV head come after those of the previous one. */
@@ -169,26 +171,57 @@ static bool fetches_far(const struct attn_args *args)
     return kern_choice_get()->at[KERN_KEYS] == CACHE_SECOND && 2 * tile_bytes >= cpu->l1_bytes;
 }
 
-static void do_unit(const struct attn_job *job, uint32_t index, const struct attn_space *space)
+/* True if each memory node computes the KV heads that its memory holds. */
+static bool attn_is_divided(const struct attn_job *job)
+{
+    return team_n_nodes(job->team) > 1 && job->args->n_kv_heads >= team_n_nodes(job->team);
+}
+
+/* The sets of heads of a node. */
+static struct team_range node_sets(const struct attn_job *job, unsigned node)
+{
+    if (!attn_is_divided(job))
+        return (struct team_range){.from = 0, .to = job->n_head_sets};
+    const struct team_range heads = team_node_split(job->team, job->args->n_kv_heads, 1, node);
+    uint32_t each = job->n_head_sets / job->args->n_kv_heads;
+    return (struct team_range){.from = heads.from * each, .to = heads.to * each};
+}
+
+static void attn_work_init(const struct attn_job *job, uint32_t n_strips)
+{
+    uint32_t n_units[TEAM_MAX_NODES];
+
+    if (!attn_is_divided(job)) {
+        work_init(job->work, n_strips * job->n_head_sets, team_size(job->team));
+        return;
+    }
+    for (unsigned node = 0; node < team_n_nodes(job->team); node++) {
+        const struct team_range sets = node_sets(job, node);
+
+        n_units[node] = n_strips * (uint32_t)(sets.to - sets.from);
+    }
+    work_init_nodes(job->work, job->team, n_units);
+}
+
+static void do_unit(const struct attn_job *job, uint32_t strip, uint32_t set, const struct attn_space *space)
 {
     const struct attn_args *args = job->args;
-    uint32_t i = work_owner(&job->plans[0].first_unit, sizeof(job->plans[0]), job->args->n_items, index);
+    uint32_t i = work_owner(&job->plans[0].first_strip, sizeof(job->plans[0]), job->args->n_items, strip);
     const struct attn_item *item = &args->items[i];
     const struct plan *plan = &job->plans[i];
     struct attn_unit unit = {.args = args, .item = item, .fetches_far = fetches_far(args), .space = *space};
 
-    index -= plan->first_unit;
+    strip -= plan->first_strip;
+    set_heads(job, set, &unit);
     if (plan->n_splits > 0) {
         /* All heads of a split before the next split, as they lie in the blocks. */
-        set_heads(job, index % job->n_head_sets, &unit);
         set_parts(job, plan, &unit);
-        unit.first_split = plan->first_split + index / job->n_head_sets;
+        unit.first_split = plan->first_split + strip;
         unit.end_split = unit.first_split + 1;
     } else {
         /* The last queries have the most keys: they come first, so that ranks end together. */
-        uint32_t tile = plan->n_tiles - 1 - index / job->n_head_sets;
+        uint32_t tile = plan->n_tiles - 1 - strip;
 
-        set_heads(job, index % job->n_head_sets, &unit);
         unit.first_token = tile * job->unit_tokens;
         unit.n_tokens = item->n_tokens - unit.first_token;
         if (unit.n_tokens > job->unit_tokens)
@@ -207,8 +240,12 @@ static void attn_job_run(void *arg, unsigned rank, unsigned n_ranks)
     uint32_t index;
 
     attention_lay_out(job->spaces + rank * job->space_floats, job->args->k_dim, job->args->v_dim, &space);
-    while (work_next(job->work, rank, n_ranks, &index))
-        do_unit(job, index, &space);
+    const struct team_range sets = node_sets(job, team_node_of(job->team, rank));
+    while (work_next(job->work, rank, &index)) {
+        uint32_t n_sets = (uint32_t)(sets.to - sets.from);
+
+        do_unit(job, index / n_sets, (uint32_t)sets.from + index % n_sets, &space);
+    }
     matmul_ahead(job->team, rank, job->args->next);
     if (!job->has_parts)
         return;
@@ -264,6 +301,6 @@ void attention(struct team *team, const struct attn_args *args)
     job.parts = job.spaces + team_size(team) * job.space_floats;
     size_t used_bytes = (size_t)((char *)job.parts - (char *)args->scratch);
     size_t room_bytes = args->scratch_bytes > used_bytes ? args->scratch_bytes - used_bytes : 0;
-    work_init(job.work, plan_items(&job, room_bytes / sizeof(float)), team_size(team));
+    attn_work_init(&job, plan_items(&job, room_bytes / sizeof(float)));
     team_run(team, attn_job_run, &job);
 }

@@ -374,13 +374,18 @@ void matmul_ahead(struct team *team, unsigned rank, const struct weight *weight)
     team_ahead(team, rank, NULL, 0);
     if (weight == NULL)
         return;
-    uint32_t n_panels = weight_n_panels(weight->rows), each = direct_unit_panels(weight, n_ranks);
-    const struct team_range range = team_split((n_panels + each - 1) / each, 1, rank, n_ranks);
+    const unsigned node = team_node_of(team, rank);
+    const struct weight near = weight_near(weight, node);
+    const struct team_ranks ranks =
+        weight_is_divided(weight, team) ? team_node_ranks(team, node) : (struct team_ranks){0, n_ranks};
+    const struct panel_range panels = matmul_panels_of(weight, team, rank);
+    uint32_t n_panels = panels.to - panels.from, each = direct_unit_panels(weight, n_ranks);
+    const struct team_range range = team_split((n_panels + each - 1) / each, 1, rank - ranks.first, ranks.n);
     if (range.from == range.to) /* more ranks than units */
         return;
     uint64_t end = range.to * each < n_panels ? range.to * each : n_panels;
     uint64_t len_bytes = (end - range.from * each) * weight_panel_bytes(weight);
-    team_ahead(team, rank, weight_panel(weight, (uint32_t)range.from * each),
+    team_ahead(team, rank, weight_panel(&near, panels.from + (uint32_t)range.from * each),
                len_bytes < NEXT_BYTES ? len_bytes : NEXT_BYTES);
 }
 
@@ -398,19 +403,29 @@ static void matmul_run_unit(const struct product *product, unsigned rank, uint32
         kern_flush_end(before);
 }
 
-void matmul_units(const struct product *product, unsigned rank, unsigned n_ranks)
+void matmul_units(const struct product *product, unsigned rank)
 {
+    const struct panel_range panels = matmul_panels_of(product->args->weight, product->team, rank);
+    const struct weight near = weight_near(product->args->weight, team_node_of(product->team, rank));
+    struct matmul_args args = *product->args;
+    struct product own = *product;
     uint32_t unit;
 
-    while (work_next(&product->scratch->work, rank, n_ranks, &unit))
-        matmul_run_unit(product, rank, unit * product->unit_panels, (unit + 1) * product->unit_panels);
+    args.weight = &near;
+    own.args = &args;
+    while (work_next(&product->scratch->work, rank, &unit)) {
+        uint32_t from = panels.from + unit * product->unit_panels, to = from + product->unit_panels;
+
+        matmul_run_unit(&own, rank, from, to < panels.to ? to : panels.to);
+    }
 }
 
 void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
                  size_t y_stride)
 {
     uint32_t n_panels = panels.to - panels.from;
-    struct weight rows = weight_rows(product->args->weight, panels.from * PANEL_ROWS, n_panels * PANEL_ROWS);
+    const struct weight near = weight_near(product->args->weight, team_node_of(product->team, rank));
+    struct weight rows = weight_rows(&near, panels.from * PANEL_ROWS, n_panels * PANEL_ROWS);
     struct matmul_args args = *product->args;
     struct product part = *product;
 
@@ -430,7 +445,7 @@ static void product_job(void *arg, unsigned rank, unsigned n_ranks)
         matmul_pack_share(product, rank, n_ranks);
         team_barrier(product->team, rank);
     }
-    matmul_units(product, rank, n_ranks);
+    matmul_units(product, rank);
     matmul_ahead(product->team, rank,
                  product->is_direct && product->n_tiles == 1 ? product->args->next : NULL);
     if (product->close != NULL)
@@ -570,8 +585,7 @@ void matmul_open(struct product *product, struct team *team, const struct matmul
                                                     is_q8 ? UNITS_PER_RANK : FLOAT_UNITS_PER_RANK);
     /* One row of floats needs no packing. */
     product->x = !is_q8 && !weight->is_dots && args->n == 1 ? args->x : product->scratch->x;
-    work_init(&product->scratch->work, (product->n_panels + product->unit_panels - 1) / product->unit_panels,
-              team_size(team));
+    matmul_work_init(product);
 }
 
 void matmul(struct team *team, const struct matmul_args *args)

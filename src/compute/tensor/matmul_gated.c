@@ -105,12 +105,12 @@ static void gated_job(void *arg, unsigned rank, unsigned n_ranks)
 
     matmul_pack_share(&gated->in, rank, n_ranks);
     team_barrier(team, rank);
-    while (work_next(&gated->in.scratch->work, rank, n_ranks, &unit))
+    while (work_next(&gated->in.scratch->work, rank, &unit))
         matmul_gated_run_unit(gated, rank, unit);
     if (gated->in.close != NULL)
         gated->in.close();
     team_barrier(team, rank);
-    matmul_units(&gated->down, rank, n_ranks);
+    matmul_units(&gated->down, rank);
     if (gated->down.close != NULL)
         gated->down.close();
     matmul_ahead(team, rank, NULL);
@@ -137,6 +137,7 @@ void matmul_gated(struct team *team, const struct gated_args *args)
         &gated.down, team,
         &(struct matmul_args){
             .weight = args->down, .n = args->n, .y = args->y, .y_stride = args->y_stride, .scratch = down});
+    /* Any rank takes any unit: the rows of gate and of up may lie on different memory nodes. */
     work_init(&gated.in.scratch->work, (gated.n_panels + gated.unit_panels - 1) / gated.unit_panels, n_ranks);
     team_run(team, gated_job, &gated);
 }

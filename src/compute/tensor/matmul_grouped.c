@@ -30,6 +30,7 @@ enum {
 
 struct grouped {
     const struct grouped_args *args;
+    struct team *team;
     struct work *work;
     uint32_t *first_unit; /* [n_pieces + 1] */
     char *spaces;
@@ -88,7 +89,8 @@ static uint32_t matmul_grouped_plan(const struct grouped *grouped, unsigned n_ra
 static void matmul_grouped_multiply(const struct grouped *grouped, unsigned rank,
                                     const struct grouped_piece *piece, uint32_t from, uint32_t to)
 {
-    struct weight part = weight_rows(piece->weight, piece->first_row + from, to - from);
+    const struct weight near = weight_near(piece->weight, team_node_of(grouped->team, rank));
+    struct weight part = weight_rows(&near, piece->first_row + from, to - from);
     char *space = grouped->spaces + rank * grouped->space_bytes;
     float *slice = (float *)space;
 
@@ -114,7 +116,8 @@ static void grouped_job(void *arg, unsigned rank, unsigned n_ranks)
     const struct grouped *grouped = arg;
     uint32_t unit;
 
-    while (work_next(grouped->work, rank, n_ranks, &unit)) {
+    (void)n_ranks;
+    while (work_next(grouped->work, rank, &unit)) {
         uint32_t i = work_owner(grouped->first_unit, sizeof(uint32_t), grouped->args->n_pieces, unit);
         const struct grouped_piece *piece = &grouped->args->pieces[i];
         uint32_t n_units = grouped->first_unit[i + 1] - grouped->first_unit[i];
@@ -130,7 +133,7 @@ void matmul_grouped(struct team *team, const struct grouped_args *args)
 {
     unsigned n_ranks = team_size(team);
     char *at = args->scratch;
-    struct grouped grouped = {.args = args, .space_bytes = space_bytes(args->max_cols)};
+    struct grouped grouped = {.args = args, .team = team, .space_bytes = space_bytes(args->max_cols)};
     uint32_t n_units;
 
     ASSERT((uintptr_t)args->scratch % 64 == 0);

@@ -108,11 +108,19 @@ void matmul_pack(const struct product *product, const float *x, size_t x_stride,
 /* In a job of the team: packs a rank's share of args->x. */
 void matmul_pack_share(const struct product *product, unsigned rank, unsigned n_ranks);
 /* After all is packed: computes units until none is left. */
-void matmul_units(const struct product *product, unsigned rank, unsigned n_ranks);
+void matmul_units(const struct product *product, unsigned rank);
 /* Alternative: computes whole panels of the weight, at most MAX_UNIT_PANELS, to y [n][panels *
  * PANEL_ROWS]. */
 void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
                  size_t y_stride);
+
+/* ---- memory nodes (matmul_nodes.c) ---- */
+
+/* The panels from which a rank takes units: all, or those of its node if the weight is divided among nodes. */
+struct panel_range matmul_panels_of(const struct weight *weight, const struct team *team, unsigned rank);
+/* Deals the product's units of unit_panels panels to the ranks. Unit numbers count from the first panel of
+ * matmul_panels_of(). */
+void matmul_work_init(const struct product *product);
 
 /* ---- choice of variants (matmul_choice.c) ---- */
 

@@ -32,6 +32,8 @@ struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     void *panels;
     size_t len_bytes;    /* of the panels: the bytes that a product reads */
     size_t region_bytes; /* of the memory that holds them; 0: an arena holds them */
+    size_t
+        copy_bytes; /* from one memory node's copy to the next; 0: one copy, divided among the nodes by rows */
 };
 
 /* True for the types that weight_pack takes. */
@@ -59,7 +61,7 @@ struct weight_packing { /* all borrowed */
     enum dtype type;
     const struct weight_part *parts;
     uint32_t n_parts, cols;
-    struct team *team;
+    struct team *team; /* the one that multiplies, or one with the same memory nodes */
     /* Arena for the panels; NULL: allocate memory. If another process has filled the arena, nothing is packed into
      * it: the first and the last panel are packed elsewhere and compared, E_MISMATCH. */
     struct mem_sealed *arena;

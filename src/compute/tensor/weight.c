@@ -7,7 +7,13 @@
  *             row 15                            (one output row per vector lane)
  *
  * Every rank packs its share of the panels, so each memory page is first touched by the rank that will
- * read it. Missing rows of the last panel are zero. Quantised types keep their bits in another order
+ * read it. With several memory nodes, the kernel is also asked for the node, because a page may be larger than
+ * a rank's share. A refusal costs speed only.
+ *
+ *     parts   | rows of node 0 | rows of node 1 |          copies   | all rows | all rows |
+ *                                                                  node 0     node 1
+ *
+ * Missing rows of the last panel are zero. Quantised types keep their bits in another order
  * (quant.h, weight_quant.c). */
 #include "compute/tensor/weight_priv.h"
 
@@ -20,12 +26,14 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/numa.h"
 
 enum { PACK_COLS = CHUNK_COLS }; /* at once: their part of a panel fits the first-level cache */
-enum { LINE_BYTES = 64 };
+enum { LINE_BYTES = 64, PAGE_ALIGN_BYTES = 4096, COPY_ALIGN_BYTES = 2 << 20 };
 
 struct packing {
     struct weight *weight;
+    struct team *team;
     enum dtype source; /* F16 may become BF16 */
     const struct weight_part *parts;
     uint32_t n_parts;
@@ -125,18 +133,50 @@ static void pack_panel(const struct packing *packing, uint32_t p, char *panel)
     }
 }
 
+/* The panels that a node packs: its part, or all of its copy. */
+static struct team_range packing_panels(const struct packing *packing, unsigned node)
+{
+    const struct weight *weight = packing->weight;
+
+    if (weight->copy_bytes > 0)
+        return (struct team_range){.from = 0, .to = weight_n_panels(weight->rows)};
+    return weight_node_panels(weight, packing->team, node);
+}
+
 static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
 {
     struct packing *packing = arg;
     const struct weight *weight = packing->weight;
 
-    const struct team_range range = team_split(weight_n_panels(weight->rows), 1, rank, n_ranks);
-    for (uint32_t p = (uint32_t)range.from; p < range.to && !packing_is_late(packing); p++)
-        pack_panel(packing, p, (char *)weight->panels + p * weight_panel_bytes(weight));
+    const unsigned node = team_node_of(packing->team, rank);
+    const struct team_ranks ranks = team_node_ranks(packing->team, node);
+    const struct team_range of_node = packing_panels(packing, node);
+    const struct team_range range = team_split(of_node.to - of_node.from, 1, rank - ranks.first, ranks.n);
+    char *panels = (char *)weight->panels + node * weight->copy_bytes;
+
+    (void)n_ranks;
+    for (uint64_t p = of_node.from + range.from; p < of_node.from + range.to && !packing_is_late(packing);
+         p++)
+        pack_panel(packing, (uint32_t)p, panels + p * weight_panel_bytes(weight));
 }
 
-/* Compares one panel of an arena that another process filled with the file. */
-static int pack_compare(const struct packing *packing, uint32_t p)
+/* Asks for the memory of each node where it will be read. */
+static void packing_place(const struct packing *packing)
+{
+    const struct weight *weight = packing->weight;
+
+    for (unsigned node = 0; team_n_nodes(packing->team) > 1 && node < team_n_nodes(packing->team); node++) {
+        const struct team_range range = packing_panels(packing, node);
+        char *panels = (char *)weight->panels + node * weight->copy_bytes;
+
+        (void)numa_place(panels + range.from * weight_panel_bytes(weight),
+                         (range.to - range.from) * weight_panel_bytes(weight),
+                         team_node_id(packing->team, node)); /* refused: first touch decides */
+    }
+}
+
+/* Compares one panel of a node's copy, in an arena that another process filled, with the file. */
+static int pack_compare(const struct packing *packing, uint32_t p, unsigned copy)
 {
     size_t n_bytes = weight_panel_bytes(packing->weight);
     char *panel = mem_aligned(MEM_CACHE_LINE, n_bytes);
@@ -145,7 +185,11 @@ static int pack_compare(const struct packing *packing, uint32_t p)
     if (panel == NULL)
         return E_NOMEM;
     pack_panel(packing, p, panel);
-    rc = memcmp(panel, (const char *)packing->weight->panels + p * n_bytes, n_bytes) == 0 ? 0 : E_MISMATCH;
+    rc = memcmp(panel,
+                (const char *)packing->weight->panels + copy * packing->weight->copy_bytes + p * n_bytes,
+                n_bytes) == 0
+             ? 0
+             : E_MISMATCH;
     free(panel);
     return rc;
 }
@@ -167,17 +211,28 @@ const char *weight_types(char *out, size_t capacity_bytes)
     return out;
 }
 
-/* Memory for the panels of weight. */
-static int pack_room(struct weight *weight, struct mem_sealed *arena)
+/* Memory for the panels of weight, and for a copy on each further node. */
+static int pack_room(struct weight *weight, const struct team *team, struct mem_sealed *arena)
 {
     struct mem_region region;
+    size_t all_bytes;
     int rc;
 
     if (__builtin_mul_overflow(weight_panel_bytes(weight), weight_n_panels(weight->rows), &weight->len_bytes))
         return E_NOMEM;
+    all_bytes = weight->len_bytes;
+    if (team_is_mirrored(team)) {
+        /* A huge page has one node. */
+        size_t unit = all_bytes >= COPY_ALIGN_BYTES ? COPY_ALIGN_BYTES : PAGE_ALIGN_BYTES;
+
+        if (all_bytes > SIZE_MAX / 2 / TEAM_MAX_NODES)
+            return E_NOMEM;
+        weight->copy_bytes = (all_bytes + unit - 1) / unit * unit;
+        all_bytes = weight->copy_bytes * team_n_nodes(team);
+    }
     if (arena != NULL)
-        return mem_sealed_take(arena, weight->len_bytes, &weight->panels);
-    rc = mem_region_open(weight->len_bytes, false, false, "weights", &region);
+        return mem_sealed_take(arena, all_bytes, &weight->panels);
+    rc = mem_region_open(all_bytes, false, false, "weights", &region);
     if (rc == 0) {
         weight->panels = region.base;
         weight->region_bytes = region.len_bytes;
@@ -221,6 +276,7 @@ int weight_pack(const struct weight_packing *to, struct weight *out)
     struct weight weight = pack_form(to);
     const struct dtype_info *info = dtype_info(to->type);
     struct packing packing = {.weight = &weight,
+                              .team = to->team,
                               .source = to->type,
                               .parts = to->parts,
                               .n_parts = to->n_parts,
@@ -228,18 +284,22 @@ int weight_pack(const struct weight_packing *to, struct weight *out)
     int rc = pack_check(to, &weight);
 
     if (rc == 0)
-        rc = pack_room(&weight, to->arena);
+        rc = pack_room(&weight, to->team, to->arena);
     if (rc < 0)
         return rc;
     packing.row_bytes = (size_t)to->cols / info->qblk_weights * info->qblk_bytes;
     quant_lookup(to->type, weight.lookup);
     if (to->arena == NULL || !mem_sealed_is_filled(to->arena)) {
+        packing_place(&packing);
         team_run(to->team, pack_job, &packing);
         rc = packing_is_late(&packing) ? E_TIMEOUT : 0;
     } else {
-        rc = pack_compare(&packing, 0);
-        if (rc == 0)
-            rc = pack_compare(&packing, weight_n_panels(weight.rows) - 1);
+        for (unsigned copy = 0; copy < (weight.copy_bytes > 0 ? team_n_nodes(to->team) : 1) && rc == 0;
+             copy++) {
+            rc = pack_compare(&packing, 0, copy);
+            if (rc == 0)
+                rc = pack_compare(&packing, weight_n_panels(weight.rows) - 1, copy);
+        }
     }
     if (rc == 0)
         *out = weight;

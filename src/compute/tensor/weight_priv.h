@@ -64,6 +64,34 @@ static inline const char *weight_panel(const struct weight *weight, uint32_t pan
     return (const char *)weight->panels + panel * weight_panel_bytes(weight);
 }
 
+/* The panels whose memory lies on a node of this team, if the weight is divided among its nodes. */
+enum { WEIGHT_NODE_PANELS = 4 };
+static inline struct team_range weight_node_panels(const struct weight *weight, const struct team *team,
+                                                   unsigned node)
+{
+    uint32_t n_panels = weight_n_panels(weight->rows);
+
+    return team_node_split(team, n_panels,
+                           n_panels < WEIGHT_NODE_PANELS * team_size(team) ? 1 : WEIGHT_NODE_PANELS, node);
+}
+
+/* True if the nodes of this team hold parts of the weight, not copies. */
+static inline bool weight_is_divided(const struct weight *weight, const struct team *team)
+{
+    return team_n_nodes(team) > 1 && weight->copy_bytes == 0;
+}
+
+/* A view of the node's copy; of the only copy if there is one. */
+static inline struct weight weight_near(const struct weight *weight, unsigned node)
+{
+    struct weight near = *weight;
+
+    near.panels = (char *)weight->panels + node * weight->copy_bytes;
+    near.copy_bytes = 0;
+    near.len_bytes = 0;
+    return near;
+}
+
 /* A view of some rows of a weight; panels lie one after another. first_row and n_rows are multiples of
  * PANEL_ROWS; n_rows may instead reach to the last row. */
 static inline struct weight weight_rows(const struct weight *weight, uint32_t first_row, uint32_t n_rows)

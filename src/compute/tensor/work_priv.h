@@ -18,6 +18,7 @@ enum { WORK_MAX_RANKS = 1024 };
 struct work_share {
     _Alignas(64) _Atomic uint32_t next;
     uint32_t end;
+    uint16_t first, n; /* ranks [first, first + n) help each other */
 };
 
 struct work {
@@ -26,8 +27,12 @@ struct work {
 
 /* Call before the ranks start. */
 void work_init(struct work *work, uint32_t n_units, unsigned n_ranks);
-/* False: no rank has units left. */
-bool work_next(struct work *work, unsigned rank, unsigned n_ranks, uint32_t *unit_out);
+/* The same with units of each memory node, numbered from 0 in each: n_units [team_n_nodes()]. Ranks help only ranks
+ * of their own node, so a unit is done where its memory is. */
+struct team;
+void work_init_nodes(struct work *work, const struct team *team, const uint32_t *n_units);
+/* False: no rank, of this rank's node, has units left. */
+bool work_next(struct work *work, unsigned rank, uint32_t *unit_out);
 
 /* The owner of a unit, among n owners with consecutive runs of units: the last owner whose first unit is at
  * or below it. firsts: a uint32_t of each owner, step_bytes apart, ascending or equal. */

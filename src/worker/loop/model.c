@@ -9,12 +9,12 @@
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/draft_model_priv.h"
 #include "worker/loop/load_progress_priv.h"
+#include "worker/loop/numa_priv.h"
 #include "worker/loop/weights_priv.h"
 
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -118,14 +118,16 @@ static int open_arena(struct worker *worker, const struct kv_layout *layout, str
                       struct fault *fault)
 {
     size_t block_bytes = kv_layout_block_bytes(layout);
+    bool is_by_node = opts->team != NULL && team_n_nodes(opts->team) > 1;
     uint32_t n_blocks = 0;
     int rc = worker_arena_blocks(worker->conf, layout, fault, &n_blocks);
 
     if (rc < 0)
         return rc;
     opts->n_blocks = n_blocks;
-    if (mem_region_open(n_blocks * block_bytes, true, worker->conf->kv_populate, "baton-kv", &opts->arena) <
-        0)
+    if (mem_region_open(n_blocks * block_bytes, true, worker->conf->kv_populate && !is_by_node, "baton-kv",
+                        &opts->arena) < 0 ||
+        (is_by_node && worker_numa_place_kv(&worker->numa, opts->team, layout, &opts->arena) < 0))
         return fault_set(fault, E_NOMEM, "kv.memory: cannot get %zu bytes", (size_t)n_blocks * block_bytes);
     return 0;
 }
@@ -216,26 +218,6 @@ static int build_sim(struct worker *worker, struct worker_engine_opts *opts, str
     return 0;
 }
 
-static int make_team(const struct worker_conf *conf, struct team **out, struct fault *fault)
-{
-    int cpus[1024];
-    struct team_opts opts = {.n_threads = (unsigned)conf->threads};
-    int n = conf->cpus[0] ? cpu_list_parse(bytes_str(conf->cpus), cpus, ARRAY_LEN(cpus)) : 0;
-
-    if (n < 0)
-        return fault_set(fault, E_FORMAT, "engine.cpus is not a CPU list");
-    if (n > 0) {
-        if (opts.n_threads == 0)
-            opts.n_threads = (unsigned)n;
-        if (opts.n_threads > (unsigned)n)
-            return fault_set(fault, E_INVAL, "engine.cpus names fewer CPUs than engine.threads");
-        opts.cpus = cpus;
-    }
-    if (team_new(&opts, out) < 0)
-        return fault_set(fault, E_NOMEM, "cannot start compute threads");
-    return 0;
-}
-
 struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf)
 {
     return (struct engine_load_opts){.gguf = gguf,
@@ -272,7 +254,8 @@ int worker_tune(const void *of, struct buf *out, struct fault *fault)
     const struct worker_conf *conf = of;
     struct team *team;
     struct tuned tuned;
-    int rc = make_team(conf, &team, fault);
+    struct worker_numa numa;
+    int rc = worker_numa_team(conf, &numa, &team, fault);
 
     if (rc < 0)
         return rc;
@@ -291,7 +274,7 @@ static int worker_model_pack(struct worker *worker, struct engine_load_opts *loa
 {
     int rc;
 
-    load->arena = worker_weights_arena(worker, gguf_file_bytes(worker->gguf));
+    load->arena = worker_weights_arena(worker, gguf_file_bytes(worker->gguf), load->team);
     rc = engine_model_load(load, fault, out);
     if (load->arena != NULL && (rc == E_MISMATCH || rc == E_FULL)) {
         log_warn("weights_refused", LOG_STR("reason", fault->text));
@@ -318,7 +301,7 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
                                       .max_items = (uint32_t)conf->max_seqs,
                                       .max_draws = (uint32_t)conf->max_seqs + draft_rows(conf)};
     struct engine_model *model = NULL;
-    int rc = make_team(conf, &opts->team, fault);
+    int rc = worker_numa_team(conf, &worker->numa, &opts->team, fault);
 
     load.context_length = context_of(worker);
     load.team = opts->team;
@@ -330,6 +313,8 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
     }
     if (rc == 0)
         rc = open_arena(worker, engine_model_layout(model), opts, fault);
+    if (rc == 0)
+        worker_numa_log(&worker->numa, conf->numa);
     if (rc < 0) {
         engine_model_free(model);
         return rc;

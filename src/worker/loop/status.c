@@ -175,6 +175,9 @@ int worker_status_json(struct worker *worker, struct buf *out)
         buf_append_str(out, ", ");
     }
     buf_printf(out, "\"weights_shared\": %s, ", worker_weights_are_shared(worker) ? "true" : "false");
+    buf_append_str(out, "\"numa\": ");
+    worker_numa_put(&worker->numa, out);
+    buf_append_str(out, ", ");
     worker_status_put_load(&worker->load, out);
     worker_status_put_disk(&worker->load, out);
     worker_status_put_remote(&worker->load, out);

@@ -265,8 +265,8 @@ static bool weights_find(struct worker_weights *weights)
 
 /* ---- the worker's part ---- */
 
-/* The model file and the settings that decide how it is packed. */
-static void weights_name(struct worker *worker, struct worker_weights *weights)
+/* The model file and the settings that decide how it is packed, and on which memory nodes. */
+static void weights_name(struct worker *worker, const struct team *team, struct worker_weights *weights)
 {
     const struct worker_conf *conf = worker->conf;
     struct buf text = {0};
@@ -275,6 +275,7 @@ static void weights_name(struct worker *worker, struct worker_weights *weights)
 
     buf_printf(&text, "%s/%s/%d/%d/%d", PACKAGE_VERSION, worker->model.fingerprint, conf->kernels, conf->bf16,
                conf->convert_f16);
+    worker_numa_put_name(&worker->numa, team, &text);
     EVP_Digest(text.data, text.len_bytes, digest, NULL, EVP_sha256(), NULL);
     hex_encode(digest, 8, hex);
     snprintf(weights->name, sizeof(weights->name), "weights-%.16s", hex);
@@ -319,7 +320,7 @@ static const char *weights_why_not(const struct worker_conf *conf)
     return NULL;
 }
 
-struct mem_sealed *worker_weights_arena(struct worker *worker, uint64_t file_bytes)
+struct mem_sealed *worker_weights_arena(struct worker *worker, uint64_t file_bytes, const struct team *team)
 {
     struct worker_weights *weights = calloc(1, sizeof(*weights));
     const char *slash;
@@ -335,13 +336,14 @@ struct mem_sealed *worker_weights_arena(struct worker *worker, uint64_t file_byt
     snprintf(weights->folder, sizeof(weights->folder), "%.*s",
              slash != NULL ? (int)(slash - worker->conf->unix_path) : 1,
              slash != NULL ? worker->conf->unix_path : ".");
-    weights_name(worker, weights);
+    weights_name(worker, team, weights);
     if (cluster_key_derive(worker->access->keys.data, "weights", weights->key) < 0)
         weights->why_private = "key derivation failed";
     else if (!weights_find(weights) && !weights_lock(worker, weights))
         weights->why_private = "another worker keeps the lock";
     else if (weights->arena == NULL && !weights_find(weights) &&
-             mem_sealed_new(WEIGHTS_ROOM * file_bytes, "baton-weights", &weights->arena) < 0)
+             mem_sealed_new(WEIGHTS_ROOM * file_bytes * (team_is_mirrored(team) ? team_n_nodes(team) : 1),
+                            "baton-weights", &weights->arena) < 0)
         weights->why_private = "no memory";
     return weights->arena;
 }

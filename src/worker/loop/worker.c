@@ -488,6 +488,7 @@ static int loop_worker_start(struct worker *worker, struct fault *fault)
     service_hold(worker->service);
     if (rc == 0)
         rc = build_exporter(worker, fault);
+    worker_numa_prefer(worker->conf); /* before the vocabulary takes memory */
     if (rc == 0)
         rc = worker_model_open(worker, fault);
     if (rc == 0)

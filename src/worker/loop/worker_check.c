@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "serve/setup/setup.h"
 #include "worker/loop/access_priv.h"
+#include "worker/loop/numa_priv.h"
 #include "worker/loop/worker_priv.h"
 
 #define MAX_CPUS 1024
@@ -63,6 +64,7 @@ static void check_engine(struct config_check *check, const struct worker_conf *c
         config_refuse(check, "engine.kernels", "this CPU does not run %s; auto takes the best that it runs",
                       opts.kernels);
     worker_check_cpus(check, conf);
+    worker_numa_check(check, conf);
 }
 
 /* ---- [kv] ---- */

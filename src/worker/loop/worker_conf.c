@@ -51,6 +51,10 @@
      "Compute threads; 0: one for each usable CPU."},                                                        \
     {"engine", "cpus", CONFIG_CPUS, KEY(cpus), "", 0, 0, NULL, false,                                        \
      "CPUs to pin the compute threads to, one each: 0-3,8. Empty: not pinned."},                             \
+    {"engine", "numa", CONFIG_STR, KEY(numa), "off", 0, 0, NULL, false,                                      \
+     "How a worker uses several memory nodes (NUMA): off, split, mirror or node:N. node:N keeps threads, "   \
+     "weights and KV on node N, for one worker on each node. split divides threads, rows of weights and "    \
+     "KV heads among the nodes. mirror keeps a copy of the weights on each node. All give the same bits."},  \
     {"engine", "sim_step", CONFIG_DURATION, KEY(sim_step_ns), "1ms", 0, S(10), NULL, false,                  \
      "sim: fixed time of a step."},                                                                          \
     {"engine", "sim_prefill_token", CONFIG_DURATION, KEY(sim_prefill_token_ns), "20us", 0, S(1), NULL,       \

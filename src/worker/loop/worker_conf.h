@@ -28,7 +28,7 @@ struct worker_conf {
     int engine_kind;
     int kernels, bf16, convert_f16, tune, share_weights;
     uint64_t threads;
-    char *cpus;
+    char *cpus, *numa;
     uint64_t sim_step_ns, sim_prefill_token_ns, sim_decode_seq_ns, sim_answer_tokens;
     uint64_t kv_memory, kv_block_tokens, kv_lifetime_ns;
     int kv_type;

@@ -20,6 +20,7 @@
 #include "net/otlp/otlp_export.h"
 #include "worker/runner/engine_thread.h"
 #include "worker/runner/messages.h"
+#include "worker/loop/numa_priv.h"
 #include "worker/loop/worker.h"
 #include "worker/loop/worker_conf.h"
 
@@ -94,6 +95,7 @@ struct worker { /* the whole daemon */
     struct worker_router routers[WORKER_MAX_ROUTERS];
     uint32_t n_routers;
     uint32_t router_list_at;            /* where the next turn through discovery's list begins */
+    struct worker_numa numa;            /* numa.c */
     struct worker_weights *weights;     /* weights.c; NULL: the simulated engine has none */
     struct worker_discovery *discovery; /* discovery.c; NULL: the configuration names addresses only */
     struct tails *tails;                /* tails_priv.h */
@@ -127,8 +129,7 @@ struct worker { /* the whole daemon */
 int worker_model_open(struct worker *worker, struct fault *fault);
 void worker_model_close(struct worker *worker);
 int worker_engine_build(struct worker *worker, struct fault *fault);
-struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* without
-                                                                                              * team */
+struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct gguf *gguf); /* no team */
 struct kv_layout worker_sim_layout(const struct worker_conf *conf);
 /* Computes how many blocks fit kv.memory; E_INVAL if too few. */
 int worker_arena_blocks(const struct worker_conf *conf, const struct kv_layout *layout, struct fault *fault,
@@ -160,7 +161,6 @@ const char *worker_router_why(const struct worker_router *router); /* "ok", or t
 void worker_routers_list(struct worker *worker, const struct endpoints *list);
 size_t worker_routers_queued_bytes(const struct worker *worker);
 void worker_routers_close(struct worker *worker);
-
 void worker_routers_refuse(struct worker_router *router, uint64_t request, int error); /* fails the job */
 
 /* parts.c: prompts in pieces */

@@ -36,7 +36,7 @@ static struct setup_host large_host(unsigned n_nodes)
 
     host.memory_bytes = 256 * GIB * n_nodes;
     for (unsigned i = 0; i < n_nodes; i++) {
-        host.nodes[i] = (struct setup_node){.n_cpus = 32, .memory_bytes = 256 * GIB};
+        host.nodes[i] = (struct setup_node){.id = i, .n_cpus = 32, .memory_bytes = 256 * GIB};
         snprintf(host.nodes[i].cpus, sizeof(host.nodes[i].cpus), "%u-%u", 32 * i, 32 * i + 31);
     }
     return host;
@@ -95,6 +95,7 @@ static void more_cores_get_a_pair(void **state)
     assert_string_equal(value_of(1, "engine", "threads"), "8"); /* 15 together: one is left to the rest */
     assert_string_equal(value_of(2, "engine", "threads"), "7");
     assert_string_equal(value_of(2, "engine", "cpus"), "(none)");
+    assert_string_equal(value_of(2, "engine", "numa"), "(none)");
     assert_string_equal(value_of(0, "placement", "roles"), "(none)");
     /* (60 - 2 * 8 - 6) * 3 / 4 / 2 = 14.25 GiB */
     assert_string_equal(value_of(1, "kv", "memory"), "14.25GiB");
@@ -112,6 +113,8 @@ static void each_node_gets_a_worker(void **state)
     assert_string_equal(plan.files[3].name, "prefill-2.conf");
     assert_string_equal(plan.files[4].name, "decode-0.conf");
     assert_string_equal(value_of(2, "engine", "cpus"), "32-62");
+    assert_string_equal(value_of(1, "engine", "numa"), "node:0");
+    assert_string_equal(value_of(2, "engine", "numa"), "node:1");
     assert_string_equal(value_of(2, "engine", "threads"), "31");
     assert_string_equal(value_of(0, "placement", "roles"), "auto");
     assert_string_not_equal(value_of(1, "http", "listen"), value_of(2, "http", "listen"));

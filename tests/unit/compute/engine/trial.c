@@ -305,7 +305,7 @@ uint64_t trial_model(struct trial_bench *b, const struct tiny_shape *shape, uint
     uint64_t digest;
 
     rng_init(&b->rng, shape->seed);
-    b->model = tiny_model(shape, b->teams[1], opts);
+    b->model = tiny_model(shape, b->teams[shape->seed % 2 == 0 ? 1 : 3], opts);
     b->layout = model_kv_layout(b->model);
     b->vocab = shape->vocab;
     b->n_state = kv_layout_state_blocks(b->layout);
@@ -326,9 +326,18 @@ uint64_t trial_model(struct trial_bench *b, const struct tiny_shape *shape, uint
 
 void trial_init(struct trial_bench *b)
 {
+    /* The larger teams lie on two memory nodes, real or not. */
+    static const struct team_node nodes[2][2] = {{{.id = 0, .n_ranks = 1}, {.id = 1, .n_ranks = 2}},
+                                                 {{.id = 0, .n_ranks = 2}, {.id = 1, .n_ranks = 2}}};
+
     memset(b, 0, sizeof(*b));
     for (unsigned i = 0; i < TRIAL_MAX_THREADS; i++)
-        assert_int_equal(team_new(&(struct team_opts){.n_threads = i + 1}, &b->teams[i]), 0);
+        assert_int_equal(team_new(&(struct team_opts){.n_threads = i + 1,
+                                                      .nodes = i < 2 ? NULL : nodes[i - 2],
+                                                      .n_nodes = 2,
+                                                      .is_mirrored = i == 3},
+                                  &b->teams[i]),
+                         0);
 }
 
 void trial_fini(struct trial_bench *b)

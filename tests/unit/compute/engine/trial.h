@@ -46,7 +46,7 @@ struct trial_sequence {
 
 struct trial_bench { /* one model, and an engine over an arena */
     struct model *model;
-    struct team *teams[TRIAL_MAX_THREADS]; /* teams of 1, 2, 3 and 4 ranks */
+    struct team *teams[TRIAL_MAX_THREADS]; /* teams of 1, 2, 3 and 4 ranks; the last two on two nodes */
     const struct kv_layout *layout;
     uint32_t vocab;
     uint8_t *arena;

@@ -31,6 +31,22 @@ static inline struct team *check_team(unsigned n_threads)
     return team;
 }
 
+/* A team on two memory nodes, which this machine need not have: the first has one rank more if n_threads is odd. */
+static inline struct team *check_nodes(unsigned n_threads, bool is_mirrored)
+{
+    const struct team_node nodes[2] = {{.id = 0, .n_ranks = n_threads - n_threads / 2},
+                                       {.id = 1, .n_ranks = n_threads / 2}};
+    struct team *team;
+
+    assert_int_equal(team_new(&(struct team_opts){.n_threads = n_threads,
+                                                  .nodes = nodes,
+                                                  .n_nodes = 2,
+                                                  .is_mirrored = is_mirrored},
+                              &team),
+                     0);
+    return team;
+}
+
 /* Returns n floats of poison and a guard; free() releases them. */
 static inline float *check_floats(size_t n)
 {

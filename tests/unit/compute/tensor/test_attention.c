@@ -365,7 +365,7 @@ static void chunking_does_not_matter(void **state)
         float *whole = run_chunks(alone, kern_table_get("auto"), &seq, NULL, seq.n_tokens);
 
         for (unsigned j = 0; j < 4; j++) {
-            struct team *team = check_team(j + 1);
+            struct team *team = j < 2 ? check_team(j + 1) : check_nodes(j + 1, j == 2);
             kern_choice_set(&(struct kern_choice){.at[KERN_KEYS] = j % 2 == 0 ? CACHE_SECOND : CACHE_FIRST});
             float *out = run_chunks(team, kern_table_get("auto"), &seq, j == 3 ? &rng : NULL, chunks[j]);
 

@@ -18,7 +18,7 @@ static int set_up(void **state)
 
     rng_init(&bench.rng, 77);
     for (unsigned i = 0; i < MAX_RANKS; i++) {
-        bench.teams[i] = check_team(i + 1);
+        bench.teams[i] = i == 0 ? check_team(1) : check_nodes(i + 1, i % 2 == 1);
         bench.solos[i] = check_team(1);
     }
     *state = &bench;

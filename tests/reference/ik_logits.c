@@ -34,7 +34,7 @@ static struct llama_context *open_context(const char *path)
     params.n_ctx = params.n_batch = params.n_ubatch = MOST_TOKENS;
     params.n_threads = params.n_threads_batch = 1;
     params.type_k = params.type_v = GGML_TYPE_F16;
-    params.flash_attn = false;
+    params.flash_attn = params.fused_moe_up_gate = params.fused_up_gate = params.fused_mmad = false;
     context = llama_init_from_model(model, params);
     if (context == NULL)
         ik_fail("no context");

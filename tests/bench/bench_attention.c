@@ -11,6 +11,9 @@
  *     prompt   a prompt (--prompt) of one layer in chunks of 512, against the peak of FP32: 4 flops for each
  *              query, key that it sees, head, and element of the (mean of key's and value's) width.
  *
+ *     indexer  sparse attention at the end of a context (--context), one thread: the scores of all keys by 64 heads of
+ *              128 numbers, against the peak of FP32, and copies of 2,048 chosen keys of 576 numbers (--shape 6: nothing else).
+ *
  * 0 leaves one out.  Figures are medians, beside the limits of the same run.  --cpu counts processor time
  * instead of wall time, for one thread on a busy machine. */
 #include <getopt.h>
@@ -23,10 +26,12 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "compute/kernels/index.h"
 #include "compute/tensor/tensor.h"
 #include "tests/bench/bench_help.h"
 #include "tests/bench/bench_tune.h"
 
+enum { INDEX_HEADS = 64, INDEX_DIM = 128, INDEX_TOP = 2048, INDEX_SHAPE = 4 }; /* of DeepSeek V3.2 */
 enum { BLOCK = 32, CHUNK = 512, MAX_RUNS = 2000, MAX_LAYERS = 64, MIN_RUNS = 3 };
 
 struct shape {
@@ -219,6 +224,84 @@ static void bench_prompt(const struct bench *bench, const struct shape *shape, e
     stage_close(&stage);
 }
 
+/* Seconds of the scores of all keys of a context. */
+static double run_scores(const struct bench *bench, const uint16_t *arena, const float *q)
+{
+    struct index_args args = {.q = q,
+                              .weights = q,
+                              .n_heads = INDEX_HEADS,
+                              .dim = INDEX_DIM,
+                              .type = DTYPE_F16,
+                              .block_tokens = BLOCK,
+                              .n_groups = INDEX_CALL_GROUPS};
+    uint64_t start_ns = now_ns(bench);
+    float scores[INDEX_CALL_KEYS];
+
+    for (size_t key = 0; key + INDEX_CALL_KEYS <= bench->context; key += INDEX_CALL_KEYS) {
+        for (size_t g = 0, at = key; g < INDEX_CALL_GROUPS; g++, at += INDEX_GROUP_KEYS)
+            args.keys[g] = arena + at / BLOCK * BLOCK * INDEX_DIM + at % BLOCK;
+        index_scores(bench->table, &args, scores);
+    }
+    return (double)(now_ns(bench) - start_ns) / 1e9;
+}
+
+static void bench_scores(const struct bench *bench)
+{
+    size_t n_keys = bench->context / INDEX_CALL_KEYS * INDEX_CALL_KEYS, n = n_keys * INDEX_DIM;
+    uint16_t *arena = bench_need(malloc((n + 1) * sizeof(*arena)));
+    float *q = bench_need(malloc(INDEX_HEADS * INDEX_DIM * sizeof(*q)));
+    double seconds[MAX_RUNS];
+    uint32_t n_runs = 0;
+
+    for (size_t i = 0; i < n; i++)
+        arena[i] = f32_to_f16((float)(i * 2654435761u % 2001) / 1000.0f - 1.0f);
+    for (size_t i = 0; i < INDEX_HEADS * INDEX_DIM; i++)
+        q[i] = (float)(i * 2654435761u % 1999) / 1000.0f - 1.0f;
+    for (uint64_t begin_ns = clock_now_ns();
+         n_runs < MAX_RUNS && (n_runs < MIN_RUNS || clock_now_ns() - begin_ns < bench->budget_ns); n_runs++)
+        seconds[n_runs] = run_scores(bench, arena, q);
+    double s = bench_median(seconds, n_runs), gflops = 2.0 * INDEX_HEADS * (double)n / s / 1e9;
+    double peak_gflops = 1e3 * bench->limits.fp32_tflops / team_size(bench->team);
+    printf("  scores of %u keys: %.1f us, %.0f GF/s (%.0f%% of a thread's peak)\n", (unsigned)n_keys, s * 1e6,
+           gflops, 100 * gflops / peak_gflops);
+    free(arena);
+    free(q);
+}
+
+/* Every n-th key of the context is chosen. */
+static double run_gather(const struct bench *bench, const struct stage *stage, float *out)
+{
+    struct kv_gather_args args = {
+        .attn = &stage->args, .blocks = stage->blocks, .n = INDEX_GROUP_KEYS, .out_stride = BLOCK};
+    uint64_t start_ns = now_ns(bench);
+
+    for (uint32_t first = 0; first < INDEX_TOP; first += INDEX_GROUP_KEYS) {
+        for (uint32_t k = 0; k < INDEX_GROUP_KEYS; k++)
+            args.positions[k] = (uint32_t)((uint64_t)(first + k) * bench->context / INDEX_TOP);
+        args.out = out + (size_t)(first / BLOCK) * BLOCK * stage->args.k_dim + first % BLOCK;
+        kv_gather(bench->table, &args);
+    }
+    return (double)(now_ns(bench) - start_ns) / 1e9;
+}
+
+static void bench_gather(const struct bench *bench, enum dtype type)
+{
+    float *out = bench_need(malloc((size_t)INDEX_TOP * shapes[INDEX_SHAPE].k_dim * sizeof(*out)));
+    double seconds[MAX_RUNS];
+    uint32_t n_runs = 0;
+    struct stage stage;
+
+    stage_open(bench, &shapes[INDEX_SHAPE], type, (struct stage_size){bench->context, 1}, &stage);
+    stage.args.kv_layer = stage.arena;
+    for (uint64_t begin_ns = clock_now_ns();
+         n_runs < MAX_RUNS && (n_runs < MIN_RUNS || clock_now_ns() - begin_ns < bench->budget_ns); n_runs++)
+        seconds[n_runs] = run_gather(bench, &stage, out);
+    printf("  %-5s copies of %d keys: %.1f us\n", dtype_info(type)->name, INDEX_TOP,
+           bench_median(seconds, n_runs) * 1e6);
+    stage_close(&stage);
+    free(out);
+}
+
 static void bench_all(const struct bench *bench, int only_shape, int only_type)
 {
     static const enum dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0};
@@ -236,6 +319,13 @@ static void bench_all(const struct bench *bench, int only_shape, int only_type)
                 bench_prompt(bench, &shapes[i], types[j]);
         }
     }
+    if ((only_shape >= 0 && only_shape != N_SHAPES) || bench->context < INDEX_CALL_KEYS)
+        return;
+    printf("indexer\n");
+    bench_scores(bench);
+    for (int j = 0; j < 5; j++)
+        if (only_type < 0 || types[j] == (enum dtype)only_type)
+            bench_gather(bench, types[j]);
 }
 
 int main(int argc, char **argv)

@@ -90,6 +90,8 @@ struct pack {
 
 struct conv_args; /* recurrent.h */
 struct delta_args;
+struct kv_gather_args; /* index.h */
+struct index_args;
 struct attn_unit;  /* attn.h */
 struct tile_block; /* tile_block.h */
 struct tile_give;
@@ -123,6 +125,8 @@ struct kern_vec {
     void (*attn_unit)(const struct attn_unit *unit);
     void (*attn_merge)(const struct attn_unit *unit);
     void (*kv_store)(const struct kv_store_args *args);
+    void (*kv_gather)(const struct kv_gather_args *args);
+    void (*index_scores)(const struct index_args *args, float *scores_out);
 
     void (*rms_norm)(const float *x, const float *gain, uint32_t n, float eps, float *out);
     void (*layer_norm)(const float *x, const struct layer_gain *gain, uint32_t n, float eps, float *out);

@@ -4,6 +4,7 @@
  *     store    a row of one token and head is rounded (or quantised: a scale per run of 32 numbers) once,
  *              independently, and written to the block: a key as a column, a value as a row
  *     load     a tile of up to 64 keys, sixteen at a time, as floats: K [d][64], V [64][v_step]
+ *     gather   sixteen keys from anywhere, as floats
  *
  * A stored number of any type is exact as a float (a scale of 11 bits times a quant of at most 8). So
  * loading rounds nothing, and all tables see the same keys.
@@ -256,6 +257,63 @@ void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile)
 #define CASE(dtype)                                                                                          \
     case dtype:                                                                                              \
         load_tile(dtype, args, tile);                                                                        \
+        break;
+        KV_TYPES(CASE)
+#undef CASE
+    }
+}
+
+/* ---- gather ---- */
+
+/* Numbers [d, d + KV_SPAN) of sixteen keys that lie anywhere: copied into rows as in a block, then read. d: a multiple
+ * of KV_SPAN. */
+KV_INLINED void gather_span(enum dtype type, const struct head heads[ATTN_GROUP_KEYS], const uint32_t *at,
+                            uint32_t d, const struct kv_gather_args *args)
+{
+    const size_t size = kv_key_bytes(type), before = type == DTYPE_Q4_0 ? (size_t)d / KV_RUN * KV_SPAN : d;
+    const uint32_t n = heads->k_dim - d < KV_SPAN ? heads->k_dim - d : KV_SPAN;
+    char numbers[KV_SPAN * ATTN_GROUP_KEYS * sizeof(float)];
+    uint16_t halves[ATTN_GROUP_KEYS] = {0};
+
+    for (uint32_t key = 0; key < ATTN_GROUP_KEYS; key++) {
+        const char *from = heads[key].k + (before * heads->block_tokens + at[key]) * size;
+
+        for (uint32_t i = 0; i < n; i++)
+            memcpy(numbers + (i * ATTN_GROUP_KEYS + key) * size, from + i * heads->block_tokens * size, size);
+        if (kv_is_quantised(type))
+            halves[key] =
+                scales_of(heads[key].k, heads, heads->k_dim)[d / KV_RUN * heads->block_tokens + at[key]];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        v16 row = kv_numbers(type, numbers + i * ATTN_GROUP_KEYS * size, d % KV_RUN != 0);
+
+        v16_store(args->out + (d + i) * args->out_stride,
+                  kv_is_quantised(type) ? v16_mul(row, v16_from_f16(halves)) : row);
+    }
+}
+
+KV_INLINED void gather_keys(enum dtype type, const struct kv_gather_args *args)
+{
+    const struct attn_args *attn = args->attn;
+    struct head heads[ATTN_GROUP_KEYS];
+    uint32_t at[ATTN_GROUP_KEYS];
+
+    for (uint32_t key = 0; key < ATTN_GROUP_KEYS; key++) {
+        uint32_t position = args->positions[key < args->n ? key : args->n - 1];
+
+        heads[key] = head_at(attn, args->blocks[position / attn->block_tokens], args->kv_head);
+        at[key] = position % attn->block_tokens;
+    }
+    for (uint32_t d = 0; d < attn->k_dim; d += KV_SPAN)
+        gather_span(type, heads, at, d, args);
+}
+
+void KERN(kv_gather)(const struct kv_gather_args *args)
+{
+    switch ((int)args->attn->kv_type) {
+#define CASE(dtype)                                                                                          \
+    case dtype:                                                                                              \
+        gather_keys(dtype, args);                                                                            \
         break;
         KV_TYPES(CASE)
 #undef CASE

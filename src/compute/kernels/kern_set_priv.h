@@ -7,6 +7,7 @@
 #define COMPUTE_KERNELS_KERN_SET_PRIV_H
 
 #include "compute/kernels/attn.h"
+#include "compute/kernels/index.h"
 #include "compute/kernels/kern.h"
 #include "compute/kernels/recurrent.h"
 
@@ -35,6 +36,8 @@ void KERN(kv_find)(const struct attn_args *args, const struct kv_tile *tile, str
 void KERN(kv_ahead)(const struct attn_args *args, const struct kv_tile *tile, struct kv_ahead *ahead_out);
 void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile);
 void KERN(kv_store)(const struct kv_store_args *args);
+void KERN(kv_gather)(const struct kv_gather_args *args);
+void KERN(index_scores)(const struct index_args *args, float *scores_out);
 
 void KERN(rms_norm)(const float *x, const float *gain, uint32_t n, float eps, float *out);
 void KERN(layer_norm)(const float *x, const struct layer_gain *gain, uint32_t n, float eps, float *out);

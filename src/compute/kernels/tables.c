@@ -5,6 +5,7 @@
  * and integer dots are exact. So there is one numerics id; change it with any change of the arithmetic.
  * Two more ids are for models that multiply with BF16 dots or tiles, which round activations and add
  * products in another order. */
+#include "compute/kernels/index.h"
 #include "compute/kernels/kern.h"
 #include "compute/kernels/recurrent.h"
 
@@ -154,4 +155,14 @@ void vec_gate(const struct kern_table *table, float *x, const float *gate, uint3
 void kv_store(const struct kv_store_args *args)
 {
     args->table->vec->kv_store(args);
+}
+
+void kv_gather(const struct kern_table *table, const struct kv_gather_args *args)
+{
+    table->vec->kv_gather(args);
+}
+
+void index_scores(const struct kern_table *table, const struct index_args *args, float *scores_out)
+{
+    table->vec->index_scores(args, scores_out);
 }

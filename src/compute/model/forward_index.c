@@ -14,8 +14,9 @@
  *                  ^  ^       ^
  *     gathered  | blocks of one query's chosen keys | the next query's | ... INDEX_ROWS at a time
  *
- * A query's scores depend on its own row and on stored keys only, and a score is summed in one order. So its choice
- * does not depend on the batch, on chunks, or on where blocks lie. The published models turn q and key by a
+ * A query's scores depend on its own row and on stored keys only, and a score is summed in one order (kern_index.c).
+ * With fewer queries than ranks, each rank chooses among a part of the keys, and the best of all parts are the choice.
+ * Two keys never rank equally, so the choice does not depend on parts, on the batch, on chunks, or on where blocks lie. The published models turn q and key by a
  * Hadamard matrix before rounding them to eight bits. The transform does not change the products, and keys are
  * stored here in 16 bits (32 if the layer's keys are), so it is left out. */
 #include "compute/model/model_priv.h"
@@ -24,10 +25,9 @@
 
 #include <string.h>
 
-enum {
-    INDEX_ROWS = 8,
-    INDEX_GROUP = ATTN_BLOCK_STEP
-}; /* queries gathered at a time; keys scored at a time */
+enum { INDEX_ROWS = 8 }; /* queries gathered at a time */
+
+_Static_assert(ATTN_BLOCK_STEP % (int)INDEX_GROUP_KEYS == 0, "a group of keys lies in one block");
 
 static const float INDEX_EPS = 1e-6f; /* of the norm of its keys, as published */
 
@@ -107,42 +107,6 @@ void index_store(struct forward *f)
     forward_rows(f, index_store_rows);
 }
 
-/* ---- scores ---- */
-
-/* Sixteen keys of a block as floats: out [index_dim][INDEX_GROUP]. */
-static void index_load_group(const struct forward *f, kv_block_id block, uint32_t at, float *out)
-{
-    const struct kv_layout *layout = &f->model->layout;
-    const uint8_t *keys = index_keys_of(f, block);
-    uint32_t per = layout->block_tokens;
-
-    for (uint32_t d = 0; d < layout->index_dim; d++)
-        for (uint32_t i = 0; i < INDEX_GROUP; i++) {
-            size_t number = (size_t)d * per + at + i;
-
-            if (layout->index_type == KV_F32)
-                memcpy(out + (size_t)d * INDEX_GROUP + i, keys + number * sizeof(float), sizeof(float));
-            else
-                out[(size_t)d * INDEX_GROUP + i] = f16_to_f32(get_u16(keys + number * 2));
-        }
-}
-
-/* The scores of sixteen keys. Each adds its products in the order of heads and numbers. */
-static void index_score_group(const struct model_config *c, const float *q, const float *weights,
-                              const float *keys, float scores[INDEX_GROUP])
-{
-    memset(scores, 0, INDEX_GROUP * sizeof(*scores));
-    for (uint32_t h = 0; h < c->index_heads; h++, q += c->index_dim) {
-        float products[INDEX_GROUP] = {0};
-
-        for (uint32_t d = 0; d < c->index_dim; d++)
-            for (uint32_t i = 0; i < INDEX_GROUP; i++)
-                products[i] += q[d] * keys[(size_t)d * INDEX_GROUP + i];
-        for (uint32_t i = 0; i < INDEX_GROUP; i++)
-            scores[i] += weights[h] * (products[i] > 0 ? products[i] : 0);
-    }
-}
-
 /* ---- the choice: a heap whose first entry is the worst ---- */
 
 static bool index_is_worse(const struct index_choice *a, const struct index_choice *b)
@@ -195,24 +159,58 @@ static void index_sort(struct index_choice *list, uint32_t n)
     }
 }
 
-static void index_choose_row(const struct forward *f, uint32_t row, const struct attn_item *item)
+/* ---- scores ---- */
+
+struct index_list { /* the best keys so far: a heap once it is full */
+    struct index_choice *best;
+    uint32_t n;
+};
+
+/* Scores the keys [from, end) of a query, from: a multiple of INDEX_CALL_KEYS, and offers each to the list. */
+static void index_score_keys(const struct forward *f, uint32_t i, struct team_range keys,
+                             struct index_list *list)
 {
     const struct model_config *c = &f->model->config;
-    const uint32_t per = f->model->layout.block_tokens, n_keys = item->position + (row - item->first) + 1;
-    struct index_choice *chosen = f->state->index.chosen + (size_t)row * c->index_top;
-    const float *q = f->state->index.q + (size_t)row * c->index_heads * c->index_dim;
-    const float *weights = f->state->index.low + (size_t)row * index_low_width(c) + c->index_dim;
-    float keys[INDEX_MOST_DIM * INDEX_GROUP], scores[INDEX_GROUP];
-    uint32_t n = 0;
+    const struct kv_layout *layout = &f->model->layout;
+    const struct index_state *index = &f->state->index;
+    const uint32_t per = layout->block_tokens, row = index->rows[i];
+    const uint32_t *blocks = f->state->items[index->row_items[i]].blocks;
+    const size_t key_bytes = layout->index_type == KV_F32 ? sizeof(float) : sizeof(uint16_t);
+    struct index_args args = {.q = index->q + (size_t)row * c->index_heads * c->index_dim,
+                              .weights = index->low + (size_t)row * index_low_width(c) + c->index_dim,
+                              .n_heads = c->index_heads,
+                              .dim = c->index_dim,
+                              .type = layout->index_type == KV_F32 ? DTYPE_F32 : DTYPE_F16,
+                              .block_tokens = per};
+    float scores[INDEX_CALL_KEYS];
 
-    for (uint32_t key = 0; key < n_keys; key += INDEX_GROUP) {
-        index_load_group(f, item->blocks[key / per], key % per, keys);
-        index_score_group(c, q, weights, keys, scores);
-        for (uint32_t i = 0; i < INDEX_GROUP && key + i < n_keys; i++)
-            index_offer(chosen, &n, c->index_top, (struct index_choice){scores[i], key + i});
+    for (size_t key = keys.from; key < keys.to; key += INDEX_CALL_KEYS) {
+        uint32_t n = keys.to - key < INDEX_CALL_KEYS ? (uint32_t)(keys.to - key) : INDEX_CALL_KEYS;
+
+        args.n_groups = (n + INDEX_GROUP_KEYS - 1) / INDEX_GROUP_KEYS;
+        for (uint32_t g = 0; g < args.n_groups; g++) {
+            size_t first = key + g * INDEX_GROUP_KEYS;
+
+            args.keys[g] = index_keys_of(f, blocks[first / per]) + first % per * key_bytes;
+        }
+        index_scores(f->model->table, &args, scores);
+        for (uint32_t k = 0; k < n; k++)
+            index_offer(list->best, &list->n, c->index_top,
+                        (struct index_choice){scores[k], (uint32_t)key + k});
     }
-    ASSERT(n == c->index_top);
-    index_sort(chosen, n);
+}
+
+static uint32_t index_row_keys(const struct forward *f, uint32_t i)
+{
+    const struct index_state *index = &f->state->index;
+    const struct attn_item *item = &f->state->items[index->row_items[i]];
+
+    return item->position + (index->rows[i] - item->first) + 1;
+}
+
+static struct index_choice *index_row_chosen(const struct forward *f, uint32_t i)
+{
+    return f->state->index.chosen + (size_t)f->state->index.rows[i] * f->model->config.index_top;
 }
 
 static void index_turn_rows(const struct forward *f, uint32_t from, uint32_t to)
@@ -242,8 +240,8 @@ static void index_list_rows(const struct forward *f)
 
 struct index_call {
     const struct forward *f;
-    void (*job)(const struct forward *f, uint32_t i); /* for the row rows[i] */
-    uint32_t from, n;
+    void (*job)(const struct forward *f, uint32_t unit);
+    uint32_t n; /* units */
 };
 
 static void index_on_rank(void *arg, unsigned rank, unsigned n_ranks)
@@ -251,14 +249,43 @@ static void index_on_rank(void *arg, unsigned rank, unsigned n_ranks)
     const struct index_call *call = arg;
 
     for (uint32_t i = rank; i < call->n; i += n_ranks)
-        call->job(call->f, call->from + i);
+        call->job(call->f, i);
 }
 
-static void index_choose_one(const struct forward *f, uint32_t i)
+/* Unit i: all keys of row i. */
+static void index_choose_row(const struct forward *f, uint32_t i)
+{
+    struct index_list list = {.best = index_row_chosen(f, i)};
+
+    index_score_keys(f, i, (struct team_range){0, index_row_keys(f, i)}, &list);
+    ASSERT(list.n == f->model->config.index_top);
+    index_sort(list.best, list.n);
+}
+
+/* With fewer rows than ranks, the keys of each row are n_parts parts. Unit: a part. */
+static void index_choose_part(const struct forward *f, uint32_t unit)
+{
+    struct index_state *index = &f->state->index;
+    const uint32_t i = unit / index->n_parts, n_keys = index_row_keys(f, i);
+    struct index_list list = {.best = index->parts + (size_t)unit * f->model->config.index_top};
+    struct team_range keys = team_split(n_keys, INDEX_CALL_KEYS, unit % index->n_parts, index->n_parts);
+
+    index_score_keys(f, i, keys, &list);
+    index->part_lengths[unit] = list.n;
+}
+
+/* The best keys of a row are among the best of its parts. Unit: a row. */
+static void index_merge_row(const struct forward *f, uint32_t i)
 {
     const struct index_state *index = &f->state->index;
+    const uint32_t top = f->model->config.index_top;
+    struct index_list list = {.best = index_row_chosen(f, i)};
 
-    index_choose_row(f, index->rows[i], &f->state->items[index->row_items[i]]);
+    for (uint32_t unit = i * index->n_parts; unit < (i + 1) * index->n_parts; unit++)
+        for (uint32_t k = 0; k < index->part_lengths[unit]; k++)
+            index_offer(list.best, &list.n, top, index->parts[(size_t)unit * top + k]);
+    ASSERT(list.n == top);
+    index_sort(list.best, list.n);
 }
 
 /* Chooses the team for n queries with `numbers` operations for each of at least index_top keys. */
@@ -270,71 +297,57 @@ static struct team *index_team(const struct forward *f, uint32_t n, uint32_t num
 void index_choose(struct forward *f)
 {
     const struct model_config *c = &f->model->config;
-    struct index_call call = {.f = f, .job = index_choose_one};
+    struct index_state *index = &f->state->index;
+    struct team *team;
 
     index_list_rows(f);
-    call.n = f->state->index.n_rows;
-    if (call.n == 0)
+    if (index->n_rows == 0)
         return;
     forward_matmul(f, &f->layer->groups[GROUP_INDEX_Q], f->state->latent.low, latent_low_width(c),
                    f->state->index.q);
     forward_rows(f, index_turn_rows);
-    team_run(index_team(f, call.n, c->index_heads * c->index_dim), index_on_rank, &call);
+    team = index_team(f, index->n_rows, c->index_heads * c->index_dim);
+    index->n_parts = team_size(team) / index->n_rows;
+    if (index->n_parts < 2) {
+        team_run(team, index_on_rank, &(struct index_call){f, index_choose_row, index->n_rows});
+        return;
+    }
+    team_run(team, index_on_rank, &(struct index_call){f, index_choose_part, index->n_rows * index->n_parts});
+    team_run(team, index_on_rank, &(struct index_call){f, index_merge_row, index->n_rows});
 }
 
 /* ---- attention to chosen keys ---- */
-
-/* Number d of a key in its block, [k_dim][block_tokens] and scales behind it (kern_kv_priv.h). */
-static float index_key_number(const struct kv_layout *layout, const uint8_t *keys, uint32_t at, uint32_t d)
-{
-    const uint32_t per = layout->block_tokens, run = 32, runs = (layout->k_dim + run - 1) / run;
-    const uint8_t *scales = keys + (size_t)per * runs * (layout->type == KV_Q4_0 ? run / 2 : run);
-    size_t number = (size_t)d * per + at;
-    float whole = 0;
-
-    switch (layout->type) {
-    case KV_F32:
-        memcpy(&whole, keys + number * sizeof(whole), sizeof(whole));
-        return whole;
-    case KV_F16:
-        return f16_to_f32(get_u16(keys + number * 2));
-    case KV_BF16:
-        return bf16_to_f32(get_u16(keys + number * 2));
-    case KV_Q8_0:
-        whole = (int8_t)keys[number];
-        break;
-    case KV_Q4_0:
-        number = ((size_t)d / run * (run / 2) + d % (run / 2)) * per + at;
-        whole = (float)((d % run < run / 2 ? keys[number] & 15 : keys[number] >> 4) - 8);
-        break;
-    }
-    return whole * f16_to_f32(get_u16(scales + ((size_t)d / run * per + at) * 2));
-}
 
 static size_t index_row_blocks(const struct model *model)
 {
     return (model->config.index_top + model->layout.block_tokens - 1) / model->layout.block_tokens;
 }
 
-static void index_gather_one(const struct forward *f, uint32_t i)
+static uint32_t index_row_groups(const struct model *model)
 {
-    const struct kv_layout *layout = &f->model->layout;
-    const struct model_config *c = &f->model->config;
+    return (model->config.index_top + INDEX_GROUP_KEYS - 1) / INDEX_GROUP_KEYS;
+}
+
+/* Unit: sixteen chosen keys of a row of the group that begins with first_row. */
+static void index_gather(const struct forward *f, uint32_t unit)
+{
+    const struct model *model = f->model;
     const struct index_state *index = &f->state->index;
-    const struct attn_item *item = &f->state->items[index->row_items[i]];
-    const struct index_choice *chosen = index->chosen + (size_t)index->rows[i] * c->index_top;
-    const uint32_t per = layout->block_tokens, width = index_key_width(c);
-    float *out = index->gathered + (i - index->first_row) * index_row_blocks(f->model) * per * width;
+    const uint32_t n_groups = index_row_groups(model), i = index->first_row + unit / n_groups;
+    const uint32_t first = unit % n_groups * INDEX_GROUP_KEYS, left = model->config.index_top - first;
+    const uint32_t per = model->layout.block_tokens, width = index_key_width(&model->config);
+    const struct index_choice *chosen = index_row_chosen(f, i) + first;
+    const struct attn_args attn = latent_attn_args(f);
+    struct kv_gather_args args = {.attn = &attn,
+                                  .blocks = f->state->items[index->row_items[i]].blocks,
+                                  .n = left < INDEX_GROUP_KEYS ? left : INDEX_GROUP_KEYS,
+                                  .out_stride = per};
 
-    for (uint32_t n = 0; n < c->index_top; n++) {
-        uint32_t position = chosen[n].position;
-        const uint8_t *keys =
-            (const uint8_t *)f->kv_layer + item->blocks[position / per] * kv_layout_layer_block_bytes(layout);
-        float *to = out + (size_t)(n / per) * per * width + n % per;
-
-        for (uint32_t d = 0; d < width; d++)
-            to[(size_t)d * per] = index_key_number(layout, keys, position % per, d);
-    }
+    for (uint32_t k = 0; k < args.n; k++)
+        args.positions[k] = chosen[k].position;
+    args.out = index->gathered +
+               ((i - index->first_row) * index_row_blocks(model) + first / per) * per * width + first % per;
+    kv_gather(model->table, &args);
 }
 
 /* Attention of the rows [first_row, first_row + n) to their gathered keys. */
@@ -343,7 +356,7 @@ static void index_attend_group(const struct forward *f, uint32_t n)
     const struct model *model = f->model;
     struct index_state *index = &f->state->index;
     const uint32_t n_blocks = (uint32_t)index_row_blocks(model);
-    struct index_call call = {.f = f, .job = index_gather_one, .from = index->first_row, .n = n};
+    struct index_call call = {.f = f, .job = index_gather, .n = n * index_row_groups(model)};
     const uint32_t width = index_key_width(&model->config);
     struct attn_args args;
 
@@ -400,6 +413,8 @@ void index_lay_out(const struct model *model, struct model_state *state, struct 
     index->row_items = carve(carving, rows * sizeof(*index->row_items));
     index->items = carve(carving, n_items * sizeof(*index->items));
     index->chosen = carve(carving, rows * c->index_top * sizeof(*index->chosen));
+    index->parts = carve(carving, (size_t)state->n_ranks * c->index_top * sizeof(*index->parts));
+    index->part_lengths = carve(carving, state->n_ranks * sizeof(*index->part_lengths));
     index->gathered = carve(carving, n_blocks * model->layout.block_tokens * index_key_width(c) * word);
     index->blocks = carve(carving, n_blocks * sizeof(*index->blocks));
     for (size_t i = 0; carving->base != NULL && i < n_blocks; i++)

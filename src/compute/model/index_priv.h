@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { INDEX_MOST_DIM = 256, INDEX_MOST_HEADS = 256, INDEX_MOST_CHOSEN = 1 << 16 };
+#include "compute/kernels/index.h"
+
+enum { INDEX_MOST_HEADS = 256, INDEX_MOST_CHOSEN = 1 << 16 };
 
 /* How a layer chooses the keys that a query attends to. */
 enum index_kind {
@@ -24,6 +26,9 @@ struct index_state {
     float *low;                  /* [max_tokens] indexer's key, weights of its heads */
     float *q;                    /* [max_tokens][index_heads][index_dim] */
     struct index_choice *chosen; /* [max_tokens][index_top] by position, of queries with more keys */
+    struct index_choice *parts;  /* [n_ranks][index_top] the best keys of a part of a query's keys ... */
+    uint32_t *part_lengths;      /* [n_ranks] ... and how many there are */
+    uint32_t n_parts;            /* of each query */
     float *gathered;             /* [INDEX_ROWS] chosen keys of a query, in blocks as in the arena, F32 */
     uint32_t *blocks;            /* numbers of those blocks */
     struct attn_item *items;     /* [max_items, or INDEX_ROWS] */

@@ -15,7 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORWARD_VERSION = 1 }; /* raise it when a change to the forward pass changes bits */
+enum {                      /* raised when a change changes bits */
+       FORWARD_VERSION = 1, /* of the forward pass */
+       INDEX_VERSION = 1    /* of sparse attention's choice */
+};
 
 /* Loads the list of divisors for the context, if the file has one; E_NOT_FOUND if not. */
 static int read_factors(struct model *model, const struct gguf *gguf, float *out, struct fault *fault)
@@ -251,7 +254,7 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
             (model->numerics_id ^ rope_digest(&model->ropes[i])) * UINT64_C(0x9e3779b97f4a7c15);
     if (model->config.delta_heads > 0)
         model->numerics_id = (model->numerics_id ^ recurrent_digest()) * UINT64_C(0x9e3779b97f4a7c15);
-    model->numerics_id += FORWARD_VERSION;
+    model->numerics_id += FORWARD_VERSION + (model->config.index_top > 0 ? INDEX_VERSION : 0);
     *out = model;
     return 0;
 }

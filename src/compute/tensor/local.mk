@@ -27,7 +27,8 @@ tests_bench_bench_decode_LDADD = $(link_compute_tensor)
 if HAVE_CMOCKA
 tensor_tests = tests/unit/compute/tensor/test_matmul tests/unit/compute/tensor/test_attention tests/unit/compute/tensor/test_ops \
 	tests/unit/compute/tensor/test_dots tests/unit/compute/tensor/test_grouped tests/unit/compute/tensor/test_gated \
-	tests/unit/compute/tensor/test_nodes tests/unit/compute/tensor/test_tune tests/unit/compute/tensor/test_weight
+	tests/unit/compute/tensor/test_nodes tests/unit/compute/tensor/test_tune tests/unit/compute/tensor/test_weight \
+	tests/unit/compute/tensor/test_index
 check_PROGRAMS += $(tensor_tests)
 TESTS += $(tensor_tests)
 weight_sources = tests/unit/compute/tensor/source.c tests/unit/compute/tensor/source.h tests/unit/compute/tensor/check.h
@@ -45,6 +46,8 @@ tests_unit_compute_tensor_test_grouped_SOURCES = tests/unit/compute/tensor/test_
 tests_unit_compute_tensor_test_grouped_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
 tests_unit_compute_tensor_test_gated_SOURCES = tests/unit/compute/tensor/test_gated.c tests/unit/compute/tensor/check.h
 tests_unit_compute_tensor_test_gated_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
+tests_unit_compute_tensor_test_index_SOURCES = tests/unit/compute/tensor/test_index.c tests/unit/compute/tensor/check.h
+tests_unit_compute_tensor_test_index_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
 tests_unit_compute_tensor_test_tune_SOURCES = tests/unit/compute/tensor/test_tune.c tests/unit/compute/tensor/check.h
 tests_unit_compute_tensor_test_tune_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
 tests_unit_compute_tensor_test_ops_SOURCES = tests/unit/compute/tensor/test_ops.c tests/unit/compute/tensor/check.h

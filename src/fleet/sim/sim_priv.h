@@ -4,18 +4,20 @@
  *    run.c       the loop over events, reports, crashes      worker.c   steps, joined into runs
  *    front.c     placement, queue, refusals, ends            cache.c    a worker's blocks: memory, disk, pushes
  *    baseline.c  policies to compare with                    net.c      NICs: hand-offs and pushes
- *    admit.c     refusals by prediction
- *    owner.c     who pushes its blocks
+ *    admit.c     refusals by prediction           queue.c    turns of classes and tenants
+ *    owner.c     who pushes its blocks            pause.c    streams paused for a higher class
  *    roles.c     roles that follow the load                 routers.c  what all routers learn from workers
  */
 #ifndef FLEET_SIM_SIM_PRIV_H
 #define FLEET_SIM_SIM_PRIV_H
 
 #include "base/fair.h"
+#include "base/list.h"
 #include "base/rate.h"
 #include "base/rng.h"
 #include "fleet/picker/admit.h"
 #include "fleet/picker/answers.h"
+#include "fleet/picker/pause.h"
 #include "fleet/picker/place.h"
 #include "fleet/picker/roles.h"
 #include "fleet/sim/agenda_priv.h"
@@ -32,16 +34,27 @@ enum sim_job_state {
     SIM_PROMPT,  /* its prompt waits or is computed */
     SIM_MOVING,  /* its KV moves to the decode worker */
     SIM_WAITING, /* its KV waits for a seat or for room */
-    SIM_DECODING
+    SIM_DECODING,
+    SIM_PAUSED /* by the router, for a request of a higher class */
+};
+
+struct sim_pauses {                         /* pause.c; by class */
+    struct list paused[PICKER_MAX_CLASSES]; /* jobs, the first paused first */
+    struct list seated[PICKER_MAX_CLASSES]; /* jobs that decode, if the class may be paused; the youngest first */
+    uint32_t n_at_workers[PICKER_MAX_CLASSES];
+    uint32_t n_paused;
+    uint64_t failed_ns; /* the latest failed attempt for a waiting request */
+    struct picker_pause_budget budget;
 };
 
 struct sim_router {
     struct picker_fleet *fleet;
     struct picker_index *index;
-    struct fair *turns;
-    uint32_t n_queued, order;
+    struct fair *turns[PICKER_MAX_CLASSES]; /* of each class */
+    uint32_t n_queued, n_queued_of[PICKER_MAX_CLASSES], order;
     struct picker_lateness late, itl_late;
-    struct picker_answers answers;
+    struct picker_answers answers[PICKER_MAX_CLASSES];
+    struct sim_pauses pauses;
     uint64_t waiting_tokens; /* of its queue */
     bool is_turning;         /* its queue is being tried */
     struct picker_roles roles;
@@ -74,6 +87,11 @@ struct sim_job { /* one request under way */
     uint64_t arrival;                     /* counted from 1 */
     double predicted_s, limit_s, alone_s; /* at admission; limit_s 0: not judged */
     uint32_t waiting_tokens;              /* uncached, counted while it waits */
+    uint32_t class_at;                    /* of sim.classes */
+    struct list stream;                   /* in pauses.seated while it decodes, in pauses.paused while PAUSED */
+    struct picker_pause_past past;
+    uint64_t paused_ns; /* since then, while PAUSED */
+    bool awaits_pause;  /* it may take a seat once the budget of pauses allows */
     struct fair_item turn;
     struct fair_flow *flow;
 };
@@ -131,6 +149,8 @@ struct sim {
     struct sim_times slow_times[2];       /* of the first worker in each role */
     struct sim_job *pages[SIM_MAX_PAGES]; /* of SIM_PAGE_JOBS; a job never moves */
     uint32_t n_jobs, free_job, n_under_way;
+    struct picker_classes classes;
+    uint32_t class_order[PICKER_MAX_CLASSES]; /* by priority, the highest first */
     struct sim_router routers[SIM_MAX_ROUTERS];
     uint32_t n_routers, next_router;
     struct picker_place place; /* kept: it is large */
@@ -162,6 +182,9 @@ void sim_worker_reserve(struct sim *sim, struct sim_worker *worker, struct sim_j
 void sim_worker_release(struct sim *sim, struct sim_worker *worker, struct sim_job *job);
 /* Tokens that a job in a seat has been answered by now. */
 uint32_t sim_worker_answered(const struct sim_worker *worker, const struct sim_job *job);
+/* The same, with the steps of the run under way that have ended. */
+uint32_t sim_worker_answered_now(const struct sim *sim, const struct sim_worker *worker,
+                                 const struct sim_job *job);
 /* A worker's report of its decode steps. */
 void sim_worker_report_step(const struct sim_worker *worker, struct picker_worker *row);
 void sim_worker_prompt(struct sim *sim, struct sim_worker *worker, uint32_t job); /* a new prompt */
@@ -198,8 +221,6 @@ void sim_front_joined(struct sim *sim, uint32_t job);    /* KV has arrived at th
 void sim_front_ended(struct sim *sim, uint32_t job);
 void sim_front_cancel(struct sim *sim, uint32_t job);
 void sim_front_lost(struct sim *sim, uint32_t slot); /* a worker died: places its jobs again */
-void sim_front_turn(struct sim *sim);                /* places queued requests */
-void sim_front_expire(struct sim *sim);
 void sim_front_report(struct sim *sim, uint32_t slot);
 
 /* admit.c */
@@ -212,7 +233,7 @@ void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct p
 void sim_admit_first_token(const struct sim_job *job, uint64_t told_ns);
 void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s);
 /* Charges the job's tenant for n tokens. The job holds the tenant's flow. */
-void sim_admit_charge(const struct sim_job *job, uint32_t n_tokens);
+void sim_admit_charge(const struct sim *sim, const struct sim_job *job, uint32_t n_tokens);
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job);
 /* routers.c */
 int sim_routers_open(struct sim *sim);

@@ -337,7 +337,8 @@ static bool check_load(struct sim_cli *cli)
         return false;
     }
     if (kind < 0) {
-        complain_usage(SIM_NAME, "--generate: %s is none of poisson, bursts, diurnal, steps, tides, mix, sessions",
+        complain_usage(SIM_NAME,
+                       "--generate: %s is none of poisson, bursts, diurnal, steps, tides, mix, sessions",
                        cli->generate_name);
         return false;
     }

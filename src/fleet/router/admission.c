@@ -153,7 +153,8 @@ void router_admission_placed(struct job *job, bool is_owed)
             0; /* it takes its turn at the worker, which the queue's prediction does not cover */
 }
 
-/* Learns how the worker's estimate of the time between tokens differs from the answer's own mean. */
+/* Learns how the worker's estimate of the time between tokens differs from the answer's own mean.  Sequences come
+ * and go meanwhile, so the estimate is the mean of the ones at placement and at the end. */
 static void learn_itl(struct job *job)
 {
     uint32_t n = router_job_answered(job);
@@ -162,7 +163,7 @@ static void learn_itl(struct job *job)
 
     picker_fleet_row(job->router->fleet, job->decode.slot, &worker);
     job->model->itl_late.least = ITL_LEAST;
-    picker_lateness_learn(&job->model->itl_late, picker_itl_s(&worker), actual_s,
+    picker_lateness_learn(&job->model->itl_late, (job->estimate.itl_s + picker_itl_s(&worker)) / 2, actual_s,
                           (double)router_job_class(job).itl_slo_ns / 1e9);
 }
 

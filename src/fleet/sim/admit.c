@@ -25,7 +25,8 @@ void sim_admit_goals(const struct sim *sim, const struct sim_job *job, struct pi
 
 uint32_t sim_admit_answer(const struct sim_job *job)
 {
-    uint32_t expected = picker_answers_expect(&job->router->answers[job->class_at], job->request.answer_tokens);
+    uint32_t expected =
+        picker_answers_expect(&job->router->answers[job->class_at], job->request.answer_tokens);
 
     return expected > job->n_answered ? expected - job->n_answered : 1;
 }
@@ -107,6 +108,7 @@ bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job)
 
 void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice)
 {
+    job->placed_itl_s = choice->itl_s;
     if (job->limit_s > 0 || job->is_again)
         return;
     job->limit_s = picker_limit_s((double)sim_job_class(sim, job)->ttft_slo_ns / 1e9, choice->alone_s);
@@ -129,13 +131,14 @@ void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s)
         return;
     picker_fleet_row(job->router->fleet, job->decode, &row);
     job->router->itl_late.least = ITL_LEAST;
-    picker_lateness_learn(&job->router->itl_late, picker_itl_s(&row), itl_s,
+    picker_lateness_learn(&job->router->itl_late, (job->placed_itl_s + picker_itl_s(&row)) / 2, itl_s,
                           (double)sim_job_class(sim, job)->itl_slo_ns / 1e9);
 }
 
 void sim_admit_charge(const struct sim *sim, const struct sim_job *job, uint32_t n_tokens)
 {
-    fair_charge(sim_queue_turns(job), job->flow, n_tokens > 0 ? n_tokens : 1, sim_job_class(sim, job)->weight);
+    fair_charge(sim_queue_turns(job), job->flow, n_tokens > 0 ? n_tokens : 1,
+                sim_job_class(sim, job)->weight);
 }
 
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job)

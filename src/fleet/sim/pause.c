@@ -254,7 +254,8 @@ void sim_pause_tick(struct sim *sim, struct sim_router *router)
             if (paused_ns < sim->classes.all[i].pause_ns && picker_fleet_n_usable(router->fleet, 0) > 0)
                 continue;
             sim_pause_over(sim, stream);
-            stream->state = SIM_PROMPT; /* as a stream whose worker was lost: it does not wait for objectives */
+            stream->state =
+                SIM_PROMPT; /* as a stream whose worker was lost: it does not wait for objectives */
             if (sim_front_try(sim, stream) < 0 && sim->rc == 0)
                 sim_queue_add(sim, stream);
         }

@@ -56,7 +56,8 @@ struct sim_opts {
 
     enum sim_policy policy;
     uint64_t ttft_slo_ns, itl_slo_ns, queue_timeout_ns, local_prefill_ns;
-    struct picker_classes classes; /* of the kinds of requests, in their order; n 0: one, with these objectives */
+    struct picker_classes
+        classes;        /* of the kinds of requests, in their order; n 0: one, with these objectives */
     bool refuses_early; /* refuses requests whose first token is predicted too late (fleet/picker/admit.h) */
     uint64_t most_refused; /* of one kind: arrivals end there.  0: they do not */
     uint32_t most_refused_kind;

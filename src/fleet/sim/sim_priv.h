@@ -40,7 +40,8 @@ enum sim_job_state {
 
 struct sim_pauses {                         /* pause.c; by class */
     struct list paused[PICKER_MAX_CLASSES]; /* jobs, the first paused first */
-    struct list seated[PICKER_MAX_CLASSES]; /* jobs that decode, if the class may be paused; the youngest first */
+    struct list
+        seated[PICKER_MAX_CLASSES]; /* jobs that decode, if the class may be paused; the youngest first */
     uint32_t n_at_workers[PICKER_MAX_CLASSES];
     uint32_t n_paused;
     uint64_t failed_ns; /* the latest failed attempt for a waiting request */
@@ -86,9 +87,10 @@ struct sim_job { /* one request under way */
     bool is_spared;
     uint64_t arrival;                     /* counted from 1 */
     double predicted_s, limit_s, alone_s; /* at admission; limit_s 0: not judged */
+    double placed_itl_s;                  /* the time between tokens, estimated at the placement */
     uint32_t waiting_tokens;              /* uncached, counted while it waits */
     uint32_t class_at;                    /* of sim.classes */
-    struct list stream;                   /* in pauses.seated while it decodes, in pauses.paused while PAUSED */
+    struct list stream; /* in pauses.seated while it decodes, in pauses.paused while PAUSED */
     struct picker_pause_past past;
     uint64_t paused_ns; /* since then, while PAUSED */
     bool awaits_pause;  /* it may take a seat once the budget of pauses allows */

@@ -254,7 +254,8 @@ static void one_turn_pauses_a_few_streams(void **state)
     uint32_t n = seats();
 
     fill(n, 200);
-    rig.router.pauses.budget.since_ns = clock_now_ns() + 3600 * NS_PER_S; /* it does not end while the test runs */
+    rig.router.pauses.budget.since_ns =
+        clock_now_ns() + 3600 * NS_PER_S; /* it does not end while the test runs */
     for (uint32_t i = 0; i < PER_BUDGET + MORE; i++) {
         last = ask("high", 500 + i, 5);
         assert_false(last->has_failed);

@@ -13,7 +13,7 @@
  * decode. So do prompts that D computes within local_prefill_s, times one plus the sequences that decode there. For
  * them the messages and wake-ups of a hand-off would cost too much.
  *
- * Under admission control such an overflow also leaves half of each step and half of the seats free (pick_priv.h).
+ * Under admission control such an overflow also leaves half of each step and a quarter of the seats free (pick_priv.h).
  *
  * A worker of both roles is a decode worker without these halves: it is meant to read prompts of any length.
  * Only the delay of its decoding sequences counts. It takes hand-offs from prefill workers and hands nothing

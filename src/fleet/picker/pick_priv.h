@@ -158,8 +158,8 @@ static inline int64_t beside_ns(const struct scan *scan, const struct pick_row *
     return pick_ns((double)ns * (double)scan->step_slo_ns / (double)left_ns);
 }
 
-/* With admission control a prompt overflows only to decode workers that leave half of each step and half of their
- * seats free.  More sequences will come during its computation, and each one keeps its seat longer, because the
+/* With admission control a prompt overflows only to decode workers that leave half of each step and a quarter of
+ * their seats free.  More sequences will come during its computation, and each one keeps its seat longer, because the
  * prompt lengthens the steps.  A worker without free seats would take no hand-offs, and the prefill workers would
  * idle. */
 static inline bool leaves_half(const struct scan *scan, const struct pick_row *row)

@@ -35,7 +35,7 @@ struct router_model {
     struct picker_lateness late, itl_late;
     struct picker_answers answers[PICKER_MAX_CLASSES];
     struct picker_returns returns;
-    uint64_t queued_tokens;              /* uncached prompt tokens of jobs that wait for a placement */
+    struct queue_waiting waiting[PICKER_MAX_CLASSES]; /* of each class, without odd ones */
     uint32_t n_ahead_tenants;            /* tenants of n_ahead */
     struct picker_roles roles;           /* the load, and the policy of roles */
     struct picker_roles_plan roles_plan; /* the latest decision */

@@ -55,6 +55,20 @@ static uint32_t admit_n_tenants(const struct sim *sim, const struct sim_router *
     return n;
 }
 
+/* The waiting requests of the job's own and of higher classes. */
+static uint64_t admit_before(const struct sim *sim, const struct sim_job *job, uint32_t *n_out)
+{
+    uint64_t n_tokens = 0;
+
+    for (uint32_t i = 0; i < sim->classes.n; i++) {
+        if (sim->classes.all[i].priority < sim_job_class(sim, job)->priority)
+            continue;
+        n_tokens += job->router->waiting_tokens[i];
+        *n_out += job->router->n_queued_of[i];
+    }
+    return n_tokens;
+}
+
 static void admit_predict(const struct sim *sim, const struct sim_job *job,
                           const struct picker_choice *choice, struct picker_verdict *out)
 {
@@ -69,14 +83,14 @@ static void admit_predict(const struct sim *sim, const struct sim_job *job,
                                .waited_s = (double)(sim->now_ns - job->request.at_ns) / 1e9,
                                .margin = picker_lateness_margin(&job->router->late)};
     struct picker_outlook outlook;
-    uint32_t own = job->flow != NULL ? *fair_tally(job->flow) : 0;
+    uint32_t own = job->flow != NULL ? *fair_tally(job->flow) : 0, n = 0;
+    uint64_t all = admit_before(sim, job, &n);
 
     wait.ahead_tokens =
-        picker_turn_ahead(own, job->router->waiting_tokens, admit_n_tenants(sim, job->router) + (own == 0),
+        picker_turn_ahead(own, all, admit_n_tenants(sim, job->router) + (own == 0),
                           job->flow != NULL ? fair_credit(sim_queue_turns(job), job->flow) : 0);
-    if (job->router->waiting_tokens > 0)
-        wait.n_ahead = (uint32_t)((double)job->router->n_queued * (double)wait.ahead_tokens /
-                                  (double)job->router->waiting_tokens);
+    if (all > 0)
+        wait.n_ahead = (uint32_t)(n * (double)wait.ahead_tokens / (double)all);
     picker_outlook(job->router->fleet, &what, &outlook);
     picker_admit(&wait, &outlook, out);
 }

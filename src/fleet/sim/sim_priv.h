@@ -56,7 +56,7 @@ struct sim_router {
     struct picker_lateness late, itl_late;
     struct picker_answers answers[PICKER_MAX_CLASSES];
     struct sim_pauses pauses;
-    uint64_t waiting_tokens; /* of its queue */
+    uint64_t waiting_tokens[PICKER_MAX_CLASSES]; /* of its queue */
     bool is_turning;         /* its queue is being tried */
     struct picker_roles roles;
     uint64_t roles_ns; /* of the next decision on roles */

@@ -280,6 +280,30 @@ static void higher_classes_are_placed_first(void **state)
     assert_true(metric_value(rig.router.admission.m_placed[2]) == 1);
 }
 
+/* The backlog of a lower class does not count: it is placed after the request. */
+static void a_higher_class_is_not_refused_for_a_lower_one(void **state)
+{
+    struct link *p, *d;
+    uint32_t n_waiting = 0;
+
+    rig.conf.classes.n = 1;
+    define("default ttft=500ms itl=50ms");
+    define("high priority=10");
+    router_admission_declare(&rig.router);
+    p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);
+    d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+    report(p, (struct load){.step_s = 0.01, .running = 1});
+    report(d, (struct load){.step_s = 0.02, .running = 8}); /* one of eight seats is free each 160 ms */
+    while (!rig_submit(&rig, 900, 200)->has_failed && n_waiting < 100)
+        n_waiting++;
+    assert_in_range(n_waiting, 1, 5); /* one more would be late */
+    rig.class_allowed = "high";
+    assert_false(rig_submit(&rig, 900, 200)->has_failed);
+    rig.class_allowed = NULL;
+    assert_true(rig_submit(&rig, 900, 200)->has_failed);
+    rig.conf.classes.n = 0;
+}
+
 /* A quarter of eight places:
  * the class's third request is refused by its own limit; others still have room. */
 static void a_class_has_its_share_of_the_queue(void **state)
@@ -358,6 +382,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_idle_fleet_refuses_nothing, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(answers_teach_their_length, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(higher_classes_are_placed_first, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_higher_class_is_not_refused_for_a_lower_one, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_class_has_its_share_of_the_queue, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_class_has_its_own_limit, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(first_tokens_teach_the_margin, open_rig, close_rig),

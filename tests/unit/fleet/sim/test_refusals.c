@@ -111,7 +111,7 @@ static void prompts_do_not_take_the_seats(void **state)
     print_message("the prefill worker is busy for %.0f of 60 s, 1 of 100 tokens takes %.0f ms\n",
                   result.prefill_busy_s, 1e3 * sim_hist_quantile_s(&result.classes[0].itl, 0.99));
     assert_true(result.prefill_busy_s > 0.95 * 60);
-    assert_true(sim_hist_quantile_s(&result.classes[0].itl, 0.99) < 0.032);
+    assert_true(sim_hist_quantile_s(&result.classes[0].itl, 0.99) < 0.036);
     sim_result_fini(&result);
 }
 

@@ -24,4 +24,8 @@ check_PROGRAMS += tests/unit/fleet/sim/test_fairness
 TESTS += tests/unit/fleet/sim/test_fairness
 tests_unit_fleet_sim_test_fairness_SOURCES = tests/unit/fleet/sim/test_fairness.c $(small_fleet)
 tests_unit_fleet_sim_test_fairness_LDADD = $(link_fleet_sim) -lm $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/sim/test_sim_pause
+TESTS += tests/unit/fleet/sim/test_sim_pause
+tests_unit_fleet_sim_test_sim_pause_SOURCES = tests/unit/fleet/sim/test_sim_pause.c $(small_fleet)
+tests_unit_fleet_sim_test_sim_pause_LDADD = $(link_fleet_sim) $(CMOCKA_LIBS)
 endif

@@ -75,7 +75,7 @@ void sim_pause_unseat(struct sim *sim, struct sim_job *job)
 
 /* ---- pausing ---- */
 
-static bool pause_may(const struct sim *sim, const struct sim_job *job)
+static bool sim_pause_may(const struct sim *sim, const struct sim_job *job)
 {
     uint32_t answered = sim_worker_answered_now(sim, &sim->workers[job->decode], job);
 
@@ -83,8 +83,8 @@ static bool pause_may(const struct sim *sim, const struct sim_job *job)
            picker_pause_may(&job->past, answered, sim_job_class(sim, job)->pause_ns);
 }
 
-static void pause_look(const struct sim *sim, const struct sim_job *job, uint32_t class_at,
-                       struct pause_found *found)
+static void sim_pause_look(const struct sim *sim, const struct sim_job *job, uint32_t class_at,
+                           struct pause_found *found)
 {
     const struct list *seated = &job->router->pauses.seated[class_at];
 
@@ -93,7 +93,7 @@ static void pause_look(const struct sim *sim, const struct sim_job *job, uint32_
 
         if (found->n == MAX_STREAMS || found->n_looked++ == MAX_LOOKED)
             return;
-        if (!pause_may(sim, stream))
+        if (!sim_pause_may(sim, stream))
             continue;
         found->jobs[found->n] = stream;
         found->streams[found->n++] = (struct picker_stream){
@@ -104,16 +104,16 @@ static void pause_look(const struct sim *sim, const struct sim_job *job, uint32_
 }
 
 /* Lists streams of lower classes: the lowest class first, and in each class the youngest first. */
-static void pause_search(const struct sim *sim, const struct sim_job *job, struct pause_found *found)
+static void sim_pause_search(const struct sim *sim, const struct sim_job *job, struct pause_found *found)
 {
     found->n = found->n_looked = 0;
     for (uint32_t i = sim->classes.n; i-- > 0;)
         if (sim->classes.all[sim->class_order[i]].priority < sim_job_class(sim, job)->priority)
-            pause_look(sim, job, sim->class_order[i], found);
+            sim_pause_look(sim, job, sim->class_order[i], found);
 }
 
 /* The worker caches the blocks of the answer too, and the routers learn of them. */
-static void pause_cache(struct sim *sim, struct sim_job *job, uint32_t slot)
+static void sim_pause_cache(struct sim *sim, struct sim_job *job, uint32_t slot)
 {
     if (job->request.ids == NULL && job->request.n_blocks < job->n_given / sim->opts->block_tokens)
         job->request.n_blocks = job->n_given / sim->opts->block_tokens;
@@ -125,7 +125,7 @@ static void pause_cache(struct sim *sim, struct sim_job *job, uint32_t slot)
     }
 }
 
-static void pause_stream(struct sim *sim, struct sim_job *stream)
+static void sim_pause_stream(struct sim *sim, struct sim_job *stream)
 {
     struct sim_router *router = stream->router;
     struct sim_worker *worker = &sim->workers[stream->decode];
@@ -137,7 +137,7 @@ static void pause_stream(struct sim *sim, struct sim_job *stream)
     sim_worker_drop(sim, worker, stream->number);
     picker_booking_cancelled(router->fleet, &stream->booked[1], stream->n_given);
     sim_front_leave_worker(sim, stream, 1);
-    pause_cache(sim, stream, slot);
+    sim_pause_cache(sim, stream, slot);
     stream->is_again = true;
     stream->past.n++;
     stream->paused_ns = sim->now_ns;
@@ -149,7 +149,7 @@ static void pause_stream(struct sim *sim, struct sim_job *stream)
 }
 
 /* True if waiting requests come before it: those of a higher class and, for a new request, of the same priority. */
-static bool pause_is_passing(const struct sim *sim, const struct sim_job *job)
+static bool sim_pause_is_passing(const struct sim *sim, const struct sim_job *job)
 {
     uint32_t least = sim_job_class(sim, job)->priority + (job->state == SIM_QUEUED);
 
@@ -159,7 +159,7 @@ static bool pause_is_passing(const struct sim *sim, const struct sim_job *job)
     return false;
 }
 
-static bool pause_has_lower(const struct sim *sim, const struct sim_job *job)
+static bool sim_pause_has_lower(const struct sim *sim, const struct sim_job *job)
 {
     for (uint32_t i = 0; i < sim->classes.n; i++)
         if (sim->classes.all[i].priority < sim_job_class(sim, job)->priority &&
@@ -168,7 +168,7 @@ static bool pause_has_lower(const struct sim *sim, const struct sim_job *job)
     return false;
 }
 
-static bool pause_and_place(struct sim *sim, struct sim_job *job, const struct pause_found *found)
+static bool sim_pause_and_place(struct sim *sim, struct sim_job *job, const struct pause_found *found)
 {
     struct picker_goals goals;
     struct picker_pause pause;
@@ -177,19 +177,20 @@ static bool pause_and_place(struct sim *sim, struct sim_job *job, const struct p
         !picker_pause_choose(&sim->place, &goals, found->streams, found->n, &pause))
         return false;
     for (uint32_t i = 0; i < pause.n; i++)
-        pause_stream(sim, found->jobs[pause.chosen[i]]);
+        sim_pause_stream(sim, found->jobs[pause.chosen[i]]);
     return sim_front_try(sim, job) == 0; /* if this fails, the queue's next turn continues the streams */
 }
 
-static bool pause_tries(struct sim *sim, struct sim_job *job)
+static bool sim_pause_tries(struct sim *sim, struct sim_job *job)
 {
     struct pause_found found;
 
-    pause_search(sim, job, &found);
+    sim_pause_search(sim, job, &found);
     if (found.n == 0)
         return false;
     /* a new request was not tried before, because lower classes wait */
-    return (job->state != SIM_QUEUED && sim_front_try(sim, job) == 0) || pause_and_place(sim, job, &found);
+    return (job->state != SIM_QUEUED && sim_front_try(sim, job) == 0) ||
+           sim_pause_and_place(sim, job, &found);
 }
 
 bool sim_pause_for(struct sim *sim, struct sim_job *job)
@@ -199,14 +200,14 @@ bool sim_pause_for(struct sim *sim, struct sim_job *job)
     bool is_waiting = job->state == SIM_QUEUED;
 
     job->awaits_pause = false;
-    if (!sim->opts->refuses_early || job->is_again || !pause_has_lower(sim, job) ||
-        (is_waiting && sim->now_ns - pauses->failed_ns < RETRY_NS) || pause_is_passing(sim, job) ||
+    if (!sim->opts->refuses_early || job->is_again || !sim_pause_has_lower(sim, job) ||
+        (is_waiting && sim->now_ns - pauses->failed_ns < RETRY_NS) || sim_pause_is_passing(sim, job) ||
         (!is_waiting && sim_pause_is_first(sim, job)))
         return false;
     job->awaits_pause = !picker_pause_affords(&pauses->budget, PICKER_PAUSE_COST, sim->now_ns);
     if (job->awaits_pause)
         return false;
-    if (pause_tries(sim, job))
+    if (sim_pause_tries(sim, job))
         return true;
     if (is_waiting)
         pauses->failed_ns = sim->now_ns;

@@ -36,7 +36,7 @@ bool sim_queue_hold_flow(struct sim *sim, struct sim_job *job)
     return job->flow != NULL;
 }
 
-static uint64_t queue_order(const struct sim *sim, const struct sim_job *job)
+static uint64_t sim_queue_order(const struct sim *sim, const struct sim_job *job)
 {
     if (job->is_again || !sim->opts->refuses_early)
         return job->is_again ? 0 : sim->agenda.n_added;
@@ -59,7 +59,7 @@ void sim_queue_add(struct sim *sim, struct sim_job *job)
     job->router->waiting_tokens[job->class_at] += job->waiting_tokens;
     job->state = SIM_QUEUED;
     job->queued_ns = sim->now_ns > 0 ? sim->now_ns : 1;
-    fair_wait(sim_queue_turns(job), job->flow, &job->turn, queue_order(sim, job),
+    fair_wait(sim_queue_turns(job), job->flow, &job->turn, sim_queue_order(sim, job),
               sim_job_class(sim, job)->weight);
     job->router->n_queued++;
     job->router->n_queued_of[job->class_at]++;
@@ -67,7 +67,7 @@ void sim_queue_add(struct sim *sim, struct sim_job *job)
     sim_queue_watch(sim);
 }
 
-static bool queue_push_out(struct sim *sim, const struct sim_job *job)
+static bool sim_queue_push_out(struct sim *sim, const struct sim_job *job)
 {
     struct fair *turns = sim_queue_turns(job);
 
@@ -83,12 +83,12 @@ bool sim_queue_has_room(struct sim *sim, const struct sim_job *job)
 
     if (share < 1 && job->router->n_queued_of[job->class_at] >= share * sim->opts->queue_max)
         return false;
-    return job->router->n_queued < sim->opts->queue_max || queue_push_out(sim, job);
+    return job->router->n_queued < sim->opts->queue_max || sim_queue_push_out(sim, job);
 }
 
 /* ---- turns ---- */
 
-static int queue_try_item(void *arg, struct fair_item *item)
+static int sim_queue_try_item(void *arg, struct fair_item *item)
 {
     struct sim_job *job = container_of(item, struct sim_job, turn);
     int rc = sim_front_try(arg, job);
@@ -96,7 +96,7 @@ static int queue_try_item(void *arg, struct fair_item *item)
     return rc == E_OVERLOADED && sim_pause_for(arg, job) ? 0 : rc;
 }
 
-static uint32_t *queue_passed(void *arg, struct fair_item *item)
+static uint32_t *sim_queue_passed(void *arg, struct fair_item *item)
 {
     (void)arg;
     return &container_of(item, struct sim_job, turn)->n_passed;
@@ -104,7 +104,7 @@ static uint32_t *queue_passed(void *arg, struct fair_item *item)
 
 /* Places one request or one paused stream.  A paused stream comes before new requests of its own class, unless a
  * request of a higher class waits. */
-static bool queue_place_next(struct sim *sim, struct sim_router *router)
+static bool sim_queue_place_next(struct sim *sim, struct sim_router *router)
 {
     bool is_placed = false, is_above = false; /* is_above: a request of a higher or equal class waits */
 
@@ -113,8 +113,8 @@ static bool queue_place_next(struct sim *sim, struct sim_router *router)
         const struct picker_turn turn = {
             .turns = router->turns[at],
             .arg = sim,
-            .try_place = queue_try_item,
-            .passed = queue_passed,
+            .try_place = sim_queue_try_item,
+            .passed = sim_queue_passed,
             .max_passed = sim->opts->refuses_early ? picker_turn_max_passed(sim->n_workers) : 0};
 
         is_placed = !is_above && sim_pause_go_on(sim, router, at);
@@ -125,12 +125,13 @@ static bool queue_place_next(struct sim *sim, struct sim_router *router)
     return is_placed;
 }
 
-static void queue_turn(struct sim *sim, struct sim_router *router)
+static void sim_queue_turn_one(struct sim *sim, struct sim_router *router)
 {
     if (router->n_queued + router->pauses.n_paused == 0 || router->is_turning)
         return;
     router->is_turning = true;
-    while (router->n_queued + router->pauses.n_paused > 0 && sim->rc == 0 && queue_place_next(sim, router))
+    while (router->n_queued + router->pauses.n_paused > 0 && sim->rc == 0 &&
+           sim_queue_place_next(sim, router))
         ;
     router->is_turning = false;
 }
@@ -138,12 +139,12 @@ static void queue_turn(struct sim *sim, struct sim_router *router)
 void sim_queue_turn(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->n_routers; i++)
-        queue_turn(sim, &sim->routers[i]);
+        sim_queue_turn_one(sim, &sim->routers[i]);
 }
 
 /* ---- waits that are too long ---- */
 
-static struct sim_job *queue_find_late(const struct sim *sim, struct fair *turns)
+static struct sim_job *sim_queue_find_late(const struct sim *sim, struct fair *turns)
 {
     struct fair_item *item = fair_first(turns);
     struct sim_job *late = NULL;
@@ -159,11 +160,11 @@ static struct sim_job *queue_find_late(const struct sim *sim, struct fair *turns
     return late;
 }
 
-static void queue_expire(struct sim *sim, struct fair *turns)
+static void sim_queue_expire_line(struct sim *sim, struct fair *turns)
 {
     struct sim_job *late;
 
-    while ((late = queue_find_late(sim, turns)) != NULL)
+    while ((late = sim_queue_find_late(sim, turns)) != NULL)
         sim_front_refuse(sim, late, sim_admit_is_late(sim, late) ? SIM_REFUSED_LATE : SIM_REFUSED_TIMEOUT);
 }
 
@@ -175,7 +176,7 @@ void sim_queue_expire(struct sim *sim)
     sim_queue_turn(sim);
     for (uint32_t i = 0; i < sim->n_routers; i++) {
         for (uint32_t at = 0; at < sim->classes.n; at++)
-            queue_expire(sim, sim->routers[i].turns[at]);
+            sim_queue_expire_line(sim, sim->routers[i].turns[at]);
         sim_pause_tick(sim, &sim->routers[i]);
         n_left += sim->routers[i].n_queued + sim->routers[i].pauses.n_paused;
     }

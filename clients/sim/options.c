@@ -32,7 +32,7 @@ static const struct option_row rows[] = {
     {"--speed", "X", "play it X times as fast (default 1)", OPT_REAL, AT(replay.speed), 1e-3, 1e6},
     {"--replicas", "N", "play it N times at once, each with prefixes of its own (default 1)", OPT_U32, AT(replay.n_replicas), 1, 100000},
     {"--requests", "N", "end after N requests", OPT_U64, AT(replay.n_requests), 1, 1e12},
-    {"--generate", "KIND", "instead of a trace: poisson, bursts, diurnal, steps, tides or sessions (agents with tool waits)", OPT_TEXT, AT(generate_name), 0, 0},
+    {"--generate", "KIND", "instead of a trace: poisson, bursts, diurnal, steps, tides, mix or sessions (agents with tool waits)", OPT_TEXT, AT(generate_name), 0, 0},
     {"--rate", "N", "requests per second, the mean (default 1)", OPT_REAL, AT(generate.rate_per_s), 1e-6, 1e7},
     {"--duration", "SECONDS", "of the arrivals (default 600)", OPT_REAL, AT(generate.duration_s), 0.001, 1e8},
     {"--prompt", "TOKENS", "mean; of what is new in a turn (default 1000)", OPT_U32, AT(generate.prompt_tokens), 1, 1 << 20},
@@ -42,7 +42,7 @@ static const struct option_row rows[] = {
     {"--turns", "N", "of a session, the mean (default 8)", OPT_REAL, AT(generate.turns), 1, 1e4},
     {"--wait", "SECONDS", "from an answer to the next turn, the mean (default 5)", OPT_REAL, AT(generate.wait_s), 0, 1e6},
     {"--period", "SECONDS", "of steps and tides (default 3600)", OPT_REAL, AT(generate.period_s), 1, 1e8},
-    {"--rate2", "N", "steps and tides: requests per second of the second kind (default: --rate)", OPT_REAL, AT(generate.other_rate_per_s), 1e-6, 1e7},
+    {"--rate2", "N", "steps, tides and mix: requests per second of the second kind (default: --rate)", OPT_REAL, AT(generate.other_rate_per_s), 1e-6, 1e7},
     {"--prompt2", "TOKENS", "and its means (default 300)", OPT_U32, AT(generate.other_prompt_tokens), 1, 1 << 20},
     {"--answer2", "TOKENS", "(default 1000)", OPT_U32, AT(generate.other_answer_tokens), 1, 1 << 20},
     {"--cancel", "P", "this part of the clients may leave early, at a time drawn up to what the objectives allow", OPT_REAL, AT(sim.cancel_share), 0, 1},
@@ -79,6 +79,8 @@ static const struct option_row rows[] = {
     {"--prefix-fetch", "WHICH", "prefix fetches between workers: off, auto or always (default auto)", OPT_TEXT, AT(prefix_fetch), 0, 0},
     {"--ttft", "TIME", "objective for the time to first token", OPT_TIME, AT(sim.ttft_slo_ns), 0.001, 86400},
     {"--itl", "TIME", "objective for the time between tokens", OPT_TIME, AT(sim.itl_slo_ns), 0.0001, 86400},
+    {"--class", "WORDS", "the class of the first kind of requests, in the words of router.conf: 'ttft=300ms priority=10'", OPT_TEXT, AT(class), 0, 0},
+    {"--class2", "WORDS", "that of the second kind: 'priority=0 itl=200ms may-be-paused=1min'; without it both kinds have one class", OPT_TEXT, AT(class2), 0, 0},
     {"--refuse", "WHEN", "predicted: at once, when a first token is expected too late; timeout: after --queue-timeout", OPT_TEXT, AT(refuse), 0, 0},
     {"--queue", "N", "requests that may wait", OPT_U32, AT(sim.queue_max), 0, 4e9},
     {"--queue-timeout", "TIME", "how long", OPT_TIME, AT(sim.queue_timeout_ns), 0, 86400},
@@ -327,15 +329,16 @@ static bool sim_options_read_all(int argc, char **argv, struct sim_cli *cli, boo
 
 static bool check_load(struct sim_cli *cli)
 {
-    static const char *const kinds[] = {"poisson", "bursts", "diurnal", "steps", "tides", "sessions"};
-    int kind = cli->generate_name != NULL ? index_of(cli->generate_name, kinds, 6) : 0;
+    static const char *const kinds[] = {"poisson", "bursts", "diurnal", "steps", "tides", "mix", "sessions"};
+    int kind = cli->generate_name != NULL ? index_of(cli->generate_name, kinds, 7) : 0;
 
     if ((cli->trace_path == NULL) == (cli->generate_name == NULL)) {
         complain_usage(SIM_NAME, "one load is needed: --trace FILE or --generate KIND");
         return false;
     }
     if (kind < 0) {
-        complain_usage(SIM_NAME, "--generate: %s is none of poisson, bursts, diurnal, steps, tides, sessions",
+        complain_usage(SIM_NAME,
+                       "--generate: %s is none of poisson, bursts, diurnal, steps, tides, mix, sessions",
                        cli->generate_name);
         return false;
     }
@@ -370,6 +373,32 @@ static bool sim_options_choose(struct sim_cli *cli)
     cli->sim.has_auto_roles = strcmp(cli->roles, "auto") == 0;
     cli->sim.policy = (enum sim_policy)policy;
     cli->sim.prefix_fetch = (enum picker_fetch)prefix_fetch;
+    return true;
+}
+
+static bool define_class(struct sim_cli *cli, const char *option, const char *name, const char *words)
+{
+    struct buf text = {0};
+    struct fault fault = {0};
+    bool is_good;
+
+    buf_printf(&text, "%s %s", name, words);
+    is_good = !text.is_bad && picker_classes_add(&cli->sim.classes, buf_view(&text), &fault) == 0;
+    buf_fini(&text);
+    if (!is_good)
+        complain_usage(SIM_NAME, "%s: %s", option, fault.text);
+    return is_good;
+}
+
+/* The classes of the two kinds.  False after an error message. */
+static bool sim_options_define(struct sim_cli *cli)
+{
+    picker_classes_init(&cli->sim.classes, cli->sim.ttft_slo_ns, cli->sim.itl_slo_ns);
+    if (cli->class != NULL && !define_class(cli, "--class", "default", cli->class))
+        return false;
+    if (cli->class2 != NULL && !define_class(cli, "--class2", "second", cli->class2))
+        return false;
+    cli->generate.tells_kinds = cli->class2 != NULL;
     return true;
 }
 
@@ -418,5 +447,5 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
     }
     if (cli->measured_path != NULL)
         cli->sim.prefill_times = cli->sim.decode_times;
-    return check_load(cli) ? 1 : 0;
+    return sim_options_define(cli) && check_load(cli) ? 1 : 0;
 }

@@ -58,13 +58,16 @@ static void put_class(const struct sim_cli *cli, const struct sim_result *result
         out,
         "\ngoodput %.2f requests/s, %.0f tokens/s (TTFT <= %.3f s, ITL <= %.1f ms); answered %.0f tokens/s\n",
         share_of((double)kind->n_good, seconds), share_of((double)kind->good_tokens, seconds),
-        (double)cli->sim.ttft_slo_ns / 1e9, (double)cli->sim.itl_slo_ns / 1e6,
+        (double)cli->sim.classes.all[i].ttft_slo_ns / 1e9, (double)cli->sim.classes.all[i].itl_slo_ns / 1e6,
         share_of((double)kind->answer_tokens, seconds));
     buf_printf(out, "  %-10s %10s %10s %10s %10s %10s %10s\n", "", "mean", "p50", "p90", "p99", "p99.9",
                "most");
     put_times("TTFT s", &kind->ttft, 1, out);
     put_times("ITL ms", &kind->itl, 1e3, out);
     put_times("E2E s", &kind->e2e, 1, out);
+    if (kind->n_pauses > 0)
+        buf_printf(out, "paused for a higher class: %" PRIu64 " times, %.3f s each\n", kind->n_pauses,
+                   kind->paused_s / (double)kind->n_pauses);
 }
 
 static void put_fleet(const struct sim_cli *cli, const struct sim_result *result, struct buf *out)
@@ -194,6 +197,8 @@ static void json_class(const struct sim_result *result, unsigned i, struct buf *
                ", \"goodput_requests_per_s\": %.9g, \"goodput_tokens_per_s\": %.9g,\n   ",
                kind->prompt_tokens, kind->answer_tokens, share_of((double)kind->n_good, seconds),
                share_of((double)kind->good_tokens, seconds));
+    if (result->n_classes > 1)
+        buf_printf(out, "\"pauses\": %" PRIu64 ", \"paused_s\": %.9g, ", kind->n_pauses, kind->paused_s);
     json_hist("ttft_s", &kind->ttft, out);
     buf_append_str(out, ",\n   ");
     json_hist("itl_s", &kind->itl, out);

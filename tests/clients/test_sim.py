@@ -40,7 +40,7 @@ def same_seed_same_bytes():
 
 
 def every_request_is_accounted_for():
-    for kind in ("poisson", "bursts", "diurnal", "sessions"):
+    for kind in ("poisson", "bursts", "diurnal", "mix", "sessions"):
         out = report("--generate", kind, "--rate", "50", "--duration", "60", "--cancel", "0.05", "--crash-every", "20", "--start", "5s")
         one = out["classes"][0]
         assert one["arrived"] == one["done"] + one["cancelled"] + sum(one["refused"].values()), out
@@ -104,6 +104,22 @@ def measured_times_are_taken():
             assert says in err and err.count("\n") == 1, err
 
 
+def classes_and_pauses_are_reported():
+    """A high class beside a low one whose long answers fill the seats: with pauses it is served."""
+    fleet = ["--preset", "demo", "--prefill", "1", "--decode", "1", "--generate", "mix", "--duration", "60", "--rate", "4", "--prompt", "300", "--answer", "40",
+             "--rate2", "16", "--prompt2", "300", "--answer2", "400", "--class", "priority=10"]
+    plain, paused = (report(*fleet, "--class2", words)["classes"] for words in ("priority=0", "priority=0 may-be-paused=1min"))
+    assert [c["class"] for c in paused] == [0, 1] and plain[1]["pauses"] == 0 < paused[1]["pauses"] and paused[0]["pauses"] == 0, paused
+    good = [c[0]["good"] / c[0]["arrived"] for c in (plain, paused)]
+    assert good[1] > good[0] + 0.1, good
+    for one in paused:
+        assert one["arrived"] == one["done"] + sum(one["refused"].values()), one
+    text = run(*fleet, "--class2", "priority=0 itl=200ms may-be-paused=1min")
+    assert "paused for a higher class: " in text and "ITL <= 200.0 ms" in text and "ITL <= 50.0 ms" in text, text
+    assert "--class2" in run("--generate", "mix", "--class2", "priority=1000", status=2)
+    assert "--class" in run("--generate", "poisson", "--class", "speed=1", status=2)
+
+
 def help_names_every_option():
     text = run("--help")
     for option in ("--trace", "--generate", "--policy", "--preset", "--json", "--crash-every", "--disk-tokens", "--report-delay"):
@@ -147,6 +163,7 @@ def policies_come_in_their_order():
 
 def main():
     for test in (same_seed_same_bytes, every_request_is_accounted_for, the_text_has_a_chart, traces_are_read, what_is_wrong_is_named, measured_times_are_taken,
+                 classes_and_pauses_are_reported,
                  help_names_every_option, daemons_link_the_same_objects, policies_come_in_their_order):
         test()
         print(f"ok {test.__name__}")

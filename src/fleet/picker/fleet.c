@@ -137,6 +137,8 @@ void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
         .decodes_only = worker.decodes_only,
         .is_both = worker.role == PICKER_BOTH,
         .has_seat = worker.max_seqs == 0 || worker.n_running < worker.max_seqs,
+        .has_many = worker.role == PICKER_BOTH || worker.max_seqs == 0 ||
+                    worker.n_running <= (uint64_t)worker.max_seqs * 3 / 4,
     };
     pool->briefs[at] = (struct pick_brief){.rate_ns = row->transfer_ns,
                                            .fixed_ns = row->itl_ns,

@@ -24,6 +24,7 @@ struct pick_row {
     bool decodes_only : 1;
     bool is_both : 1;  /* its role is PICKER_BOTH: long prompts are its work too */
     bool has_seat : 1; /* one more sequence would start without waiting for others to end */
+    bool has_many : 1; /* a quarter of its seats is free, or its role is PICKER_BOTH */
 };
 
 _Static_assert(sizeof(struct pick_row) == MEM_CACHE_LINE, "one worker, one cache line");

@@ -15,6 +15,44 @@
 #define MAX_SITES 16 /* workers that are considered */
 #define MAX_TRIES 8
 
+#define LEAST_TOKENS   32 /* between two pauses of a stream */
+#define MAX_PLACEMENTS 50 /* of a budget */
+
+/* ---- the rules of the streams' owner ---- */
+
+bool picker_pause_may(const struct picker_pause_past *past, uint32_t answered, uint64_t most_ns)
+{
+    return answered > 0 && past->paused_ns < most_ns &&
+           (past->n == 0 || answered - past->went_on_at >= LEAST_TOKENS);
+}
+
+uint64_t picker_pause_itl_ns(const struct picker_classes *classes, uint32_t class_at,
+                             const uint32_t n_at_workers[PICKER_MAX_CLASSES])
+{
+    const struct picker_class *own = &classes->all[class_at];
+    uint64_t itl_ns = own->itl_slo_ns;
+
+    for (uint32_t i = 0; own->pause_ns > 0 && i < classes->n; i++) {
+        const struct picker_class *other = &classes->all[i];
+
+        if (other->priority > own->priority && n_at_workers[i] > 0 && other->itl_slo_ns < itl_ns)
+            itl_ns = other->itl_slo_ns;
+    }
+    return itl_ns;
+}
+
+bool picker_pause_affords(struct picker_pause_budget *budget, uint32_t n, uint64_t now_ns)
+{
+    if (now_ns >= budget->since_ns + PICKER_PAUSE_BUDGET_NS)
+        *budget = (struct picker_pause_budget){.since_ns = now_ns};
+    if (budget->n_tried + n > MAX_PLACEMENTS)
+        return false;
+    budget->n_tried += n;
+    return true;
+}
+
+/* ---- the choice ---- */
+
 struct pause_site { /* one worker and its first streams */
     uint32_t slot, n, n_least;
     uint32_t chosen[PICKER_MAX_PAUSED];

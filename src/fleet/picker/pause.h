@@ -8,9 +8,11 @@
 #ifndef FLEET_PICKER_PAUSE_H
 #define FLEET_PICKER_PAUSE_H
 
+#include "fleet/picker/classes.h"
 #include "fleet/picker/place.h"
 
-#define PICKER_MAX_PAUSED 8 /* most streams that are paused for one request */
+#define PICKER_MAX_PAUSED 8  /* most streams that are paused for one request */
+#define PICKER_PAUSE_COST 10 /* placements that one pause tries, at most */
 
 struct picker_stream {                    /* one running stream that may be paused */
     const struct picker_booking *booking; /* at its decode worker */
@@ -27,5 +29,32 @@ struct picker_pause {
  * change the fleet.  False: no pause helps. */
 bool picker_pause_choose(struct picker_place *place, const struct picker_goals *goals,
                          const struct picker_stream *streams, uint32_t n_streams, struct picker_pause *out);
+
+/* ---- the rules of the streams' owner ---- */
+
+struct picker_pause_past { /* a stream's pauses; zeroed: none */
+    uint32_t n;
+    uint32_t went_on_at; /* tokens answered when the latest one ended */
+    uint64_t paused_ns;  /* of those that are over, all together */
+};
+
+/* True if a running stream with so many answered tokens may be paused: it has begun, has made progress since its
+ * latest pause, and has pause time left.  most_ns: that of its class. */
+bool picker_pause_may(const struct picker_pause_past *past, uint32_t answered, uint64_t most_ns);
+/* The time between tokens that a placement of this class must keep: its own and, if it may be paused, that of the
+ * higher classes with sequences at workers.  n_at_workers: of each class. */
+uint64_t picker_pause_itl_ns(const struct picker_classes *classes, uint32_t class_at,
+                             const uint32_t n_at_workers[PICKER_MAX_CLASSES]);
+
+/* Placements tried for pauses and for streams that continue: a bounded number in each interval. Zeroed: none yet. */
+struct picker_pause_budget {
+    uint64_t since_ns;
+    uint32_t n_tried;
+};
+
+#define PICKER_PAUSE_BUDGET_NS UINT64_C(10000000) /* the interval */
+
+/* Takes n placements from the budget.  False: it has too few until since_ns + PICKER_PAUSE_BUDGET_NS. */
+bool picker_pause_affords(struct picker_pause_budget *budget, uint32_t n, uint64_t now_ns);
 
 #endif

@@ -13,6 +13,8 @@
  * decode. So do prompts that D computes within local_prefill_s, times one plus the sequences that decode there. For
  * them the messages and wake-ups of a hand-off would cost too much.
  *
+ * Under admission control such an overflow also leaves half of each step and a quarter of the seats free (pick_priv.h).
+ *
  * A worker of both roles is a decode worker without these halves: it is meant to read prompts of any length.
  * Only the delay of its decoding sequences counts. It takes hand-offs from prefill workers and hands nothing
  * over.
@@ -420,6 +422,7 @@ static void scan_lone(struct scan *scan, const struct picker_fleet *fleet, enum 
 {
     struct side none;
 
+    scan->has_prefill = false;
     for (uint32_t i = 0; i < fleet->n_pools; i++) {
         if (!picker_pick_concerns(&fleet->pools[i], scan->request, role))
             continue;
@@ -447,12 +450,15 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
     /* overflow costs at least a part of the objective, and the answer: a better result needs no search */
     for (uint32_t i = 0; i < fleet->n_pools; i++) {
         const struct pick_pool *pool = &fleet->pools[i];
+        uint32_t partner = pool->partner;
         int64_t least_ns = (pool->has_both ? 0 : scan->ttft_slo_ns / OVERFLOW_DIVISOR) +
                            (scan->answer_tokens + 1) * pool->least_itl_ns;
 
-        if (picker_pick_concerns(pool, scan->request, PICKER_DECODE) &&
-            (scan->best.decode == NULL || scan->best.cost_ns >= least_ns))
-            scan_overflow(scan, pool);
+        if (!picker_pick_concerns(pool, scan->request, PICKER_DECODE) ||
+            (scan->best.decode != NULL && scan->best.cost_ns < least_ns))
+            continue;
+        scan->has_prefill = partner != PICKER_NONE && has_open(scan, &fleet->pools[partner]);
+        scan_overflow(scan, pool);
     }
 }
 

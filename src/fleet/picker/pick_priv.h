@@ -50,6 +50,7 @@ struct scan {
     const struct picker_slots *excluded; /* NULL: none */
     struct candidate best;
     bool has_any, is_cold; /* is_cold: no worker has any of the prompt in memory */
+    bool has_prefill;      /* the decode workers under consideration have prefill workers to pair with */
     enum pass pass;
 };
 
@@ -157,11 +158,14 @@ static inline int64_t beside_ns(const struct scan *scan, const struct pick_row *
     return pick_ns((double)ns * (double)scan->step_slo_ns / (double)left_ns);
 }
 
-/* With admission control a prompt overflows only to decode workers that leave half of each step free: more
- * sequences will come during its computation. */
+/* With admission control a prompt overflows only to decode workers that leave half of each step and a quarter of
+ * their seats free.  More sequences will come during its computation, and each one keeps its seat longer, because the
+ * prompt lengthens the steps.  A worker without free seats would take no hand-offs, and the prefill workers would
+ * idle. */
 static inline bool leaves_half(const struct scan *scan, const struct pick_row *row)
 {
-    return scan->share_1024 == WHOLE_SHARE || row->n_running == 0 || row->itl_ns <= scan->step_slo_ns / 2 ||
+    return scan->share_1024 == WHOLE_SHARE || row->n_running == 0 ||
+           (row->itl_ns <= scan->step_slo_ns / 2 && (row->has_many || !scan->has_prefill)) ||
            itl_alone_ns(scan, row) > scan->step_slo_ns;
 }
 

@@ -153,7 +153,8 @@ void router_admission_placed(struct job *job, bool is_owed)
             0; /* it takes its turn at the worker, which the queue's prediction does not cover */
 }
 
-/* Learns how the worker's estimate of the time between tokens differs from the answer's own mean. */
+/* Learns how the worker's estimate of the time between tokens differs from the answer's own mean.  Sequences come
+ * and go meanwhile, so the estimate is the mean of the ones at placement and at the end. */
 static void learn_itl(struct job *job)
 {
     uint32_t n = router_job_answered(job);
@@ -162,7 +163,7 @@ static void learn_itl(struct job *job)
 
     picker_fleet_row(job->router->fleet, job->decode.slot, &worker);
     job->model->itl_late.least = ITL_LEAST;
-    picker_lateness_learn(&job->model->itl_late, picker_itl_s(&worker), actual_s,
+    picker_lateness_learn(&job->model->itl_late, (job->estimate.itl_s + picker_itl_s(&worker)) / 2, actual_s,
                           (double)router_job_class(job).itl_slo_ns / 1e9);
 }
 
@@ -198,7 +199,8 @@ static bool is_choice_idle(const struct router *router, const struct picker_choi
 static void job_predict(const struct job *job, const struct picker_choice *choice, struct picker_verdict *out)
 {
     struct router *router = job->router;
-    uint64_t tenant = tenant_number(job->order.work.tenant), all = job->model->queued_tokens;
+    uint64_t tenant = tenant_number(job->order.work.tenant);
+    struct queue_waiting all = router_queue_before(job);
     struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - router->models),
                                        .itl_slo_s = (double)router_pause_itl_ns(job) / 1e9 *
                                                     (1 - picker_lateness_margin(&job->model->itl_late)),
@@ -212,9 +214,11 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
     uint32_t n_tenants = fair_n_tenants(router->turns.crowd), own = router_queue_own(router, tenant);
     struct picker_outlook outlook;
 
-    wait.ahead_tokens = picker_turn_ahead(own, all, n_tenants + (own == 0), router_queue_credit(job));
-    if (all > 0)
-        wait.n_ahead = (uint32_t)((double)job->model->n_queued * (double)wait.ahead_tokens / (double)all);
+    /* its tenant's lower classes wait behind it */
+    wait.ahead_tokens = picker_turn_ahead(own < all.n_tokens ? own : (uint32_t)all.n_tokens, all.n_tokens,
+                                          n_tenants + (own == 0), router_queue_credit(job));
+    if (all.n_tokens > 0)
+        wait.n_ahead = (uint32_t)(all.n * (double)wait.ahead_tokens / (double)all.n_tokens);
     picker_outlook(router->fleet, &opts, &outlook);
     picker_admit(&wait, &outlook, out);
 }

@@ -11,17 +11,16 @@
  * depends on (seed, position) and on the tokens before it, so the answer is the same. The client gets pings
  * meanwhile.
  *
- * No stream is paused for ever, or twice without progress. A stream that was continued is not paused before
- * LEAST_TOKENS more tokens, and never after class.pause_ns in total. It is continued only if the time between
- * tokens stays within the objectives of the higher classes with running streams. Otherwise it would take back their
- * seat at once, and the next request would pause it again.
+ * No stream is paused for ever, or twice without progress (picker_pause_may()).  It is continued only if the time
+ * between tokens stays within the objectives of the higher classes with running streams (picker_pause_itl_ns()).
+ * Otherwise it would take back their seat at once, and the next request would pause it again.
  *
  * A paused stream that no connected worker could run is requeued at once, like a stream whose worker was lost;
  * queue.resume_timeout bounds its wait.
  *
  * Bounds: a request visits MAX_LOOKED streams and considers MAX_STREAMS of them. A waiting request tries again
- * RETRY_NS after the last failed attempt of any waiting request. All pauses and continuations together try
- * MAX_PLACEMENTS placements in BUDGET_NS. A placement over 1,000 workers takes 20 us, so this costs the loop one
+ * RETRY_NS after the last failed attempt of any waiting request. All pauses and continuations together try a bounded
+ * number of placements (picker_pause_affords()). A placement over 1,000 workers takes 20 us, so this costs the loop one
  * millisecond in ten. Further attempts wait for the next budget. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
@@ -32,14 +31,10 @@
 #include "fleet/picker/pause.h"
 #include "fleet/router/job_spans_priv.h"
 
-#define LEAST_TOKENS   32
-#define MAX_LOOKED     1024
-#define MAX_STREAMS    128
-#define MAX_GO_ON      4 /* paused streams tried in one call */
-#define RETRY_NS       (10 * NS_PER_MS)
-#define BUDGET_NS      (10 * NS_PER_MS)
-#define MAX_PLACEMENTS 50
-#define PAUSE_COST     10 /* placements that one pause tries, at most */
+#define MAX_LOOKED  1024
+#define MAX_STREAMS 128
+#define MAX_GO_ON   4 /* paused streams tried in one call */
+#define RETRY_NS    (10 * NS_PER_MS)
 
 struct pause_search {
     struct picker_stream streams[MAX_STREAMS];
@@ -83,16 +78,10 @@ static bool pause_affords(struct router_pauses *pauses, uint32_t n_placements)
 {
     uint64_t now_ns = clock_now_ns();
 
-    if (now_ns >= pauses->budget_ns + BUDGET_NS) {
-        pauses->budget_ns = now_ns;
-        pauses->n_placements = 0;
-    }
-    if (pauses->n_placements + n_placements <= MAX_PLACEMENTS) {
-        pauses->n_placements += n_placements;
+    if (picker_pause_affords(&pauses->budget, n_placements, now_ns))
         return true;
-    }
     if (pauses->turn != NULL)
-        ev_timer_start(pauses->turn, pauses->budget_ns + BUDGET_NS - now_ns);
+        ev_timer_start(pauses->turn, pauses->budget.since_ns + PICKER_PAUSE_BUDGET_NS - now_ns);
     return false;
 }
 
@@ -128,16 +117,10 @@ void router_pause_track(struct job *job, enum job_state was)
 uint64_t router_pause_itl_ns(const struct job *job)
 {
     const struct router *router = job->router;
-    struct picker_class own = router_job_class(job);
-    uint64_t itl_ns = own.itl_slo_ns;
 
-    for (uint32_t i = 0; own.pause_ns > 0 && i < router->classes.n; i++) {
-        const struct picker_class *other = &router->classes.all[i];
-
-        if (other->priority > own.priority && router->pauses.n_seated[i] > 0 && other->itl_slo_ns < itl_ns)
-            itl_ns = other->itl_slo_ns;
-    }
-    return itl_ns;
+    if (router->conf->classes.n == 0) /* so that a reload takes effect */
+        return router_job_class(job).itl_slo_ns;
+    return picker_pause_itl_ns(&router->classes, job->class_at, router->pauses.n_seated);
 }
 
 /* ---- pausing ---- */
@@ -145,13 +128,14 @@ uint64_t router_pause_itl_ns(const struct job *job)
 /* True if it runs at its decode worker alone, has made progress, and has pause time left. */
 static bool pause_may(const struct job *job)
 {
-    uint64_t most_ns = job->router->classes.all[job->class_at].pause_ns;
+    const struct picker_pause_past past = {
+        .n = job->n_pauses, .went_on_at = job->went_on_at, .paused_ns = job->pauses_ns};
     uint32_t answered = router_job_answered(job);
 
     return job->decode.state == PART_RUNNING && job->prefill.state != PART_RUNNING && job->score_next == 0 &&
-           job->n_sent == job->n_to_send && job->pauses_ns < most_ns && answered > 0 &&
+           job->n_sent == job->n_to_send &&
            answered < job->order.work.max_new_tokens && /* else only its final message is missing */
-           (job->n_pauses == 0 || answered - job->went_on_at >= LEAST_TOKENS);
+           picker_pause_may(&past, answered, job->router->classes.all[job->class_at].pause_ns);
 }
 
 static void pause_look(const struct job *job, uint32_t class_at, struct pause_search *search)
@@ -255,7 +239,7 @@ bool router_pause_for(struct job *job)
         (is_waiting && clock_now_ns() - pauses->failed_ns < RETRY_NS) || pause_is_passing(job) ||
         (!is_waiting && router_pause_is_first(job)))
         return false;
-    job->awaits_pause = !pause_affords(pauses, PAUSE_COST);
+    job->awaits_pause = !pause_affords(pauses, PICKER_PAUSE_COST);
     if (job->awaits_pause)
         return false;
     pause_search(job, &search);

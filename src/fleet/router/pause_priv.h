@@ -6,7 +6,7 @@
 #include "base/event/loop.h"
 #include "base/list.h"
 #include "base/metrics/metrics.h"
-#include "fleet/picker/classes.h"
+#include "fleet/picker/pause.h"
 #include "fleet/router/job_priv.h"
 
 struct router_pauses {                      /* pause.c */
@@ -15,9 +15,8 @@ struct router_pauses {                      /* pause.c */
     uint32_t n_seated[PICKER_MAX_CLASSES];  /* number of jobs at workers, including those that may not be
                                              * paused */
     uint32_t n_paused;
-    uint64_t failed_ns;    /* time of the latest failed attempt for a waiting job */
-    uint64_t budget_ns;    /* since this time ... */
-    uint32_t n_placements; /* ... this many placements were tried for pauses and continuations */
+    uint64_t failed_ns; /* time of the latest failed attempt for a waiting job */
+    struct picker_pause_budget budget;
     struct ev_timer *turn; /* tries again with the next budget; NULL: the owner calls router_place_queued() */
     struct metric *m_pauses[PICKER_MAX_CLASSES], *m_paused, *m_seconds;
 };

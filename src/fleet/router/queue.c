@@ -147,6 +147,20 @@ uint32_t router_queue_own(struct router *router, uint64_t tenant)
     return own;
 }
 
+struct queue_waiting router_queue_before(const struct job *job)
+{
+    const struct picker_classes *classes = &job->router->classes;
+    struct queue_waiting sum = {0};
+
+    for (uint32_t i = 0; i < classes->n; i++) {
+        if (classes->all[i].priority < classes->all[job->class_at].priority)
+            continue;
+        sum.n_tokens += job->model->waiting[i].n_tokens;
+        sum.n += job->model->waiting[i].n;
+    }
+    return sum;
+}
+
 uint64_t router_queue_credit(const struct job *job)
 {
     return fair_credit(queue_turns(job), job->place.flow);
@@ -172,7 +186,8 @@ static void queue_count_tokens(struct job *job, bool is_more)
 
     if (job->place.crowd_flow == NULL)
         return;
-    job->model->queued_tokens += is_more ? n : (uint64_t)0 - n;
+    job->model->waiting[job->class_at].n_tokens += is_more ? n : (uint64_t)0 - n;
+    job->model->waiting[job->class_at].n += is_more ? 1 : UINT32_MAX;
     *fair_tally(job->place.crowd_flow) += is_more ? n : 0 - n;
 }
 

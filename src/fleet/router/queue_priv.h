@@ -11,6 +11,11 @@
 struct job;
 struct router;
 
+struct queue_waiting { /* jobs of one class, or of several */
+    uint64_t n_tokens; /* uncached tokens of their prompts */
+    uint32_t n;
+};
+
 struct queue_place {              /* a job's place in the queue */
     struct fair_flow *flow;       /* its tenant's flow in model.turns, held for the job's life */
     struct fair_item turn;        /* its item in that flow while it waits, and ... */
@@ -48,6 +53,8 @@ void router_queue_begun(struct job *job);
 bool router_queue_is_owed(struct job *job, uint32_t decode_slot);
 /* Returns how many prompt tokens the tenant has in the queue. */
 uint32_t router_queue_own(struct router *router, uint64_t tenant);
+/* The jobs of its model that are placed before the job, or take turns with it: those of its own and higher classes. */
+struct queue_waiting router_queue_before(const struct job *job);
 uint64_t router_queue_credit(const struct job *job); /* tokens that its tenant is behind the others */
 /* Adds the job to its tenant's line. is_again: it was placed before, so it goes to odd. */
 void router_queue_add(struct job *job, bool is_again);

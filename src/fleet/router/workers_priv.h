@@ -12,6 +12,7 @@
 #include "fleet/picker/classes.h"
 #include "fleet/picker/picker.h"
 #include "fleet/picker/roles.h"
+#include "fleet/router/queue_priv.h"
 #include "cache/prefix/block_events.h"
 
 /* ---- models: built from a vocabulary image, once per fingerprint, and kept ---- */
@@ -35,10 +36,10 @@ struct router_model {
     struct picker_lateness late, itl_late;
     struct picker_answers answers[PICKER_MAX_CLASSES];
     struct picker_returns returns;
-    uint64_t queued_tokens;              /* uncached prompt tokens of jobs that wait for a placement */
-    uint32_t n_ahead_tenants;            /* tenants of n_ahead */
-    struct picker_roles roles;           /* the load, and the policy of roles */
-    struct picker_roles_plan roles_plan; /* the latest decision */
+    struct queue_waiting waiting[PICKER_MAX_CLASSES]; /* of each class, without odd ones */
+    uint32_t n_ahead_tenants;                         /* tenants of n_ahead */
+    struct picker_roles roles;                        /* the load, and the policy of roles */
+    struct picker_roles_plan roles_plan;              /* the latest decision */
     uint32_t n_queued, n_ahead; /* jobs that wait for a placement; jobs at workers that have not begun them */
 };
 

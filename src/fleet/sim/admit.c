@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "fleet/sim/sim_priv.h"
+#include "fleet/sim/queue_priv.h"
 
 #define BEGIN_SHARE 0.45
 #define ITL_TOKENS  8
@@ -25,7 +25,8 @@ void sim_admit_goals(const struct sim *sim, const struct sim_job *job, struct pi
 
 uint32_t sim_admit_answer(const struct sim_job *job)
 {
-    uint32_t expected = picker_answers_expect(&job->router->answers, job->request.answer_tokens);
+    uint32_t expected =
+        picker_answers_expect(&job->router->answers[job->class_at], job->request.answer_tokens);
 
     return expected > job->n_answered ? expected - job->n_answered : 1;
 }
@@ -44,28 +45,52 @@ static bool admit_is_idle(const struct sim_job *job, const struct picker_choice 
     return is_idle;
 }
 
+/* Tenants with waiting requests; of several classes, a tenant counts once for each. */
+static uint32_t admit_n_tenants(const struct sim *sim, const struct sim_router *router)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < sim->classes.n; i++)
+        n += fair_n_tenants(router->turns[i]);
+    return n;
+}
+
+/* The waiting requests of the job's own and of higher classes. */
+static uint64_t admit_before(const struct sim *sim, const struct sim_job *job, uint32_t *n_out)
+{
+    uint64_t n_tokens = 0;
+
+    for (uint32_t i = 0; i < sim->classes.n; i++) {
+        if (sim->classes.all[i].priority < sim_job_class(sim, job)->priority)
+            continue;
+        n_tokens += job->router->waiting_tokens[i];
+        *n_out += job->router->n_queued_of[i];
+    }
+    return n_tokens;
+}
+
 static void admit_predict(const struct sim *sim, const struct sim_job *job,
                           const struct picker_choice *choice, struct picker_verdict *out)
 {
-    const struct sim_opts *opts = sim->opts;
-    struct picker_outlook_opts what = {.itl_slo_s = (double)opts->itl_slo_ns / 1e9 *
+    const struct picker_class *class = sim_job_class(sim, job);
+    struct picker_outlook_opts what = {.itl_slo_s = (double)sim_pause_itl_ns(sim, job) / 1e9 *
                                                     (1 - picker_lateness_margin(&job->router->itl_late)),
                                        .answer_tokens = sim_admit_answer(job),
                                        .context_tokens = job->n_given + sim_admit_answer(job)};
     struct picker_wait wait = {.queue_s = choice->ttft_s - choice->alone_s,
                                .alone_s = choice->alone_s,
-                               .ttft_slo_s = (double)opts->ttft_slo_ns / 1e9,
+                               .ttft_slo_s = (double)class->ttft_slo_ns / 1e9,
                                .waited_s = (double)(sim->now_ns - job->request.at_ns) / 1e9,
                                .margin = picker_lateness_margin(&job->router->late)};
     struct picker_outlook outlook;
-    uint32_t own = job->flow != NULL ? *fair_tally(job->flow) : 0;
+    uint32_t own = job->flow != NULL ? *fair_tally(job->flow) : 0, n = 0;
+    uint64_t all = admit_before(sim, job, &n);
 
     wait.ahead_tokens =
-        picker_turn_ahead(own, job->router->waiting_tokens, fair_n_tenants(job->router->turns) + (own == 0),
-                          job->flow != NULL ? fair_credit(job->router->turns, job->flow) : 0);
-    if (job->router->waiting_tokens > 0)
-        wait.n_ahead = (uint32_t)((double)job->router->n_queued * (double)wait.ahead_tokens /
-                                  (double)job->router->waiting_tokens);
+        picker_turn_ahead(own, all, admit_n_tenants(sim, job->router) + (own == 0),
+                          job->flow != NULL ? fair_credit(sim_queue_turns(job), job->flow) : 0);
+    if (all > 0)
+        wait.n_ahead = (uint32_t)(n * (double)wait.ahead_tokens / (double)all);
     picker_outlook(job->router->fleet, &what, &outlook);
     picker_admit(&wait, &outlook, out);
 }
@@ -97,9 +122,10 @@ bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job)
 
 void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice)
 {
+    job->placed_itl_s = choice->itl_s;
     if (job->limit_s > 0 || job->is_again)
         return;
-    job->limit_s = picker_limit_s((double)sim->opts->ttft_slo_ns / 1e9, choice->alone_s);
+    job->limit_s = picker_limit_s((double)sim_job_class(sim, job)->ttft_slo_ns / 1e9, choice->alone_s);
     job->predicted_s = choice->ttft_s + (double)(sim->now_ns - job->request.at_ns) / 1e9;
 }
 
@@ -114,18 +140,19 @@ void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s)
 {
     struct picker_worker row;
 
-    picker_answers_learn(&job->router->answers, job->request.answer_tokens);
-    if (job->request.answer_tokens < ITL_TOKENS || job->decode == SIM_NONE)
+    picker_answers_learn(&job->router->answers[job->class_at], job->request.answer_tokens);
+    if (job->request.answer_tokens < ITL_TOKENS || job->decode == SIM_NONE || job->past.n > 0)
         return;
     picker_fleet_row(job->router->fleet, job->decode, &row);
     job->router->itl_late.least = ITL_LEAST;
-    picker_lateness_learn(&job->router->itl_late, picker_itl_s(&row), itl_s,
-                          (double)sim->opts->itl_slo_ns / 1e9);
+    picker_lateness_learn(&job->router->itl_late, (job->placed_itl_s + picker_itl_s(&row)) / 2, itl_s,
+                          (double)sim_job_class(sim, job)->itl_slo_ns / 1e9);
 }
 
-void sim_admit_charge(const struct sim_job *job, uint32_t n_tokens)
+void sim_admit_charge(const struct sim *sim, const struct sim_job *job, uint32_t n_tokens)
 {
-    fair_charge(job->router->turns, job->flow, n_tokens > 0 ? n_tokens : 1, 1);
+    fair_charge(sim_queue_turns(job), job->flow, n_tokens > 0 ? n_tokens : 1,
+                sim_job_class(sim, job)->weight);
 }
 
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job)

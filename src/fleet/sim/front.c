@@ -13,12 +13,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "fleet/picker/turn.h"
-#include "fleet/sim/sim_priv.h"
+#include "fleet/sim/queue_priv.h"
 
-#define EXPIRE_EACH_NS (20 * NS_PER_MS)
 #define TRANSFER_ALPHA 0.2
-
-static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner);
 
 /* ---- jobs ---- */
 
@@ -49,6 +46,7 @@ static struct sim_job *front_new_job(struct sim *sim)
         .number = i, .stamp = stamp, .next = SIM_NONE, .prefill = SIM_NONE, .decode = SIM_NONE};
     job->router = &sim->routers[sim->next_router++ % sim->n_routers];
     fair_item_init(&job->turn);
+    list_init(&job->stream);
     sim->n_under_way++;
     return job;
 }
@@ -56,7 +54,7 @@ static struct sim_job *front_new_job(struct sim *sim)
 static void front_free_job(struct sim *sim, struct sim_job *job)
 {
     if (job->flow != NULL)
-        fair_drop(job->router->turns, job->flow);
+        fair_drop(sim_queue_turns(job), job->flow);
     job->flow = NULL;
     if (sim->load->on_end != NULL)
         sim->load->on_end(sim->load->self, &job->request, sim->now_ns);
@@ -72,17 +70,7 @@ static struct sim_class *front_class(struct sim *sim, const struct sim_job *job)
     return &sim->result->classes[job->request.kind];
 }
 
-/* ---- the queue ---- */
-
-static void front_dequeue(struct sim *sim, struct sim_job *job)
-{
-    if (job->state != SIM_QUEUED)
-        return;
-    fair_leave(job->router->turns, &job->turn);
-    *fair_tally(job->flow) -= job->waiting_tokens;
-    job->router->waiting_tokens -= job->waiting_tokens;
-    job->router->n_queued--;
-}
+/* ---- refusals ---- */
 
 static void front_count_refusal(struct sim *sim, uint32_t kind)
 {
@@ -95,9 +83,9 @@ static void front_count_refusal(struct sim *sim, uint32_t kind)
     sim->is_closed |= n >= sim->opts->most_refused;
 }
 
-static void front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why)
+void sim_front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why)
 {
-    front_dequeue(sim, job);
+    sim_queue_leave(job);
     if (why == SIM_REFUSED_PREDICTED || why == SIM_REFUSED_LATE)
         sim_admit_note_refusal(sim, job);
     front_class(sim, job)->n_refused[why]++;
@@ -106,54 +94,10 @@ static void front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal 
     front_free_job(sim, job);
 }
 
-static bool front_hold_flow(struct sim *sim, struct sim_job *job)
-{
-    if (job->flow == NULL)
-        job->flow = fair_hold(job->router->turns, job->request.tenant);
-    if (job->flow == NULL)
-        sim->rc = E_NOMEM;
-    return job->flow != NULL;
-}
-
-static uint64_t front_order(const struct sim *sim, const struct sim_job *job)
-{
-    if (job->is_again || !sim->opts->refuses_early)
-        return job->is_again ? 0 : sim->agenda.n_added;
-    return picker_turn_order(job->request.at_ns, job->limit_s,
-                             job->waiting_tokens < job->request.prompt_tokens / 2);
-}
-
-static void front_enqueue(struct sim *sim, struct sim_job *job)
-{
-    if (!front_hold_flow(sim, job))
-        return;
-    *fair_tally(job->flow) += job->waiting_tokens;
-    job->router->waiting_tokens += job->waiting_tokens;
-    job->state = SIM_QUEUED;
-    job->queued_ns = sim->now_ns > 0 ? sim->now_ns : 1;
-    fair_wait(job->router->turns, job->flow, &job->turn, front_order(sim, job), 1);
-    job->router->n_queued++;
-    sim->result->n_queued++;
-    if (!sim->is_expiring)
-        sim_add(sim, SIM_EXPIRE, sim->now_ns + EXPIRE_EACH_NS, 0, 0);
-    sim->is_expiring = true;
-}
-
 /* Whether requests of several tenants have come. Without them turns need no accounts. */
 static bool front_competes(struct sim *sim, struct sim_job *job)
 {
-    return sim->has_tenants && front_hold_flow(sim, job);
-}
-
-/* In a full queue, the tenant with the most waiting requests makes room for a tenant with fewer. */
-static bool front_push_out(struct sim *sim, const struct sim_job *job)
-{
-    struct fair *turns = job->router->turns;
-
-    if (!fair_is_lighter(turns, job->request.tenant, 1))
-        return false;
-    front_refuse(sim, container_of(fair_heaviest(turns), struct sim_job, turn), SIM_REFUSED_FULL);
-    return true;
+    return sim->has_tenants && sim_queue_hold_flow(sim, job);
 }
 
 static enum sim_refusal front_why(const struct sim_job *job, int rc)
@@ -167,7 +111,7 @@ static enum sim_refusal front_why(const struct sim_job *job, int rc)
 
 static enum picker_yield front_yield(const struct sim *sim, const struct sim_job *job)
 {
-    struct picker_patience patience = {.ttft_slo_ns = sim->opts->ttft_slo_ns,
+    struct picker_patience patience = {.ttft_slo_ns = sim_job_class(sim, job)->ttft_slo_ns,
                                        .queue_timeout_ns = sim->opts->queue_timeout_ns,
                                        .is_waiting = job->state == SIM_QUEUED,
                                        .is_full = job->router->n_queued >= sim->opts->queue_max,
@@ -198,19 +142,18 @@ static bool front_hashes(struct sim *sim, const struct sim_job *job)
     return true;
 }
 
-static int front_choose(struct sim *sim, struct sim_job *job, struct picker_owner *owner_out)
+bool sim_front_choose_prepare(struct sim *sim, struct sim_job *job, struct picker_goals *goals)
 {
     const struct sim_opts *opts = sim->opts;
-    struct picker_goals goals = {.ttft_slo_s = (double)opts->ttft_slo_ns / 1e9,
-                                 .itl_slo_s = (double)opts->itl_slo_ns / 1e9,
-                                 .local_prefill_tokens = opts->local_prefill_tokens,
-                                 .local_prefill_s = (double)opts->local_prefill_ns / 1e9,
-                                 .yield = front_yield(sim, job),
-                                 .order = job->router->order};
-    int rc;
 
+    *goals = (struct picker_goals){.ttft_slo_s = (double)sim_job_class(sim, job)->ttft_slo_ns / 1e9,
+                                   .itl_slo_s = (double)sim_pause_itl_ns(sim, job) / 1e9,
+                                   .local_prefill_tokens = opts->local_prefill_tokens,
+                                   .local_prefill_s = (double)opts->local_prefill_ns / 1e9,
+                                   .yield = front_yield(sim, job),
+                                   .order = job->router->order};
     if (!front_hashes(sim, job))
-        return E_NOMEM;
+        return false;
     sim->place.fleet = job->router->fleet;
     sim->place.index = job->router->index;
     sim->place.now_ns = sim->now_ns;
@@ -219,14 +162,25 @@ static int front_choose(struct sim *sim, struct sim_job *job, struct picker_owne
         (struct picker_request){.n_tokens = job->n_given,
                                 .max_new_tokens = job->request.answer_tokens - job->n_answered,
                                 .answer_tokens = opts->refuses_early ? sim_admit_answer(job) : 0};
-    sim_admit_goals(sim, job, &goals);
+    sim_admit_goals(sim, job, goals);
+    return true;
+}
+
+static int front_choose(struct sim *sim, struct sim_job *job, struct picker_owner *owner_out)
+{
+    const struct sim_opts *opts = sim->opts;
+    struct picker_goals goals;
+    int rc;
+
+    if (!sim_front_choose_prepare(sim, job, &goals))
+        return E_NOMEM;
     *owner_out = (struct picker_owner){.slot = PICKER_NONE};
     if (opts->policy != SIM_OURS)
         return sim_baseline_choose(sim, job, &sim->place.choice, owner_out);
     rc = picker_place_choose(&sim->place, &goals);
-    return rc == E_OVERLOADED && job->is_again ? 0 : rc; /* a stream that has begun does not wait */
+    /* a stream that has begun does not wait, unless it is paused */
+    return rc == E_OVERLOADED && job->is_again && job->state != SIM_PAUSED ? 0 : rc;
 }
-
 /* Sends the chosen placement to its workers. */
 static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
 {
@@ -242,9 +196,10 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
     picker_demand_placed(&job->router->roles.demand, job->n_given, choice->uncached_tokens);
     picker_place_book(&sim->place, &job->booked[0], &job->booked[1]);
     sim_admit_placed(sim, job, choice);
-    front_dequeue(sim, job);
+    sim_queue_leave(job);
+    sim_pause_placed(sim, job);
     if (!job->is_again && front_competes(sim, job))
-        sim_admit_charge(job, choice->uncached_tokens);
+        sim_admit_charge(sim, job, choice->uncached_tokens);
     job->prefill = choice->prefill;
     job->decode = choice->decode;
     job->state = SIM_PROMPT;
@@ -262,7 +217,7 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
 }
 
 /* Tries to place the job now: 0, or the picker's code. */
-static int front_try(struct sim *sim, struct sim_job *job)
+int sim_front_try(struct sim *sim, struct sim_job *job)
 {
     struct picker_owner owner;
     int rc = front_choose(sim, job, &owner);
@@ -274,18 +229,17 @@ static int front_try(struct sim *sim, struct sim_job *job)
 
 static void front_wait_or_refuse(struct sim *sim, struct sim_job *job, int rc)
 {
-    if (rc == E_NOMEM || sim->rc < 0 || !front_hold_flow(sim, job))
+    if (rc == E_NOMEM || sim->rc < 0 || !sim_queue_hold_flow(sim, job))
         return;
-    if (!sim_admit_takes(sim, job, rc)) {
-        front_refuse(sim, job, SIM_REFUSED_PREDICTED);
-        return;
-    }
-    if (!job->is_again &&
-        (rc == E_LIMIT || (job->router->n_queued >= sim->opts->queue_max && !front_push_out(sim, job)))) {
-        front_refuse(sim, job, front_why(job, rc));
+    if (!job->awaits_pause && !sim_admit_takes(sim, job, rc)) {
+        sim_front_refuse(sim, job, SIM_REFUSED_PREDICTED);
         return;
     }
-    front_enqueue(sim, job);
+    if (!job->is_again && (rc == E_LIMIT || !sim_queue_has_room(sim, job))) {
+        sim_front_refuse(sim, job, front_why(job, rc));
+        return;
+    }
+    sim_queue_add(sim, job);
 }
 
 void sim_front_submit(struct sim *sim, const struct sim_request *request)
@@ -298,8 +252,9 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
 
     if (job == NULL)
         return;
-    must_wait = job->router->n_queued > 0;
     job->request = *request;
+    job->class_at = sim_job_class_at(sim, job);
+    must_wait = job->router->n_queued > 0 || sim_pause_is_first(sim, job);
     job->arrival = ++sim->n_arrivals;
     sim->has_tenants |= request->tenant != sim->tenant && sim->n_arrivals > 1;
     sim->tenant = request->tenant;
@@ -312,8 +267,8 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
     picker_demand_arrived(&job->router->roles.demand, sim->now_ns, request->prompt_tokens);
     sim_report_begin(sim);
     if (sim->opts->cancel_share > 0 && rng_unit(&sim->rng) < sim->opts->cancel_share) {
-        double most_ns =
-            (double)sim->opts->ttft_slo_ns + (double)sim->opts->itl_slo_ns * request->answer_tokens;
+        double most_ns = (double)sim_job_class(sim, job)->ttft_slo_ns +
+                         (double)sim_job_class(sim, job)->itl_slo_ns * request->answer_tokens;
 
         sim_add(sim, SIM_CANCEL, sim->now_ns + (uint64_t)(most_ns * rng_unit(&sim->rng)), job->number,
                 job->stamp);
@@ -321,94 +276,26 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
     if (must_wait && sim->opts->refuses_early)
         rc = front_choose(sim, job, &owner);
     else
-        rc = must_wait ? E_OVERLOADED : front_try(sim, job);
-    if (rc < 0 || must_wait)
+        rc = must_wait ? E_OVERLOADED : sim_front_try(sim, job);
+    if ((rc == E_OVERLOADED || must_wait) && sim_pause_for(sim, job))
+        rc = 0;
+    else if (rc < 0 || must_wait)
         front_wait_or_refuse(sim, job, rc);
     if (must_wait)
-        sim_front_turn(sim);
-}
-
-/* ---- turns ---- */
-
-static int front_try_item(void *arg, struct fair_item *item)
-{
-    return front_try(arg, container_of(item, struct sim_job, turn));
-}
-
-static uint32_t *front_passed(void *arg, struct fair_item *item)
-{
-    (void)arg;
-    return &container_of(item, struct sim_job, turn)->n_passed;
-}
-
-static void front_turn(struct sim *sim, struct sim_router *router)
-{
-    const struct picker_turn turn = {
-        .turns = router->turns,
-        .arg = sim,
-        .try_place = front_try_item,
-        .passed = front_passed,
-        .max_passed = sim->opts->refuses_early ? picker_turn_max_passed(sim->n_workers) : 0};
-
-    if (router->n_queued == 0 || router->is_turning)
-        return;
-    router->is_turning = true;
-    while (router->n_queued > 0 && sim->rc == 0 && picker_turn_next(&turn))
-        ;
-    router->is_turning = false;
-}
-
-void sim_front_turn(struct sim *sim)
-{
-    for (uint32_t i = 0; i < sim->n_routers; i++)
-        front_turn(sim, &sim->routers[i]);
-}
-
-static void front_expire(struct sim *sim, struct sim_router *router)
-{
-    struct sim_job *late = NULL;
-
-    do {
-        struct fair_item *item = fair_first(router->turns);
-
-        for (late = NULL; item != NULL && late == NULL; item = fair_next(router->turns, item)) {
-            struct sim_job *job = container_of(item, struct sim_job, turn);
-
-            if (sim_admit_is_late(sim, job) ||
-                (!job->is_again && sim->now_ns - job->queued_ns > sim->opts->queue_timeout_ns))
-                late = job;
-        }
-        fair_rewind(router->turns);
-        if (late != NULL)
-            front_refuse(sim, late, sim_admit_is_late(sim, late) ? SIM_REFUSED_LATE : SIM_REFUSED_TIMEOUT);
-    } while (late != NULL);
-}
-
-void sim_front_expire(struct sim *sim)
-{
-    uint32_t n_queued = 0;
-
-    sim->is_expiring = false;
-    sim_front_turn(sim);
-    for (uint32_t i = 0; i < sim->n_routers; i++) {
-        front_expire(sim, &sim->routers[i]);
-        n_queued += sim->routers[i].n_queued;
-    }
-    if (n_queued > 0) {
-        sim_add(sim, SIM_EXPIRE, sim->now_ns + EXPIRE_EACH_NS, 0, 0);
-        sim->is_expiring = true;
-    }
+        sim_queue_turn(sim);
 }
 
 /* ---- progress ---- */
 
-static void front_leave_worker(struct sim *sim, struct sim_job *job, unsigned which)
+void sim_front_leave_worker(struct sim *sim, struct sim_job *job, unsigned which)
 {
     uint32_t slot = which == 0 ? job->prefill : job->decode;
 
     if (slot == SIM_NONE)
         return;
     picker_booking_over(job->router->fleet, &job->booked[which]);
+    if (which == 1)
+        sim_pause_unseat(sim, job);
     if (sim->workers[slot].is_up) {
         sim->workers[slot].n_running--;
         sim->workers[slot].is_dirty = true;
@@ -478,11 +365,11 @@ void sim_front_joined(struct sim *sim, uint32_t i)
     sim_cache_ask_more(to, &job->request);
     if (job->prefill != SIM_NONE)
         sim_cache_share(sim, &sim->workers[job->prefill], &job->request, job->request.n_blocks);
-    front_leave_worker(sim, job, 0);
+    sim_front_leave_worker(sim, job, 0);
     picker_booking_started(job->router->fleet, &job->booked[1]);
     sim_cache_store(sim, to, &job->request);
     sim_worker_join(sim, to, i);
-    sim_front_turn(sim);
+    sim_queue_turn(sim);
 }
 
 void sim_front_ended(struct sim *sim, uint32_t i)
@@ -498,15 +385,16 @@ void sim_front_ended(struct sim *sim, uint32_t i)
     kind->held_token_s += held_s * ((double)job->request.prompt_tokens + n);
     sim_admit_ended(sim, job, itl_ns / 1e9);
     if (front_competes(sim, job))
-        sim_admit_charge(job, n);
-    front_leave_worker(sim, job, 0);
-    front_leave_worker(sim, job, 1);
+        sim_admit_charge(sim, job, n);
+    sim_front_leave_worker(sim, job, 0);
+    sim_front_leave_worker(sim, job, 1);
     sim_hist_add(&kind->e2e, end_ns - job->request.at_ns, 1);
     kind->n_done++;
     kind->answer_tokens += n;
     picker_demand_ended(&job->router->roles.demand, sim->now_ns, n);
     sim_column(sim)->n_done++;
-    if (ttft_ns <= sim->opts->ttft_slo_ns && itl_ns <= (double)sim->opts->itl_slo_ns) {
+    if (ttft_ns <= sim_job_class(sim, job)->ttft_slo_ns &&
+        itl_ns <= (double)sim_job_class(sim, job)->itl_slo_ns) {
         kind->n_good++;
         sim->result->is_spared_good |= job->is_spared;
         kind->good_tokens += n;
@@ -519,16 +407,17 @@ void sim_front_cancel(struct sim *sim, uint32_t i)
 {
     struct sim_job *job = sim_job_at(sim, i);
 
-    front_dequeue(sim, job);
+    sim_queue_leave(job);
+    sim_pause_over(sim, job);
     if (job->prefill != SIM_NONE && sim->workers[job->prefill].is_up)
         sim_worker_drop(sim, &sim->workers[job->prefill], i);
     if (job->decode != SIM_NONE && sim->workers[job->decode].is_up)
         sim_worker_drop(sim, &sim->workers[job->decode], i);
-    front_leave_worker(sim, job, 0);
-    front_leave_worker(sim, job, 1);
+    sim_front_leave_worker(sim, job, 0);
+    sim_front_leave_worker(sim, job, 1);
     front_class(sim, job)->n_cancelled++;
     front_free_job(sim, job);
-    sim_front_turn(sim);
+    sim_queue_turn(sim);
 }
 
 /* ---- a lost worker ---- */
@@ -543,8 +432,8 @@ static void front_replace(struct sim *sim, struct sim_job *job)
         sim_worker_drop(sim, &sim->workers[job->prefill], job->number);
     if (job->decode != SIM_NONE && sim->workers[job->decode].is_up)
         sim_worker_drop(sim, &sim->workers[job->decode], job->number);
-    front_leave_worker(sim, job, 0);
-    front_leave_worker(sim, job, 1);
+    sim_front_leave_worker(sim, job, 0);
+    sim_front_leave_worker(sim, job, 1);
     job->held[0] = job->held[1] = 0;
     job->stamp++;
     sim->result->n_replaced++;
@@ -552,7 +441,7 @@ static void front_replace(struct sim *sim, struct sim_job *job)
     job->is_again = job->n_answered > 0;
     job->n_given = job->request.prompt_tokens + job->n_answered;
     job->state = SIM_PROMPT;
-    rc = front_try(sim, job);
+    rc = sim_front_try(sim, job);
     if (rc < 0)
         front_wait_or_refuse(sim, job, rc);
 }
@@ -562,7 +451,7 @@ void sim_front_lost(struct sim *sim, uint32_t slot)
     for (uint32_t i = 0; i < sim->n_jobs && sim->rc == 0; i++) {
         struct sim_job *job = sim_job_at(sim, i);
 
-        if (job->state != SIM_FREE && job->state != SIM_QUEUED &&
+        if (job->state != SIM_FREE && job->state != SIM_QUEUED && job->state != SIM_PAUSED &&
             (job->prefill == slot || job->decode == slot))
             front_replace(sim, job);
     }

@@ -46,12 +46,15 @@ static uint32_t draw_tokens(struct generate *generate, uint32_t mean)
     return n < 1 ? 1 : (uint32_t)n;
 }
 
-/* The rate of one of the two kinds of requests in steps and tides. */
+/* The rates of the two kinds of requests. */
 static void rates_at(const struct generate_opts *opts, double at_s, double out[2])
 {
     double turn = fmod(at_s, opts->period_s) / opts->period_s;
 
-    if (opts->kind == GENERATE_STEPS) {
+    if (opts->kind == GENERATE_MIX) {
+        out[0] = opts->rate_per_s;
+        out[1] = opts->other_rate_per_s;
+    } else if (opts->kind == GENERATE_STEPS) {
         out[0] = turn < 0.5 ? opts->rate_per_s : 0;
         out[1] = turn < 0.5 ? 0 : opts->other_rate_per_s;
     } else {
@@ -72,6 +75,7 @@ static double rate_at(const struct generate_opts *opts, double at_s)
     case GENERATE_SESSIONS:
     case GENERATE_STEPS:
     case GENERATE_TIDES:
+    case GENERATE_MIX:
         break;
     }
     return 1;
@@ -99,7 +103,7 @@ static void draw_arrival(struct generate *generate)
     double rate = opts->rate_per_s * most / (opts->kind == GENERATE_SESSIONS ? opts->turns : 1);
     double at_s = (double)generate->arrival_ns / 1e9;
 
-    if (opts->kind == GENERATE_STEPS || opts->kind == GENERATE_TIDES) {
+    if (opts->kind == GENERATE_STEPS || opts->kind == GENERATE_TIDES || opts->kind == GENERATE_MIX) {
         at_s = draw_of_two(generate, at_s);
     } else {
         do {
@@ -184,6 +188,7 @@ static void generate_fill(struct generate *generate, uint64_t at_ns, struct sim_
         .answer_tokens =
             draw_tokens(generate, generate->is_other ? opts->other_answer_tokens : opts->answer_tokens),
         .tenant = opts->n_tenants > 0 ? rng_below(&generate->rng, opts->n_tenants) : 0,
+        .kind = opts->tells_kinds && generate->is_other ? 1 : 0,
         .salt = rng_u64(&generate->rng),
         .public_salt = opts->seed,
         .n_public = opts->shared_tokens / opts->block_tokens,

@@ -11,6 +11,7 @@ enum generate_kind {
     GENERATE_DIURNAL, /* a sine over the duration, from a fifth to nine fifths of the rate */
     GENERATE_STEPS,   /* two kinds of requests in turns, each for half of the period */
     GENERATE_TIDES,   /* two kinds; their rates are sines in opposite phase, from 0 to twice the rate */
+    GENERATE_MIX,     /* two kinds at once, each at its constant rate */
     GENERATE_SESSIONS /* agents: turns with tool waits, each continuing the prompt and answer before */
 };
 
@@ -23,8 +24,9 @@ struct generate_opts {
     uint32_t shared_tokens;  /* the beginning that all prompts share */
     double turns, wait_s;    /* sessions: means */
     double period_s;         /* steps, tides */
-    double other_rate_per_s; /* steps, tides: of the second kind */
+    double other_rate_per_s; /* steps, tides, mix: of the second kind */
     uint32_t other_prompt_tokens, other_answer_tokens;
+    bool tells_kinds; /* requests of the second kind have sim_request.kind 1 */
     uint64_t seed;
 };
 

@@ -2,7 +2,7 @@
 /* The router's own policy (fleet/picker/roles.h) changes roles with the load.  A worker keeps its cache, its
  * prompts and its sequences.  Only placements after the message use its new role. */
 #include "base/clock.h"
-#include "fleet/sim/sim_priv.h"
+#include "fleet/sim/queue_priv.h"
 
 static void roles_book_busy(struct sim *sim, struct sim_worker *worker)
 {
@@ -40,7 +40,7 @@ static void sim_roles_flip(struct sim *sim, uint32_t slot, enum picker_role to)
         picker_roles_changed(&sim->routers[i].roles, sim->now_ns);
     sim->result->n_flips++;
     sim_column(sim)->n_flips++;
-    sim_front_turn(sim);
+    sim_queue_turn(sim);
 }
 
 static void roles_decide(struct sim *sim, struct sim_router *router)

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "fleet/picker/turn.h"
-#include "fleet/sim/sim_priv.h"
+#include "fleet/sim/queue_priv.h"
 
 #define SOON_NS       (2 * NS_PER_MS)
 #define INDEX_LIFE_NS (24 * UINT64_C(3600) * 1000000000)
@@ -22,10 +22,12 @@ int sim_routers_open(struct sim *sim)
         rc = picker_fleet_new(&router->fleet);
         if (rc == 0)
             rc = picker_index_new(sim->opts->index_entries, INDEX_LIFE_NS, &router->index);
-        if (rc == 0)
-            rc = fair_new(SIM_MAX_DEBTORS, &router->turns);
-        if (rc == 0)
-            fair_set_credit(router->turns, PICKER_TURN_CREDIT);
+        for (uint32_t at = 0; rc == 0 && at < sim->classes.n; at++) {
+            rc = fair_new(SIM_MAX_DEBTORS, &router->turns[at]);
+            if (rc == 0)
+                fair_set_credit(router->turns[at], PICKER_TURN_CREDIT);
+        }
+        sim_pause_open(router);
     }
     return rc;
 }
@@ -33,7 +35,8 @@ int sim_routers_open(struct sim *sim)
 void sim_routers_close(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->n_routers; i++) {
-        fair_free(sim->routers[i].turns);
+        for (uint32_t at = 0; at < sim->classes.n; at++)
+            fair_free(sim->routers[i].turns[at]);
         picker_index_free(sim->routers[i].index);
         picker_fleet_free(sim->routers[i].fleet);
     }

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "fleet/sim/sim_priv.h"
+#include "fleet/sim/queue_priv.h"
 
 #define REPORT_PARTS  16 /* workers report spread over the heartbeat, in so many groups */
 #define ANSWER_TOKENS 64
@@ -138,7 +138,7 @@ static void crash_happen(struct sim *sim)
     sim_routers_forget(sim, slot);
     sim_front_report(sim, slot);
     sim_front_lost(sim, slot);
-    sim_front_turn(sim);
+    sim_queue_turn(sim);
     sim_add(sim, SIM_START, sim->now_ns + sim->opts->start_ns, slot, 0);
 }
 
@@ -146,7 +146,7 @@ static void worker_start(struct sim *sim, uint32_t slot)
 {
     sim->workers[slot].is_up = true;
     sim_front_report(sim, slot);
-    sim_front_turn(sim);
+    sim_queue_turn(sim);
 }
 
 /* ---- reports ---- */
@@ -168,7 +168,7 @@ static void run_report_part(struct sim *sim)
     sim_roles_tick(sim);
     if (sim->n_under_way > 0)
         sim_report_begin(sim);
-    sim_front_turn(sim);
+    sim_queue_turn(sim);
 }
 
 /* Skips the reports of a fleet without requests: they change nothing. */
@@ -217,7 +217,7 @@ static void run_handle(struct sim *sim, const struct sim_event *event)
         worker_start(sim, event->what);
         break;
     case SIM_EXPIRE:
-        sim_front_expire(sim);
+        sim_queue_expire(sim);
         break;
     }
 }
@@ -284,7 +284,11 @@ static int run_open(struct sim *sim)
     sim->n_workers = opts->n_prefill + opts->n_decode;
     sim->free_job = SIM_NONE;
     rng_init(&sim->rng, opts->seed);
-    result->n_classes = 1;
+    sim->classes = opts->classes;
+    if (sim->classes.n == 0)
+        picker_classes_init(&sim->classes, opts->ttft_slo_ns, opts->itl_slo_ns);
+    picker_classes_order(&sim->classes, sim->class_order);
+    result->n_classes = sim->classes.n;
     result->n_columns = opts->n_columns > 0 ? opts->n_columns : 1;
     result->column_ns = sim->load->span_ns / result->n_columns + 1;
     result->refused = opts->max_refused > 0 ? calloc(opts->max_refused, sizeof(*result->refused)) : NULL;
@@ -308,8 +312,8 @@ static void run_close(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->n_jobs; i++) /* after a failure some may still hold their flows */
         if (sim_job_at(sim, i)->flow != NULL) {
-            fair_leave(sim_job_at(sim, i)->router->turns, &sim_job_at(sim, i)->turn);
-            fair_drop(sim_job_at(sim, i)->router->turns, sim_job_at(sim, i)->flow);
+            fair_leave(sim_queue_turns(sim_job_at(sim, i)), &sim_job_at(sim, i)->turn);
+            fair_drop(sim_queue_turns(sim_job_at(sim, i)), sim_job_at(sim, i)->flow);
         }
     for (uint32_t i = 0; sim->workers != NULL && i < sim->n_workers; i++)
         worker_end(sim, &sim->workers[i]);

@@ -14,6 +14,7 @@
 
 #include "base/fault.h"
 #include "base/progress.h"
+#include "fleet/picker/classes.h"
 #include "fleet/picker/owner.h"
 #include "fleet/sim/hist.h"
 #include "fleet/sim/times.h"
@@ -55,6 +56,8 @@ struct sim_opts {
 
     enum sim_policy policy;
     uint64_t ttft_slo_ns, itl_slo_ns, queue_timeout_ns, local_prefill_ns;
+    struct picker_classes
+        classes;        /* of the kinds of requests, in their order; n 0: one, with these objectives */
     bool refuses_early; /* refuses requests whose first token is predicted too late (fleet/picker/admit.h) */
     uint64_t most_refused; /* of one kind: arrivals end there.  0: they do not */
     uint32_t most_refused_kind;
@@ -70,7 +73,7 @@ struct sim_opts {
 struct sim_request { /* one request of the load */
     uint64_t at_ns, tenant;
     uint32_t prompt_tokens, answer_tokens;
-    uint32_t kind; /* of struct sim_class */
+    uint32_t kind; /* of struct sim_class and of sim_opts.classes */
     uint32_t session;
     const uint64_t *ids; /* [n_blocks] equal ids at the beginning are an equal prefix; NULL: see salt */
     uint32_t n_blocks;   /* 0: shares nothing and is not cached */
@@ -104,6 +107,8 @@ struct sim_class { /* results of one class of requests */
     struct sim_hist ttft, itl, e2e;
     uint64_t n_arrived, n_done, n_good, n_cancelled, n_refused[SIM_REFUSALS];
     uint64_t prompt_tokens, answer_tokens, good_tokens;
+    uint64_t n_pauses; /* of its streams, for a higher class; paused_s: all of them together */
+    double paused_s;
     /* of those done, from placement to end: the time of their decode seats, and of the KV that they reserve */
     double held_s, held_token_s;
 };

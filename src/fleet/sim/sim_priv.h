@@ -4,79 +4,22 @@
  *    run.c       the loop over events, reports, crashes      worker.c   steps, joined into runs
  *    front.c     placement, queue, refusals, ends            cache.c    a worker's blocks: memory, disk, pushes
  *    baseline.c  policies to compare with                    net.c      NICs: hand-offs and pushes
- *    admit.c     refusals by prediction
- *    owner.c     who pushes its blocks
+ *    admit.c     refusals by prediction           queue.c    turns of classes and tenants
+ *    owner.c     who pushes its blocks            pause.c    streams paused for a higher class
  *    roles.c     roles that follow the load                 routers.c  what all routers learn from workers
  */
 #ifndef FLEET_SIM_SIM_PRIV_H
 #define FLEET_SIM_SIM_PRIV_H
 
-#include "base/fair.h"
 #include "base/rate.h"
 #include "base/rng.h"
-#include "fleet/picker/admit.h"
-#include "fleet/picker/answers.h"
-#include "fleet/picker/place.h"
-#include "fleet/picker/roles.h"
 #include "fleet/sim/agenda_priv.h"
+#include "fleet/sim/job_priv.h"
 #include "fleet/sim/lru_priv.h"
-#include "fleet/sim/sim.h"
 
 #define SIM_PAGE_JOBS   1024
 #define SIM_MAX_PAGES   2048 /* two million requests under way */
 #define SIM_MAX_DEBTORS 4096 /* as the router's queue */
-
-enum sim_job_state {
-    SIM_FREE,
-    SIM_QUEUED,  /* waits in the router */
-    SIM_PROMPT,  /* its prompt waits or is computed */
-    SIM_MOVING,  /* its KV moves to the decode worker */
-    SIM_WAITING, /* its KV waits for a seat or for room */
-    SIM_DECODING
-};
-
-struct sim_router {
-    struct picker_fleet *fleet;
-    struct picker_index *index;
-    struct fair *turns;
-    uint32_t n_queued, order;
-    struct picker_lateness late, itl_late;
-    struct picker_answers answers;
-    uint64_t waiting_tokens; /* of its queue */
-    bool is_turning;         /* its queue is being tried */
-    struct picker_roles roles;
-    uint64_t roles_ns; /* of the next decision on roles */
-};
-
-struct sim_job { /* one request under way */
-    struct sim_request request;
-    struct sim_router *router;
-    enum sim_job_state state;
-    uint32_t stamp;                  /* grows with each life and each placement; older events are void */
-    uint32_t prefill, decode;        /* slots; prefill SIM_NONE: the decode worker computes */
-    struct picker_booking booked[2]; /* prefill, decode */
-    uint32_t n_left;                 /* prompt tokens to compute */
-    uint32_t n_packed;               /* prompt tokens that share the last step of the prompt before it */
-    uint32_t n_pushed;               /* blocks that another worker pushed for it, or has besides */
-    uint32_t n_given;                /* prompt and answer so far, to be computed or cached */
-    uint32_t n_answered;
-    uint64_t ready_ns;            /* its prompt may begin: message, push and disk read are over */
-    uint64_t began_ns;            /* its prompt began to be computed */
-    uint64_t first_ns, latest_ns; /* tokens; 0: none yet */
-    uint64_t queued_ns, placed_ns;
-    uint64_t end_step; /* of its decode worker */
-    uint64_t held[2];  /* KV tokens reserved at the prefill and at the decode worker */
-    uint32_t next;     /* in its worker's line, or in the list of free jobs */
-    uint32_t number;   /* its own place */
-    uint32_t n_passed;
-    bool is_again; /* it was placed before */
-    bool is_spared;
-    uint64_t arrival;                     /* counted from 1 */
-    double predicted_s, limit_s, alone_s; /* at admission; limit_s 0: not judged */
-    uint32_t waiting_tokens;              /* uncached, counted while it waits */
-    struct fair_item turn;
-    struct fair_flow *flow;
-};
 
 struct sim_seat { /* a decoding sequence */
     uint64_t end_step;
@@ -131,6 +74,8 @@ struct sim {
     struct sim_times slow_times[2];       /* of the first worker in each role */
     struct sim_job *pages[SIM_MAX_PAGES]; /* of SIM_PAGE_JOBS; a job never moves */
     uint32_t n_jobs, free_job, n_under_way;
+    struct picker_classes classes;
+    uint32_t class_order[PICKER_MAX_CLASSES]; /* by priority, the highest first */
     struct sim_router routers[SIM_MAX_ROUTERS];
     uint32_t n_routers, next_router;
     struct picker_place place; /* kept: it is large */
@@ -162,6 +107,9 @@ void sim_worker_reserve(struct sim *sim, struct sim_worker *worker, struct sim_j
 void sim_worker_release(struct sim *sim, struct sim_worker *worker, struct sim_job *job);
 /* Tokens that a job in a seat has been answered by now. */
 uint32_t sim_worker_answered(const struct sim_worker *worker, const struct sim_job *job);
+/* The same, with the steps of the run under way that have ended. */
+uint32_t sim_worker_answered_now(const struct sim *sim, const struct sim_worker *worker,
+                                 const struct sim_job *job);
 /* A worker's report of its decode steps. */
 void sim_worker_report_step(const struct sim_worker *worker, struct picker_worker *row);
 void sim_worker_prompt(struct sim *sim, struct sim_worker *worker, uint32_t job); /* a new prompt */
@@ -198,8 +146,6 @@ void sim_front_joined(struct sim *sim, uint32_t job);    /* KV has arrived at th
 void sim_front_ended(struct sim *sim, uint32_t job);
 void sim_front_cancel(struct sim *sim, uint32_t job);
 void sim_front_lost(struct sim *sim, uint32_t slot); /* a worker died: places its jobs again */
-void sim_front_turn(struct sim *sim);                /* places queued requests */
-void sim_front_expire(struct sim *sim);
 void sim_front_report(struct sim *sim, uint32_t slot);
 
 /* admit.c */
@@ -212,7 +158,7 @@ void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct p
 void sim_admit_first_token(const struct sim_job *job, uint64_t told_ns);
 void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s);
 /* Charges the job's tenant for n tokens. The job holds the tenant's flow. */
-void sim_admit_charge(const struct sim_job *job, uint32_t n_tokens);
+void sim_admit_charge(const struct sim *sim, const struct sim_job *job, uint32_t n_tokens);
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job);
 /* routers.c */
 int sim_routers_open(struct sim *sim);

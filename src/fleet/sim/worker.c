@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "compute/sched/budget.h"
-#include "fleet/sim/sim_priv.h"
+#include "fleet/sim/queue_priv.h"
 
 #define MARGIN        1.02 /* cost_margin() of a worker whose steps take what the model says */
 #define MOST_MIXED    32   /* steps of a run with a prompt and rows: the chunk shrinks as attention grows */
@@ -137,6 +137,7 @@ static void worker_seat(struct sim *sim, struct sim_worker *worker, uint32_t i)
     worker->n_seats++;
     seat_up(worker, worker->n_seats - 1, (struct sim_seat){job->end_step, i});
     worker->fresh[worker->n_fresh++] = i;
+    sim_pause_seat(sim, job);
 }
 
 static void worker_seat_joins(struct sim *sim, struct sim_worker *worker)
@@ -339,6 +340,17 @@ static double worker_steps_now(const struct sim *sim, const struct sim_worker *w
     return floor(2 * passed_s / (linear + sqrt(linear * linear + 4 * worker->run_square_s * passed_s)));
 }
 
+uint32_t sim_worker_answered_now(const struct sim *sim, const struct sim_worker *worker,
+                                 const struct sim_job *job)
+{
+    uint64_t n_steps = worker->n_steps, left;
+
+    if (worker->is_busy)
+        n_steps += (uint64_t)fmin(worker_steps_now(sim, worker), worker->run_steps);
+    left = job->end_step > n_steps ? job->end_step - n_steps : 0;
+    return left < job->request.answer_tokens ? job->request.answer_tokens - (uint32_t)left : 0;
+}
+
 /* The run ends before the step that they were to share. */
 static void worker_unpack(struct sim *sim, struct sim_worker *worker)
 {
@@ -471,7 +483,7 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
         sim_front_ended(sim, i);
     }
     worker->context = worker->n_seats == 0 ? 0 : worker->context;
-    sim_front_turn(sim);
+    sim_queue_turn(sim);
     worker->is_busy = false; /* jobs that were placed here in the meantime join the next run */
     worker_plan(sim, worker);
 }

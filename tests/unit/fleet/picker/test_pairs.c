@@ -197,11 +197,23 @@ static int64_t beside(const struct world *world, const struct picker_worker *row
     return whole_ns((double)ns * (double)slo_ns / (double)left_ns);
 }
 
-/* With a share of the limit, slow prompts need half of each step. */
+/* A quarter of its seats are free, or no prefill worker could compute the prompt for it. */
+static bool leaves_seats(const struct world *world, const struct picker_worker *row)
+{
+    bool has_prefill = false;
+
+    for (uint32_t i = 0; i < world->n; i++)
+        has_prefill |= world->rows[i].role == PICKER_PREFILL && world->rows[i].layout == row->layout &&
+                       world->rows[i].group == row->group && is_open(world, i);
+    return row->role != PICKER_DECODE || row->max_seqs == 0 ||
+           row->n_running <= (uint64_t)row->max_seqs * 3 / 4 || world->request.is_alone || !has_prefill;
+}
+
+/* With a share of the limit, slow prompts need half of each step and a quarter of the seats. */
 static bool may_overflow(const struct world *world, const struct picker_worker *row, uint32_t n)
 {
     return is_whole(world) || is_short(world, row, n) || row->n_running == 0 ||
-           itl_ns(row) <= whole_ns(world->goals.itl_slo_s * 1e9) / 2 ||
+           (itl_ns(row) <= whole_ns(world->goals.itl_slo_s * 1e9) / 2 && leaves_seats(world, row)) ||
            itl_none_ns(row) > whole_ns(world->goals.itl_slo_s * 1e9);
 }
 

@@ -219,9 +219,57 @@ static void a_choice_changes_nothing(void **state)
     }
 }
 
+/* ---- the rules of the streams' owner ---- */
+
+static void a_stream_progresses_and_has_a_limit(void **state)
+{
+    const struct picker_pause_past none = {0}, one = {.n = 1, .went_on_at = 10, .paused_ns = 500};
+
+    assert_false(picker_pause_may(&none, 0, 1000)); /* it has not begun */
+    assert_true(picker_pause_may(&none, 1, 1000));
+    assert_false(picker_pause_may(&none, 1, 0));
+    assert_false(picker_pause_may(&one, 41, 1000));
+    assert_true(picker_pause_may(&one, 42, 1000));
+    assert_false(picker_pause_may(&one, 42, 500));
+}
+
+static void a_class_that_may_be_paused_keeps_the_higher_objectives(void **state)
+{
+    struct picker_classes classes = {.all = {{.itl_slo_ns = 50, .priority = 5},
+                                             {.itl_slo_ns = 20, .priority = 10},
+                                             {.itl_slo_ns = 90, .priority = 0, .pause_ns = 1},
+                                             {.itl_slo_ns = 90, .priority = 0}},
+                                     .n = 4};
+    uint32_t n_at_workers[PICKER_MAX_CLASSES] = {0};
+
+    assert_int_equal(picker_pause_itl_ns(&classes, 2, n_at_workers), 90);
+    n_at_workers[0] = 1;
+    assert_int_equal(picker_pause_itl_ns(&classes, 2, n_at_workers), 50);
+    n_at_workers[1] = 1;
+    assert_int_equal(picker_pause_itl_ns(&classes, 2, n_at_workers), 20);
+    assert_int_equal(picker_pause_itl_ns(&classes, 3, n_at_workers), 90); /* it may not be paused */
+    assert_int_equal(picker_pause_itl_ns(&classes, 0, n_at_workers), 50);
+}
+
+static void a_budget_ends_and_begins_again(void **state)
+{
+    struct picker_pause_budget budget = {0};
+    uint64_t now_ns = PICKER_PAUSE_BUDGET_NS * 7;
+    unsigned n = 0;
+
+    while (picker_pause_affords(&budget, PICKER_PAUSE_COST, now_ns))
+        n++;
+    assert_int_equal(n, 5);
+    assert_false(picker_pause_affords(&budget, 1, now_ns + PICKER_PAUSE_BUDGET_NS - 1));
+    assert_true(picker_pause_affords(&budget, 1, now_ns + PICKER_PAUSE_BUDGET_NS));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stream_progresses_and_has_a_limit),
+        cmocka_unit_test(a_class_that_may_be_paused_keeps_the_higher_objectives),
+        cmocka_unit_test(a_budget_ends_and_begins_again),
         cmocka_unit_test_setup_teardown(the_first_in_order_gives_its_seat, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(as_many_as_the_time_between_tokens_needs, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(as_many_as_the_blocks_need, open_rig, close_rig),

@@ -254,14 +254,15 @@ static void one_turn_pauses_a_few_streams(void **state)
     uint32_t n = seats();
 
     fill(n, 200);
-    rig.router.pauses.budget_ns = clock_now_ns() + 3600 * NS_PER_S; /* it does not end while the test runs */
+    rig.router.pauses.budget.since_ns =
+        clock_now_ns() + 3600 * NS_PER_S; /* it does not end while the test runs */
     for (uint32_t i = 0; i < PER_BUDGET + MORE; i++) {
         last = ask("high", 500 + i, 5);
         assert_false(last->has_failed);
     }
     assert_int_equal(n_paused_of(n), PER_BUDGET);
     assert_int_equal(state_of(last), JOB_QUEUED);
-    rig.router.pauses.failed_ns = rig.router.pauses.budget_ns = 0;
+    rig.router.pauses.failed_ns = rig.router.pauses.budget.since_ns = 0;
     router_place_queued(&rig.router);
     assert_int_equal(n_paused_of(n), PER_BUDGET + MORE);
     assert_int_equal(state_of(last), JOB_PLACED);

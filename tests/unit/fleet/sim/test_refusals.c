@@ -46,10 +46,10 @@ static struct sim_result run(const struct sim_opts *opts, double rate_per_s, dou
     return result;
 }
 
-static double good_per_s(const struct sim_opts *opts, double rate_per_s)
+static double good_per_s(const struct sim_opts *opts, double rate_per_s, double seconds)
 {
-    struct sim_result result = run(opts, rate_per_s, 60);
-    double good = (double)result.classes[0].n_good / 60;
+    struct sim_result result = run(opts, rate_per_s, seconds);
+    double good = (double)result.classes[0].n_good / seconds;
 
     sim_result_fini(&result);
     return good;
@@ -62,14 +62,57 @@ static void good_answers_do_not_fall_beyond_capacity(void **state)
     double best = 0;
 
     for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++) {
-        double good = good_per_s(&opts, rates[i]);
+        double good = good_per_s(&opts, rates[i], 60);
 
         best = good > best ? good : best;
         assert_true(rates[i] < 18 || good > 0.9 * best);
     }
     assert_true(best > 16);
     opts.refuses_early = false; /* without it: served late */
-    assert_true(good_per_s(&opts, 36) < 0.1 * best);
+    assert_true(good_per_s(&opts, 36, 60) < 0.1 * best);
+}
+
+/* At and beyond capacity, good answers stay above 0.9 of the best rate, and of what arrives. */
+static void hold_good_answers(const struct sim_opts *opts, double capacity, double seconds)
+{
+    double best = 0, good[4];
+
+    for (unsigned i = 0; i < 4; i++) {
+        static const double times[] = {1, 2, 5, 10};
+
+        good[i] = good_per_s(opts, times[i] * capacity, seconds);
+        best = good[i] > best ? good[i] : best;
+    }
+    print_message("%.0f s: good %.1f, %.1f, %.1f and %.1f/s at 1, 2, 5 and 10 times %.0f/s\n", seconds,
+                  good[0], good[1], good[2], good[3], capacity);
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(good[i] > 0.9 * (i == 0 && capacity < best ? capacity : best));
+}
+
+/* The first seconds of a load, when nothing is learned yet. */
+static void a_sudden_load_is_served_well(void **state)
+{
+    struct sim_opts opts = small_fleet(true);
+
+    hold_good_answers(&opts, 17, 12);
+}
+
+/* Steps are short here, so a decode worker runs out of seats before its steps miss the objective.  It computes few
+ * prompts then; otherwise its steps become longer, its seats are taken for longer, and the prefill worker idles. */
+static void prompts_do_not_take_the_seats(void **state)
+{
+    static const struct sim_times times = {.step_s = 0.002, .row_s = 0.00035, .token_s = 0.000035};
+    struct sim_opts opts = small_fleet(true);
+    struct sim_result result;
+
+    opts.prefill_times = opts.decode_times = times;
+    hold_good_answers(&opts, 36, 60);
+    result = run(&opts, 180, 60);
+    print_message("the prefill worker is busy for %.0f of 60 s, 1 of 100 tokens takes %.0f ms\n",
+                  result.prefill_busy_s, 1e3 * sim_hist_quantile_s(&result.classes[0].itl, 0.99));
+    assert_true(result.prefill_busy_s > 0.95 * 60);
+    assert_true(sim_hist_quantile_s(&result.classes[0].itl, 0.99) < 0.036);
+    sim_result_fini(&result);
 }
 
 /* The oracle: the same load without refusals by prediction.
@@ -132,6 +175,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_answers_do_not_fall_beyond_capacity),
+        cmocka_unit_test(a_sudden_load_is_served_well),
+        cmocka_unit_test(prompts_do_not_take_the_seats),
         cmocka_unit_test(refusals_would_have_missed),
         cmocka_unit_test(a_light_load_is_not_refused),
         cmocka_unit_test(pools_do_not_swing),

@@ -12,7 +12,7 @@
  * With replicas=yes, reads go to a replica of their slot.  Values never change, so a replica that is behind lacks some, and
  * that is all.  It cannot renew a lifetime: such keys are renewed later, at the primary (redis_store_touch).
  *
- * Values are sent from where they are, a chunk at a time, and a chunk is made just before it is sent: the server takes one
+ * Values are sent from where they are, in chunks.  A chunk is made just before it is sent, so the server takes one chunk
  * while the next is made.  Values that are read go to the reader while they arrive.
  *
  * So a batch costs one round trip, and a redirected item one more.  After MAX_ROUNDS an item that is still

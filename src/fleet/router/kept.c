@@ -7,11 +7,11 @@
  *
  * A worker's rank for a name is a hash of both, so all routers with the same workers agree on it without a word, and a
  * worker that comes or goes changes the places of few names.  Two copies outlive the death of any router and of one
- * worker.  Values are sealed as those in a store are, so a worker that errs cannot pass one off as another.
+ * worker; then kept_copy.c makes two of one.  Values are sealed as those in a store are, so a worker that errs cannot pass one off as another.
  *
  * A worker that does not answer in time is left alone for a while.  No question waits longer than state.wait.  A name
  * that is forgotten is sent again to each worker that comes back, as long as it is among the last FORGOTTEN. */
-#include "fleet/router/kept_priv.h"
+#include "fleet/router/kept_types_priv.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -22,20 +22,8 @@
 #include "base/str.h"
 #include "net/link/tls.h"
 
-enum {
-    KEPT_COPIES = 2,
-    KEPT_ASKED = 4,      /* workers that are asked for a name */
-    KEPT_FORGOTTEN = 128 /* forgotten names that are sent again to workers that come back */
-};
-#define KEPT_MAX_VALUE  (FRAME_KEPT_BYTES - STATE_HEAD_BYTES - STATE_TIMES_BYTES)
-#define KEPT_MAX_QUEUED ((size_t)8 << 20) /* bytes on a link: beyond, its worker gets no values */
-#define KEPT_LATE_NS    (5 * NS_PER_S)
-
-struct kept_worker {
-    bool is_up;
-    uint64_t digest;        /* of its name */
-    uint64_t late_until_ns; /* it answered too late, and is left alone until then */
-};
+#define KEPT_MAX_VALUE (FRAME_KEPT_BYTES - STATE_HEAD_BYTES - STATE_TIMES_BYTES)
+#define KEPT_LATE_NS   (5 * NS_PER_S)
 
 struct kept_ask {
     struct list node; /* kept.asks, by deadline */
@@ -50,21 +38,6 @@ struct kept_ask {
     struct picker_slots waiting; /* workers that have not answered */
     uint32_t n_waiting;
     uint32_t claim_slot; /* PICKER_NONE: nothing is claimed */
-};
-
-struct router_kept {
-    struct router *router;
-    uint8_t key[STATE_KEY_BYTES];
-    struct kept_worker workers[PICKER_MAX_WORKERS];
-    uint32_t n_up;
-    struct list asks;
-    uint32_t n_asks;
-    struct hashmap *by_number;
-    uint64_t next_number;
-    struct ev_timer *deadline;
-    struct state_name forgotten[KEPT_FORGOTTEN]; /* a ring */
-    uint64_t n_forgotten;
-    struct metric *m_found, *m_missed, *m_late, *m_put, *m_dropped, *m_damaged;
 };
 
 static uint64_t kept_now_s(void)
@@ -83,16 +56,19 @@ static uint64_t kept_mix(uint64_t x)
     return x ^ x >> 32;
 }
 
-/* Lists the workers that rank first for a name, the best first.  is_new: for a value that they are to keep. */
-static uint32_t kept_rank(const struct router_kept *kept, const struct state_name *name, bool is_new,
-                          uint32_t out[KEPT_ASKED])
+uint64_t kept_score(uint64_t name_digest, uint64_t worker_digest)
 {
-    uint64_t digest = str_digest(name->text), now_ns = clock_now_ns(), score[KEPT_ASKED];
+    return kept_mix(name_digest ^ worker_digest);
+}
+
+uint32_t kept_rank(const struct router_kept *kept, const char *name, bool is_new, uint32_t out[KEPT_ASKED])
+{
+    uint64_t digest = str_digest(name), now_ns = clock_now_ns(), score[KEPT_ASKED];
     uint32_t n = 0, n_seen = 0;
 
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS && n_seen < kept->n_up; slot++) {
         const struct kept_worker *worker = &kept->workers[slot];
-        uint64_t own = kept_mix(digest ^ worker->digest);
+        uint64_t own = kept_score(digest, worker->digest);
         uint32_t at;
 
         if (!worker->is_up)
@@ -138,7 +114,7 @@ static uint32_t kept_send(struct router_kept *kept, const struct state_name *nam
 {
     bool is_new = sealed.len_bytes > 0;
     Baton__Keep keep = BATON__KEEP__INIT;
-    uint32_t slots[KEPT_ASKED], n = kept_rank(kept, name, is_new, slots), n_sent = 0;
+    uint32_t slots[KEPT_ASKED], n = kept_rank(kept, name->text, is_new, slots), n_sent = 0;
 
     keep.name = (char *)(uintptr_t)name->text;
     keep.life_s = life_s < FRAME_KEPT_LIFE_S ? (uint32_t)life_s : FRAME_KEPT_LIFE_S;
@@ -282,10 +258,10 @@ static void kept_ask_all(struct kept_ask *ask, const struct state_question *ques
     uint32_t ranks[STATE_MAX_NAMES][KEPT_ASKED], first[KEPT_ASKED];
     struct picker_slots asked = {0};
 
-    if (question->claim != NULL && kept_rank(ask->kept, question->claim, true, first) > 0)
+    if (question->claim != NULL && kept_rank(ask->kept, question->claim->text, true, first) > 0)
         ask->claim_slot = first[0];
     for (uint32_t i = 0; i < ask->n; i++)
-        for (uint32_t k = kept_rank(ask->kept, &ask->names[i], false, ranks[i]); k < KEPT_ASKED; k++)
+        for (uint32_t k = kept_rank(ask->kept, ask->names[i].text, false, ranks[i]); k < KEPT_ASKED; k++)
             ranks[i][k] = PICKER_NONE;
     for (uint32_t at = 0; at < ask->n * KEPT_ASKED; at++) {
         uint32_t slot = ranks[at / KEPT_ASKED][at % KEPT_ASKED];
@@ -365,6 +341,8 @@ void router_kept_hear(struct router *router, uint32_t slot, const Baton__Fetched
         return;
     if (fetched->is_last)
         kept->workers[slot].late_until_ns = 0;
+    if (kept_copy_hear(kept, slot, fetched))
+        return;
     if (ask == NULL || !picker_slots_has(&ask->waiting, slot)) {
         kept_give_back(kept, slot, fetched);
         return;
@@ -399,6 +377,13 @@ void router_kept_worker_up(struct router *router, uint32_t slot)
         keep.name = kept->forgotten[i].text;
         (void)router_send(router, slot, FRAME_KEEP, &keep.base);
     }
+    kept_copy_note(kept, slot, true);
+}
+
+void router_kept_worker_drains(struct router *router, uint32_t slot)
+{
+    if (router->kept != NULL && router->kept->workers[slot].is_up)
+        kept_copy_note(router->kept, slot, false);
 }
 
 /* Questions that waited for this worker alone end in the loop's next turn. */
@@ -410,6 +395,7 @@ void router_kept_worker_down(struct router *router, uint32_t slot)
         return;
     kept->workers[slot].is_up = false;
     kept->n_up--;
+    kept_copy_note(kept, slot, false);
     list_for_each_safe (node, spare, &kept->asks) {
         struct kept_ask *ask = container_of(node, struct kept_ask, node);
 
@@ -470,7 +456,7 @@ int router_kept_open(struct router *router, const uint8_t cluster_key[32], struc
     router->kept = kept;
     kept->router = router;
     list_init(&kept->asks);
-    if (hashmap_new_counted(&kept->by_number) < 0 ||
+    if (hashmap_new_counted(&kept->by_number) < 0 || kept_copy_open(kept) < 0 ||
         ev_timer_new(router->loop, kept_on_deadline, kept, &kept->deadline) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     if (cluster_key_derive(cluster_key, "state", kept->key) < 0)
@@ -489,6 +475,7 @@ void router_kept_close(struct router *router)
         kept_ask_free(container_of(kept->asks.next, struct kept_ask, node));
     hashmap_free(kept->by_number);
     ev_timer_free(kept->deadline);
+    kept_copy_close(kept);
     OPENSSL_cleanse(kept, sizeof(*kept));
     free(kept);
     router->kept = NULL;

@@ -79,20 +79,22 @@ def values_are_copied_again_when_workers_leave_and_come():
         assert all(status == 200 for status, _ in first), first
         status, thread = message(a, "hello there", thread={"type": "create"})
         assert status == 200, thread
-        n = kept(workers) / 2
+        n = kept(workers, "baton_worker_kept ") / 2
         assert n == int(n) and n > 10
 
         def each_has_all(*rest):
-            return lambda: [w.metric("baton_worker_kept") for w in rest] == [n] * len(rest)
+            return lambda: [w.metric("baton_worker_kept ") for w in rest] == [n] * len(rest)
 
         workers[0].kill()
         wait_until(each_has_all(*workers[1:]), "a value has one copy only")
         workers[1].kill()
         time.sleep(max(0, began + 8 - time.monotonic()))  # a router takes workers that it meets in its first seconds for old ones
         workers[0].start()
+        wait_fleet(c, 2)
         wait_until(each_has_all(workers[0], workers[2]), "a worker that came got no copies")
         workers[2].kill()
-        wait_until(lambda: b.metric("baton_kept_copied_total") + a.metric("baton_kept_copied_total") > n, "no copies")
+        n_copied = sum(metric_of(r, "baton_kept_copied_total") for r in (a, b))
+        assert n < n_copied < 4 * n, (n_copied, n)  # both routers saw each change, and each value moved about once for it
         for _, answer in first:
             status, shown = send(b, "/v1/responses/" + answer["id"], None, None, "GET")
             assert status == 200 and shown["output"] == answer["output"], shown
@@ -100,8 +102,6 @@ def values_are_copied_again_when_workers_leave_and_come():
         c.wait_ready(decode=1)
         status, second = continued(b, thread["id"], "and then?")
         assert status == 200, second
-        # both routers saw each change, and each value went over the links about once for it
-        assert a.metric("baton_kept_copied_total") + b.metric("baton_kept_copied_total") < 4 * n
         events = [line for r in c.routers for line in open(r.log_path) if '"kept_copied"' in line]
         assert len(events) >= 2, events
 
@@ -113,14 +113,15 @@ def a_worker_that_drains_leaves_two_copies():
         a, b = c.routers
         first = [respond(a, input=f"hello {i}", max_output_tokens=3) for i in range(10)]
         assert all(status == 200 for status, _ in first), first
-        n = kept(workers) / 2
-        _, events, _ = stream_response(a, "", input="tell me all", max_output_tokens=100000)
+        n = kept(workers, "baton_worker_kept ") / 2
+        stream = stream_response(a, "", input="tell me all", max_output_tokens=100000)
+        wait_until(lambda: any(w.status()["running"] > 0 for w in workers), "the stream runs nowhere")
         busy = next(w for w in workers if w.status()["running"] > 0)
         rest = [w for w in workers if w is not busy]
         busy.process.send_signal(signal.SIGTERM)
-        wait_until(lambda: [w.metric("baton_worker_kept") for w in rest] == [n] * 2, "a value has one copy only")
+        wait_until(lambda: [w.metric("baton_worker_kept ") for w in rest] == [n] * 2, "a value has one copy only")
         assert busy.process.poll() is None
-        del events
+        stream[0].close()
 
 
 def a_restarted_router_has_its_responses():

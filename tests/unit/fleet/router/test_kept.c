@@ -56,8 +56,8 @@ static void on_send(struct link *link, enum frame_type type, const ProtobufCMess
     if (type == FRAME_KEEP && keep->life_s == 0) {
         worker->n_removed++;
     } else if (type == FRAME_KEEP) {
-        worker->kept[worker->n_kept].mark = keep->mark;
         assert_true(worker->n_kept < MAX_VALUES);
+        worker->kept[worker->n_kept].mark = keep->mark;
         str_copy(worker->kept[worker->n_kept].name, STATE_NAME_BYTES, keep->name);
         buf_append(&worker->kept[worker->n_kept++].value, keep->value.data, keep->value.len);
         worker->n_copies += keep->mark != 0;

@@ -23,9 +23,10 @@
     X(PROBES, 11, "checks of the network")            /* PROBE */                                            \
     X(EMBEDDINGS, 12, "embeddings")                   /* Submit.wants_embedding */                           \
     X(KEEPS, 13, "values kept for routers")           /* KEEP, FETCH */                                      \
-    X(ROUTER_MESSAGE, 14, "messages between routers") /* ROUTER_MESSAGE, LoadReport.n_routers */
+    X(ROUTER_MESSAGE, 14, "messages between routers") /* ROUTER_MESSAGE, LoadReport.n_routers */             \
+    X(LISTS, 15, "lists of values kept")              /* LIST_KEPT, Fetch.mark, Keep.mark */
 
-#define CAPABILITY_N          15 /* including CAPABILITY_STATED */
+#define CAPABILITY_N          16 /* including CAPABILITY_STATED */
 #define X(name, number, text) CAPABILITY_##name = 1 << (number),
 enum capability { CAPABILITY_STATED = 1, CAPABILITY_LIST(X) };
 #undef X

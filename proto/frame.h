@@ -36,6 +36,7 @@
     X(RESUMED, 27, Resumed, resumed, (16 << 20) + 1024)                                                      \
     X(STORE_BLOCKS, 53, StoreBlocks, store_blocks, 1 << 20)                                                  \
     X(FETCHED, 73, Fetched, fetched, (2 << 20) + 4096)                                                       \
+    X(LISTED, 76, Listed, listed, 16 << 10)                                                                  \
     X(PROBED, 81, Probed, probed, 16 << 10)
 /* From routers to workers. */
 #define FRAMES_WORKER(X)                                                                                     \
@@ -49,6 +50,7 @@
     X(SET_ROLE, 60, SetRole, set_role, 4 << 10)                                                              \
     X(KEEP, 71, Keep, keep, (2 << 20) + 4096)                                                                \
     X(FETCH, 72, Fetch, fetch, 16 << 10)                                                                     \
+    X(LIST_KEPT, 75, ListKept, list_kept, 4 << 10)                                                           \
     X(PROBE, 80, Probe, probe, 64 << 10)
 /* Between workers: the engine thread handles them. */
 #define FRAMES_PEER(X)                                                                                       \
@@ -101,7 +103,7 @@ struct frame_header {
 #define FRAME_SPENDING_KINDS 4
 #define FRAME_SPENDING_ID    16 /* bytes of an account's name */
 
-/* A value that a worker keeps, its name and its life, and the names of one FETCH. */
+/* A value that a worker keeps, its name and its life, and the names of one FETCH or LISTED. */
 #define FRAME_KEPT_BYTES  (UINT64_C(2) << 20)
 #define FRAME_KEPT_NAME   79
 #define FRAME_KEPT_LIFE_S 172800

@@ -69,6 +69,61 @@ def threads_go_on_after_their_router_and_one_worker():
         assert status == 200, third
 
 
+def values_are_copied_again_when_workers_leave_and_come():
+    """Two of three workers die one after the other, one comes back, and the third dies: nothing is lost."""
+    with Cluster() as c:
+        began = time.monotonic()
+        workers = fleet(c, 2, 3)
+        a, b = c.routers
+        first = [respond(a, input=f"hello {i}") for i in range(10)]
+        assert all(status == 200 for status, _ in first), first
+        status, thread = message(a, "hello there", thread={"type": "create"})
+        assert status == 200, thread
+        n = kept(workers, "baton_worker_kept ") / 2
+        assert n == int(n) and n > 10
+
+        def each_has_all(*rest):
+            return lambda: [w.metric("baton_worker_kept ") for w in rest] == [n] * len(rest)
+
+        workers[0].kill()
+        wait_until(each_has_all(*workers[1:]), "a value has one copy only")
+        workers[1].kill()
+        time.sleep(max(0, began + 8 - time.monotonic()))  # a router takes workers that it meets in its first seconds for old ones
+        workers[0].start()
+        wait_fleet(c, 2)
+        wait_until(each_has_all(workers[0], workers[2]), "a worker that came got no copies")
+        workers[2].kill()
+        n_copied = sum(metric_of(r, "baton_kept_copied_total") for r in (a, b))
+        assert n < n_copied < 4 * n, (n_copied, n)  # both routers saw each change, and each value moved about once for it
+        for _, answer in first:
+            status, shown = send(b, "/v1/responses/" + answer["id"], None, None, "GET")
+            assert status == 200 and shown["output"] == answer["output"], shown
+        c.routers[:] = [b, a]
+        c.wait_ready(decode=1)
+        status, second = continued(b, thread["id"], "and then?")
+        assert status == 200, second
+        events = [line for r in c.routers for line in open(r.log_path) if '"kept_copied"' in line]
+        assert len(events) >= 2, events
+
+
+def a_worker_that_drains_leaves_two_copies():
+    """Its values are copied while it still answers, so another one may die as soon as it is gone."""
+    with Cluster() as c:
+        workers = fleet(c, 2, 3, stop__drain_timeout="30s", **SLOW)
+        a, b = c.routers
+        first = [respond(a, input=f"hello {i}", max_output_tokens=3) for i in range(10)]
+        assert all(status == 200 for status, _ in first), first
+        n = kept(workers, "baton_worker_kept ") / 2
+        stream = stream_response(a, "", input="tell me all", max_output_tokens=100000)
+        wait_until(lambda: any(w.status()["running"] > 0 for w in workers), "the stream runs nowhere")
+        busy = next(w for w in workers if w.status()["running"] > 0)
+        rest = [w for w in workers if w is not busy]
+        busy.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: [w.metric("baton_worker_kept ") for w in rest] == [n] * 2, "a value has one copy only")
+        assert busy.process.poll() is None
+        stream[0].close()
+
+
 def a_restarted_router_has_its_responses():
     """The only router.  A response that is deleted is gone for all, also at a worker that was away."""
     with Cluster() as c:
@@ -241,7 +296,8 @@ def a_worker_that_hangs_delays_no_request_for_long():
 
 
 if __name__ == "__main__":
-    main([threads_go_on_after_their_router_and_one_worker, a_restarted_router_has_its_responses,
+    main([threads_go_on_after_their_router_and_one_worker, values_are_copied_again_when_workers_leave_and_come,
+          a_worker_that_drains_leaves_two_copies, a_restarted_router_has_its_responses,
           remembered_answers_come_from_workers, a_cancel_reaches_the_router_that_runs_the_response,
           deletions_and_bans_of_one_router_reach_all, memory_is_bounded_and_may_be_none,
           a_worker_that_hangs_delays_no_request_for_long])

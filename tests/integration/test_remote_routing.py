@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Routers know the content of the store that workers share.  A worker writes prompts to a real Redis server and is
 killed.  Another worker with the store, which never saw them, is then expected to read them, and a worker without it to
-compute them.  Without the store the estimate is as before.  Each answer has the same tokens."""
+compute them.  Without the store the estimate is as before.  A worker without a router compares a peer with the store in
+the same way.  Each answer has the same tokens."""
 import json
 import time
 
 import redis_server
 from cluster import Cluster, Stream, main
 from redis_server import Redis
+from test_peers import asks, known, pair
 from test_prefix_fetch import use_only
-from test_remote import n_written, text_of, up, worker_of
+from test_remote import n_written, remote, text_of, up, worker_of
 from test_tier import BLOCK, until
 from test_why import assert_fits, ctl
 
@@ -103,6 +105,53 @@ def what_the_store_lost_is_forgotten():
         c.assert_quiet()
 
 
+SIM = {"engine.kind": "sim", "engine.sim_prefill_token": "500us", "kv.remote_flush": "0s"}
+
+
+def forgets(c, worker, text):
+    """Other prompts take the memory of the worker, whose pool is small."""
+    n_evicted = worker.status()["blocks"]["evicted"]
+    for i in range(40):
+        n_asks = asks(worker)
+        got = c.ask(f"{i} {time.monotonic()} {text}", worker.http, max_tokens=2)
+        assert got.is_whole and asks(worker) == n_asks
+        blocks = worker.status()["blocks"]
+        if blocks["evicted"] - n_evicted > blocks["total"]:
+            return
+    raise AssertionError(f"nothing was evicted: {worker.status()['blocks']}")
+
+
+def a_busy_peer_is_asked_only_for_what_the_store_lacks():
+    """Each step of the peer takes long while it answers, so the store is the faster of the two.  Once the store is gone,
+    the same peer is faster than computing."""
+    with Cluster() as c, Redis() as store:
+        a, b = pair(c, first={**SIM, "kv.remote": store.url, "engine.sim_step": "200ms", "engine.sim_answer_tokens": "1000000"},
+                    second={**SIM, "kv.remote": store.url, "kv.memory": "2MiB"})
+        up(a), up(b)
+        text = text_of("of both")
+        assert c.ask(text, b.http, max_tokens=8).is_whole
+        n_blocks = c.ask(text, b.http, max_tokens=8).serving["reused"] // BLOCK
+        until("blocks are not written", lambda: n_written(b) >= n_blocks > 10)
+        stream = Stream(a.http, c.body(text, max_tokens=100000))  # the peer has the blocks, and is busy from now on
+        until("not told", lambda: known(b)["memory"] >= n_blocks)
+        for is_there in (True, False):
+            forgets(c, b, text)
+            n_read, n_asks = remote(b, "read"), asks(b)
+            assert a.status()["running"] == 1 and known(b)["memory"] >= n_blocks
+            got = c.ask(text, b.http, max_tokens=8)
+            assert got.is_whole  # a simulated engine draws any tokens
+            if is_there:
+                assert got.serving["transferred"] == 0 < got.serving["reused"] and asks(b) == n_asks, (got.serving, asks(b))
+                until("not counted", lambda n=n_read: remote(b, "read") > n)
+                store.kill()
+                until("its loss is not known", lambda: c.ask(f"{time.monotonic()} {text}", b.http, max_tokens=2).is_whole and
+                      not remote(b, "up"))
+            else:
+                assert got.serving["transferred"] > 0 and asks(b)["done"] == n_asks["done"] + 1, (got.serving, asks(b))
+        stream.close()
+
+
 if __name__ == "__main__":
     redis_server.want()
-    main([a_prompt_in_the_store_is_expected_to_be_read, what_the_store_lost_is_forgotten])
+    main([a_prompt_in_the_store_is_expected_to_be_read, what_the_store_lost_is_forgotten,
+          a_busy_peer_is_asked_only_for_what_the_store_lacks])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A call of the Redis store: its items, by server.
  *
- *     items by server --> all commands of a server in one send, then its replies in order
+ *     items by server --> all commands of a server, then its replies in order
  *           ^                                                       |
  *           +---- MOVED: this slot's server changed ... ------------+
  *                 ASK: this item only, after ASKING
@@ -11,6 +11,9 @@
  *
  * With replicas=yes, reads go to a replica of their slot.  Values never change, so a replica that is behind lacks some, and
  * that is all.  It cannot renew a lifetime: such keys are renewed later, at the primary (redis_store_touch).
+ *
+ * Values are sent from where they are, in chunks.  A chunk is made just before it is sent, so the server takes one chunk
+ * while the next is made.  Values that are read go to the reader while they arrive.
  *
  * So a batch costs one round trip, and a redirected item one more.  After MAX_ROUNDS an item that is still
  * redirected fails.  A server of a cluster that does not answer rests for a second, so it delays a batch once; its
@@ -22,6 +25,7 @@
 #include "cache/remote/store_redis_priv.h"
 
 #define MAX_ROUNDS   5
+#define CHUNK_BYTES  (256u * 1024) /* of a value, made and sent at once */
 #define PEER_REST_NS NS_PER_S
 #define MAP_LEAST_NS (NS_PER_S / 2)
 #define MAP_MOST_NS  (60 * NS_PER_S) /* with replicas, which come and go without a redirection */
@@ -147,6 +151,61 @@ static void redis_batch_append(struct redis_batch *batch, unsigned i)
         resp_command(&store->out, expire, 3);
 }
 
+int redis_batch_add_value(struct redis_batch *batch, unsigned i)
+{
+    struct redis_store *store = batch->store;
+
+    if (store->n_gaps == store->max_gaps) {
+        unsigned most = store->max_gaps * 2 + 16;
+        struct redis_gap *gaps = realloc(store->gaps, most * sizeof(*gaps));
+
+        if (gaps == NULL)
+            return E_NOMEM;
+        store->gaps = gaps;
+        store->max_gaps = most;
+    }
+    store->gaps[store->n_gaps++] = (struct redis_gap){.at_bytes = store->out.len_bytes, .item = i};
+    return 0;
+}
+
+/* Sends the commands before a value, and the value. */
+static int redis_batch_send_value(struct redis_batch *batch, struct redis_conn *conn, struct bytes before,
+                                  unsigned item)
+{
+    struct bytes value = batch->values->all[item];
+    size_t at = 0;
+    int rc;
+
+    do {
+        size_t left = value.len_bytes - at, n = left < CHUNK_BYTES ? left : CHUNK_BYTES;
+        struct bytes parts[] = {before, bytes_of(value.data + at, n)};
+
+        rc = batch->values->fill(batch->values->arg, item, at + n);
+        if (rc == 0)
+            rc = redis_conn_send(conn, parts, 2);
+        before.len_bytes = 0;
+        at += n;
+    } while (rc == 0 && at < value.len_bytes);
+    return rc;
+}
+
+static int redis_batch_send_all(struct redis_batch *batch, struct redis_conn *conn)
+{
+    struct redis_store *store = batch->store;
+    struct bytes rest = buf_view(&store->out);
+    size_t at = 0;
+    int rc = store->out.is_bad ? E_NOMEM : 0;
+
+    for (unsigned i = 0; rc == 0 && i < store->n_gaps; i++) {
+        const struct redis_gap *gap = &store->gaps[i];
+
+        rc = redis_batch_send_value(batch, conn, bytes_of(rest.data + at, gap->at_bytes - at), gap->item);
+        at = gap->at_bytes;
+    }
+    rest = bytes_of(rest.data + at, rest.len_bytes - at);
+    return rc == 0 ? redis_conn_send(conn, &rest, 1) : rc;
+}
+
 /* Sends the commands of all items that this peer has. */
 static void redis_batch_send(struct redis_batch *batch, unsigned at)
 {
@@ -158,10 +217,11 @@ static void redis_batch_send(struct redis_batch *batch, unsigned at)
     if (rc < 0)
         return;
     buf_clear(&store->out);
+    store->n_gaps = 0;
     for (unsigned i = 0; i < batch->n; i++)
         if (batch->places[i].is_pending && batch->places[i].peer == at)
             redis_batch_append(batch, i);
-    rc = store->out.is_bad ? E_NOMEM : redis_conn_send(peer->conn, buf_view(&store->out));
+    rc = redis_batch_send_all(batch, peer->conn);
     if (rc < 0)
         redis_store_fail_peer(store, peer, fault_set(batch->fault, rc, "sending: %s", err_text(rc)));
 }
@@ -203,6 +263,32 @@ int redis_error_code(struct bytes error)
     return E_PROTO;
 }
 
+struct redis_watch {
+    const struct redis_batch *batch;
+    unsigned item;
+};
+
+static void redis_watch_on_part(void *arg, struct bytes beginning)
+{
+    const struct redis_watch *watch = arg;
+
+    watch->batch->reader->on_part(watch->batch->reader->arg, watch->item, beginning);
+}
+
+/* Reads the reply to an item's own command. */
+static int redis_batch_reply(const struct redis_batch *batch, struct redis_conn *conn, unsigned i,
+                             struct resp_item *reply)
+{
+    struct redis_watch watch = {batch, i};
+    int rc;
+
+    if (batch->reader != NULL)
+        redis_conn_watch(conn, redis_watch_on_part, &watch);
+    rc = redis_conn_reply(conn, reply, NULL);
+    redis_conn_watch(conn, NULL, NULL);
+    return rc;
+}
+
 /* Reads the replies to an item's commands. */
 static int redis_batch_read(struct redis_batch *batch, struct redis_peer *peer, unsigned i)
 {
@@ -215,7 +301,7 @@ static int redis_batch_read(struct redis_batch *batch, struct redis_peer *peer, 
     if (was_asking)
         rc = redis_conn_reply(peer->conn, &reply, NULL);
     if (rc == 0)
-        rc = redis_conn_reply(peer->conn, &reply, NULL);
+        rc = redis_batch_reply(batch, peer->conn, i, &reply);
     if (rc < 0)
         return rc;
     place->is_asking = false;

@@ -7,7 +7,10 @@
  *            <--done-- all
  *
  * A thread takes all jobs of a kind that wait, up to a batch, and gives them to the store in one call: the store sends them
- * together.  A batch has about BATCH_BYTES of values.  Only these threads wait for the store.
+ * together.  A batch has about READ_BATCH_BYTES or WRITE_BATCH_BYTES of values.  Only these threads wait for the store.
+ *
+ * Sealing and sending overlap, as do receiving and opening: a record is sealed when the store is about to send it, and
+ * opened as soon as it has arrived, while the server works on the next.
  *
  * A writer asks before it writes: another worker may have written the same blocks, and values are large.  It writes the
  * run from its first to its last block that is not there. */
@@ -18,8 +21,10 @@
 #include "base/thread.h"
 #include "cache/remote/remote_priv.h"
 
-#define WAIT_NS     (NS_PER_S)
-#define BATCH_BYTES (4u << 20)
+#define WAIT_NS           (NS_PER_S)
+#define READ_BATCH_BYTES  (4u << 20)
+#define WRITE_BATCH_BYTES (16u << 20) /* more than one of the longest values: no client waits for a write */
+#define VALUE_GAP         16u
 
 struct remote_batch { /* jobs of one kind */
     struct remote_thread *thread;
@@ -28,15 +33,22 @@ struct remote_batch { /* jobs of one kind */
     size_t len_bytes; /* of their values */
     char names[REMOTE_BATCH][REMOTE_NAME_BYTES];
     struct store_item items[REMOTE_BATCH];
+    /* of a write: */
+    struct remote_value {
+        unsigned job;
+        size_t sealed_bytes;
+    } made[REMOTE_BATCH];
+    struct bytes values[REMOTE_BATCH]; /* in thread->records */
     struct fault fault;
 };
 
 /* The values of a batch, at most: those of the longest run at least. */
-static size_t remote_batch_bytes(const struct kv_remote *remote)
+static size_t remote_batch_bytes(const struct kv_remote *remote, bool is_write)
 {
-    size_t run_bytes = remote->run_blocks * remote->record_bytes;
+    size_t run_bytes = remote->run_blocks * remote->record_bytes,
+           most = is_write ? WRITE_BATCH_BYTES : READ_BATCH_BYTES;
 
-    return run_bytes > BATCH_BYTES ? run_bytes : BATCH_BYTES;
+    return run_bytes > most ? run_bytes : most;
 }
 
 void remote_job_free(struct remote_job *job)
@@ -73,33 +85,45 @@ static void remote_batch_fail(struct remote_batch *batch, int result)
 
 /* ---- reading ---- */
 
-/* Opens the records of a part: the first is that of its last block.  Each block has a result of its own. */
-static void remote_batch_on_value(void *arg, unsigned i, struct bytes value)
+/* Opens the records of a part that are there and were not opened yet: the first is that of the part's last block.  Each
+ * block has a result of its own. */
+static void remote_batch_on_part(void *arg, unsigned i, struct bytes beginning)
 {
     struct remote_batch *batch = arg;
     struct remote_job *job = batch->jobs[i];
     const struct kv_remote *remote = batch->thread->remote;
     size_t record_bytes = remote->record_bytes;
 
-    job->result = 0;
-    for (uint32_t at = 0; at < job->n; at++) {
-        struct remote_job_block *block = &job->blocks[job->n - 1 - at];
-        size_t from = at * record_bytes, left = from < value.len_bytes ? value.len_bytes - from : 0;
+    for (; job->n_opened < job->n && beginning.len_bytes / record_bytes > job->n_opened; job->n_opened++) {
+        uint32_t at = job->n - 1 - job->n_opened;
+        struct bytes record = bytes_of(beginning.data + job->n_opened * record_bytes, record_bytes);
+        int rc = remote_record_open(&remote->seal, batch->thread->cipher, record, &job->hashes[at],
+                                    job->blocks[at].id);
 
-        block->result = left < record_bytes ? E_AUTH
-                                            : remote_record_open(&remote->seal, batch->thread->cipher,
-                                                                 bytes_of(value.data + from, record_bytes),
-                                                                 &job->hashes[job->n - 1 - at], block->id);
-        if (block->result < 0)
-            job->result = block->result = E_AUTH;
+        job->blocks[at].result = rc < 0 ? E_AUTH : 0;
     }
+}
+
+/* The value is there: a record that it lacks counts as damaged. */
+static void remote_batch_on_value(void *arg, unsigned i, struct bytes value)
+{
+    struct remote_batch *batch = arg;
+    struct remote_job *job = batch->jobs[i];
+
+    remote_batch_on_part(arg, i, value);
+    for (; job->n_opened < job->n; job->n_opened++)
+        job->blocks[job->n - 1 - job->n_opened].result = E_AUTH;
+    job->result = 0;
+    for (uint32_t at = 0; at < job->n; at++)
+        if (job->blocks[at].result < 0)
+            job->result = E_AUTH;
 }
 
 static void remote_batch_read(struct remote_batch *batch)
 {
     struct remote_thread *thread = batch->thread;
     struct kv_remote *remote = thread->remote;
-    const struct store_reader reader = {remote_batch_on_value, batch};
+    const struct store_reader reader = {remote_batch_on_part, remote_batch_on_value, batch};
     uint64_t began_ns = clock_now_ns(), took_ns;
     uint32_t n_blocks = 0;
     int rc;
@@ -229,15 +253,26 @@ static int remote_batch_ask(struct remote_batch *batch)
     return rc;
 }
 
-/* Writes the records of the job's run to out, the last block's first. */
-static int remote_job_seal(struct remote_thread *thread, struct remote_job *job, uint8_t *out)
+/* Seals the records that begin before len_bytes, the last block's first. */
+static int remote_batch_fill_value(void *arg, unsigned i, size_t len_bytes)
 {
+    struct remote_batch *batch = arg;
+    struct remote_thread *thread = batch->thread;
     const struct kv_remote *remote = thread->remote;
-    int rc = 0;
+    struct remote_value *value = &batch->made[i];
+    const struct remote_job *job = batch->jobs[value->job];
+    uint8_t *records = thread->records + (batch->values[i].data - thread->records);
 
-    for (uint32_t at = job->end; rc == 0 && at-- > job->first; out += remote->record_bytes)
-        rc = remote_record_seal(&remote->seal, thread->cipher, job->blocks[at].id, &job->hashes[at], out);
-    return rc;
+    while (value->sealed_bytes < len_bytes) {
+        uint32_t at = job->end - 1 - (uint32_t)(value->sealed_bytes / remote->record_bytes);
+        int rc = remote_record_seal(&remote->seal, thread->cipher, job->blocks[at].id, &job->hashes[at],
+                                    records + value->sealed_bytes);
+
+        if (rc < 0)
+            return rc;
+        value->sealed_bytes += remote->record_bytes;
+    }
+    return 0;
 }
 
 /* An empty value, or one of another type, is in the way: removes it.  False: it is a value. */
@@ -250,51 +285,45 @@ static bool remote_batch_clear(struct remote_batch *batch, unsigned i)
            item.result == E_NOT_FOUND && remote->ops->remove(batch->thread->store, &item, &batch->fault) == 0;
 }
 
-/* Seals the runs that are to be written, and gives them to the store.  order: [n] the job of each value. */
-static int remote_batch_put(struct remote_batch *batch, unsigned *order, unsigned *n_out)
+/* Gives the runs that are to be written to the store, which lets them be sealed. */
+static int remote_batch_put(struct remote_batch *batch, unsigned *n_out)
 {
     struct remote_thread *thread = batch->thread;
     struct kv_remote *remote = thread->remote;
-    struct bytes values[REMOTE_BATCH];
+    const struct store_values values = {batch->values, remote_batch_fill_value, batch};
     uint8_t *record = thread->records;
     unsigned n = 0;
 
     for (unsigned i = 0; i < batch->n; i++) {
         struct remote_job *job = batch->jobs[i];
-        int rc;
 
         if (job->end == 0)
             continue;
-        rc = remote_job_seal(thread, job, record);
-        if (rc < 0) {
-            remote_job_end(job, rc);
-            continue;
-        }
         remote_name(&remote->seal, &job->hashes[job->end - 1], batch->names[n]);
         batch->items[n] = (struct store_item){.key = batch->names[n]};
-        values[n] = bytes_of(record, (job->end - job->first) * remote->record_bytes);
-        record += values[n].len_bytes;
-        order[n++] = i;
+        batch->values[n] = bytes_of(record, (job->end - job->first) * remote->record_bytes);
+        batch->made[n] = (struct remote_value){.job = i};
+        record += batch->values[n++].len_bytes + VALUE_GAP;
     }
     *n_out = n;
-    return n > 0 ? remote->ops->put(thread->store, batch->items, values, n, &batch->fault) : 0;
+    return n > 0 ? remote->ops->put(thread->store, batch->items, &values, n, &batch->fault) : 0;
 }
 
 static void remote_batch_write(struct remote_batch *batch)
 {
-    unsigned order[REMOTE_BATCH], n = 0;
+    unsigned n = 0;
     bool is_refused;
     int rc = remote_batch_ask(batch);
 
     if (rc == 0)
-        rc = remote_batch_put(batch, order, &n);
+        rc = remote_batch_put(batch, &n);
     is_refused = rc == E_AUTH && n > 0; /* it answered before, so it can be read: it only takes no blocks */
     if (rc < 0 && !is_refused) {
         remote_batch_fail(batch, rc);
         return;
     }
     for (unsigned i = 0; i < n; i++) {
-        struct remote_job *job = batch->jobs[order[i]];
+        struct remote_job *job = batch->jobs[batch->made[i].job];
 
         job->result = is_refused ? E_FULL : batch->items[i].result;
         if (job->result == E_EXISTS && remote_batch_clear(batch, i))
@@ -378,7 +407,8 @@ static struct remote_job *remote_batch_fill(struct remote_batch *batch, struct r
         remote_batch_add(batch, job);
         job = batch->n < most ? mailbox_receive(batch->thread->jobs) : NULL;
     } while (job != NULL && job->kind == kind &&
-             batch->len_bytes + remote_job_bytes(remote, job) <= remote_batch_bytes(remote));
+             batch->len_bytes + remote_job_bytes(remote, job) <=
+                 remote_batch_bytes(remote, kind == REMOTE_JOB_WRITE));
     return job;
 }
 
@@ -422,7 +452,8 @@ static int remote_thread_start(struct kv_remote *remote, unsigned at, const stru
     rc = remote->ops->open(&own, fault, &thread->store);
     if (rc < 0)
         return rc;
-    if (at == REMOTE_WRITER && (thread->records = malloc(remote_batch_bytes(remote) + 16)) == NULL)
+    if (at == REMOTE_WRITER &&
+        (thread->records = malloc(remote_batch_bytes(remote, true) + REMOTE_BATCH * VALUE_GAP)) == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
     thread->cipher = remote_cipher_new();
     thread->batch = malloc(sizeof(*thread->batch));

@@ -43,6 +43,7 @@ struct remote_job {
     uint32_t n;
     uint32_t n_polled;               /* READ, WRITE: events that the caller got */
     uint32_t first, end;             /* WRITE: blocks of the value that is written; none: end = 0 */
+    uint32_t n_opened;               /* READ: records, of the last blocks first */
     uint32_t *ends;                  /* ASK: [n] */
     struct remote_job_block *blocks; /* READ, WRITE: [n] */
     struct block_hash hashes[];      /* [n] */
@@ -56,7 +57,7 @@ struct remote_thread {
     void *store;
     void *cipher;
     struct remote_batch *batch; /* remote_io.c */
-    uint8_t *records;           /* writer: the values of a batch */
+    uint8_t *records;           /* writer: the values of a batch, each with room for a cipher's last block */
 };
 
 struct kv_remote {

@@ -33,8 +33,19 @@ struct store_item {
     int result; /* 0, E_NOT_FOUND (has, get), E_EXISTS (put), E_FULL (put), or why the item failed */
 };
 
-struct store_reader {
-    void (*on_value)(void *arg, unsigned i, struct bytes value); /* i: of the item; borrowed for the call */
+struct store_reader { /* values are borrowed for the call; i: of the item */
+    /* The beginning of a value while the rest arrives, longer with each call.  Not all stores call it.  A value whose
+     * connection was cut may begin anew, with the same bytes or others. */
+    void (*on_part)(void *arg, unsigned i, struct bytes beginning);
+    void (*on_value)(void *arg, unsigned i, struct bytes value);
+    void *arg;
+};
+
+struct store_values {
+    const struct bytes *all; /* [n] the lengths are set; the bytes are there once fill() returned */
+    /* Makes the first len_bytes of value i, unless they are there.  So the store sends the beginning of a value before
+     * the rest is made.  Calls for one value may repeat.  < 0: the value cannot be made. */
+    int (*fill)(void *arg, unsigned i, size_t len_bytes);
     void *arg;
 };
 
@@ -52,7 +63,7 @@ struct store_ops {
     int (*get)(void *store, struct store_item *items, unsigned n, const struct store_reader *reader,
                struct fault *fault);
     /* Keeps a value that is there already. */
-    int (*put)(void *store, struct store_item *items, const struct bytes *values, unsigned n,
+    int (*put)(void *store, struct store_item *items, const struct store_values *values, unsigned n,
                struct fault *fault);
     /* Renews lifetimes that get() could not renew.  Called after results were told.  NULL: there are none. */
     void (*renew)(void *store);

@@ -86,7 +86,7 @@ static void redis_get_reply(struct redis_batch *batch, unsigned i, const struct 
     if (batch->items[i].result == 0 && batch->places[i].is_at_replica)
         redis_store_touch(batch->store, batch->items[i].key);
     if (batch->items[i].result == 0)
-        batch->on_value(batch->arg, i, reply->text);
+        batch->reader->on_value(batch->reader->arg, i, reply->text);
 }
 
 static int store_redis_get(void *arg, struct store_item *items, unsigned n, const struct store_reader *reader,
@@ -100,8 +100,7 @@ static int store_redis_get(void *arg, struct store_item *items, unsigned n, cons
                                 .append = redis_get_append,
                                 .on_reply = redis_get_reply,
                                 .refreshes = store->lifetime_s[0] != '\0',
-                                .on_value = reader->on_value,
-                                .arg = reader->arg,
+                                .reader = reader,
                                 .fault = fault};
 
     return redis_batch_run(&batch);
@@ -132,11 +131,17 @@ static void store_redis_renew(void *arg)
 static void redis_put_append(struct redis_batch *batch, unsigned i)
 {
     struct redis_store *store = batch->store;
-    const struct bytes args[] = {bytes_str("SET"), bytes_str(batch->items[i].key),
-                                 batch->values[i], bytes_str("NX"),
-                                 bytes_str("EX"),  bytes_str(store->lifetime_s)};
+    const struct bytes set[] = {bytes_str("SET"), bytes_str(batch->items[i].key)};
+    const struct bytes options[] = {bytes_str("NX"), bytes_str("EX"), bytes_str(store->lifetime_s)};
+    unsigned n_options = store->lifetime_s[0] != '\0' ? 3 : 1;
 
-    resp_command(&store->out, args, store->lifetime_s[0] != '\0' ? 6 : 4);
+    buf_printf(&store->out, "*%u\r\n", 3 + n_options);
+    resp_args(&store->out, set, 2);
+    buf_printf(&store->out, "$%zu\r\n", batch->values->all[i].len_bytes);
+    if (redis_batch_add_value(batch, i) < 0)
+        store->out.is_bad = true;
+    buf_append_str(&store->out, "\r\n");
+    resp_args(&store->out, options, n_options);
 }
 
 static void redis_put_reply(struct redis_batch *batch, unsigned i, const struct resp_item *reply)
@@ -144,7 +149,7 @@ static void redis_put_reply(struct redis_batch *batch, unsigned i, const struct 
     batch->items[i].result = reply->kind == RESP_TEXT ? 0 : reply->kind == RESP_NULL ? E_EXISTS : E_PROTO;
 }
 
-static int store_redis_put(void *arg, struct store_item *items, const struct bytes *values, unsigned n,
+static int store_redis_put(void *arg, struct store_item *items, const struct store_values *values, unsigned n,
                            struct fault *fault)
 {
     struct redis_batch batch = {.store = arg,
@@ -271,6 +276,7 @@ static void store_redis_close(void *arg)
     buf_fini(&store->touched);
     redis_tls_free(store->conn_opts.tls);
     buf_fini(&store->out);
+    free(store->gaps);
     explicit_bzero(&store->url, sizeof(store->url));
     free(store);
 }

@@ -37,7 +37,14 @@ struct redis_store {
     unsigned answered_by;        /* the peer whose reply is being read */
     bool wants_map;
     uint64_t map_ns;
-    struct buf out;
+    struct buf out;         /* commands, without the values of a put */
+    struct redis_gap *gaps; /* [n_gaps] where values belong in `out`, in order */
+    unsigned n_gaps, max_gaps;
+};
+
+struct redis_gap {
+    size_t at_bytes; /* in redis_store.out */
+    unsigned item;
 };
 
 struct redis_batch { /* one call */
@@ -49,9 +56,8 @@ struct redis_batch { /* one call */
     void (*on_reply)(struct redis_batch *batch, unsigned i, const struct resp_item *reply);
     bool is_read;   /* a replica may answer */
     bool refreshes; /* EXPIRE follows each command that goes to a primary */
-    const struct bytes *values;
-    void (*on_value)(void *arg, unsigned i, struct bytes value);
-    void *arg;
+    const struct store_values *values;
+    const struct store_reader *reader;
     struct fault *fault;
     struct redis_place {  /* of each item */
         uint8_t peer;     /* that it goes to: a redirection changes it */
@@ -72,6 +78,8 @@ int redis_store_connect(struct redis_store *store, struct redis_peer *peer, stru
 /* Asks the first server that answers who has which slots. */
 int redis_store_map(struct redis_store *store, struct fault *fault);
 int redis_error_code(struct bytes error); /* of an error reply */
+/* Appends the item's value to the commands, which are copied without it.  E_NOMEM. */
+int redis_batch_add_value(struct redis_batch *batch, unsigned i);
 /* Sends the items' commands and reads the replies.  < 0: no server answered, or every item was refused. */
 int redis_batch_run(struct redis_batch *batch);
 

@@ -58,7 +58,7 @@ struct s3_call {
     struct s3_store *store;
     const char *method;
     struct store_item *items;
-    const struct bytes *values;
+    const struct store_values *values;
     unsigned n, n_sent, n_busy, n_answered;
     void (*on_value)(void *arg, unsigned i, struct bytes value);
     void *arg;
@@ -152,7 +152,7 @@ static void s3_transfer_set_method(const struct s3_call *call, struct s3_transfe
     curl_easy_setopt(easy, CURLOPT_UPLOAD, call->values != NULL ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, strcmp(call->method, "DELETE") == 0 ? "DELETE" : NULL);
     if (call->values != NULL) {
-        transfer->upload = call->values[transfer->item];
+        transfer->upload = call->values->all[transfer->item];
         curl_easy_setopt(easy, CURLOPT_READFUNCTION, s3_on_upload);
         curl_easy_setopt(easy, CURLOPT_READDATA, transfer);
         curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)transfer->upload.len_bytes);
@@ -188,6 +188,9 @@ static int s3_transfer_begin(struct s3_call *call, struct s3_transfer *transfer)
         rc = buf_printf(&url, "%s%s", store->url.base, (const char *)path.data);
     if (rc == 0)
         rc = s3_transfer_sign(call, transfer, (const char *)path.data);
+    if (rc == 0 && call->values != NULL)
+        rc = call->values->fill(call->values->arg, transfer->item,
+                                call->values->all[transfer->item].len_bytes);
     if (rc == 0) {
         CURL *easy = transfer->easy;
 
@@ -401,7 +404,7 @@ static int store_s3_get(void *arg, struct store_item *items, unsigned n, const s
     return s3_call_run(&call);
 }
 
-static int store_s3_put(void *arg, struct store_item *items, const struct bytes *values, unsigned n,
+static int store_s3_put(void *arg, struct store_item *items, const struct store_values *values, unsigned n,
                         struct fault *fault)
 {
     struct s3_call call = {

@@ -7,11 +7,12 @@
  *
  * A worker's rank for a name is a hash of both, so all routers with the same workers agree on it without a word, and a
  * worker that comes or goes changes the places of few names.  Two copies outlive the death of any router and of one
- * worker.  Values are sealed as those in a store are, so a worker that errs cannot pass one off as another.
+ * worker; then kept_copy.c makes two of one.  Values are sealed as those in a store are, so a worker that errs cannot
+ * pass one off as another.
  *
  * A worker that does not answer in time is left alone for a while.  No question waits longer than state.wait.  A name
  * that is forgotten is sent again to each worker that comes back, as long as it is among the last FORGOTTEN. */
-#include "fleet/router/kept_priv.h"
+#include "fleet/router/kept_types_priv.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -20,22 +21,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
-#include "fleet/router/ranking_priv.h"
 #include "net/link/tls.h"
 
-enum {
-    KEPT_COPIES = 2,
-    KEPT_FORGOTTEN = 128 /* forgotten names that are sent again to workers that come back */
-};
-#define KEPT_MAX_VALUE  (FRAME_KEPT_BYTES - STATE_HEAD_BYTES - STATE_TIMES_BYTES)
-#define KEPT_MAX_QUEUED ((size_t)8 << 20) /* bytes on a link: beyond, its worker gets no values */
-#define KEPT_LATE_NS    (5 * NS_PER_S)
-
-struct kept_worker {
-    bool is_up;
-    uint64_t digest;        /* of its name */
-    uint64_t late_until_ns; /* it answered too late, and is left alone until then */
-};
+#define KEPT_MAX_VALUE (FRAME_KEPT_BYTES - STATE_HEAD_BYTES - STATE_TIMES_BYTES)
+#define KEPT_LATE_NS   (5 * NS_PER_S)
 
 struct kept_ask {
     struct list node; /* kept.asks, by deadline */
@@ -50,21 +39,6 @@ struct kept_ask {
     struct picker_slots waiting; /* workers that have not answered */
     uint32_t n_waiting;
     uint32_t claim_slot; /* PICKER_NONE: nothing is claimed */
-};
-
-struct router_kept {
-    struct router *router;
-    uint8_t key[STATE_KEY_BYTES];
-    struct kept_worker workers[PICKER_MAX_WORKERS];
-    uint32_t n_up;
-    struct list asks;
-    uint32_t n_asks;
-    struct hashmap *by_number;
-    uint64_t next_number;
-    struct ev_timer *deadline;
-    struct state_name forgotten[KEPT_FORGOTTEN]; /* a ring */
-    uint64_t n_forgotten;
-    struct metric *m_found, *m_missed, *m_late, *m_put, *m_dropped, *m_damaged;
 };
 
 static uint64_t kept_now_s(void)
@@ -83,11 +57,14 @@ static uint64_t kept_mix(uint64_t x)
     return x ^ x >> 32;
 }
 
-/* The workers that rank first for a name.  is_new: for a value that they are to keep. */
-static struct router_ranking kept_rank(const struct router_kept *kept, const struct state_name *name,
-                                       bool is_new)
+uint64_t kept_score(uint64_t name_digest, uint64_t worker_digest)
 {
-    uint64_t digest = str_digest(name->text), now_ns = clock_now_ns();
+    return kept_mix(name_digest ^ worker_digest);
+}
+
+struct router_ranking kept_rank(const struct router_kept *kept, const char *name, bool is_new)
+{
+    uint64_t digest = str_digest(name), now_ns = clock_now_ns();
     struct router_ranking ranking = {.n = 0};
     uint32_t n_seen = 0;
 
@@ -98,7 +75,7 @@ static struct router_ranking kept_rank(const struct router_kept *kept, const str
             continue;
         n_seen++;
         if (now_ns >= worker->late_until_ns && !(is_new && kept->router->workers[slot].is_draining))
-            router_ranking_add(&ranking, slot, kept_mix(digest ^ worker->digest));
+            router_ranking_add(&ranking, slot, kept_score(digest, worker->digest));
     }
     return ranking;
 }
@@ -126,7 +103,7 @@ static uint32_t kept_send(struct router_kept *kept, const struct state_name *nam
 {
     bool is_new = sealed.len_bytes > 0;
     Baton__Keep keep = BATON__KEEP__INIT;
-    struct router_ranking ranking = kept_rank(kept, name, is_new);
+    struct router_ranking ranking = kept_rank(kept, name->text, is_new);
     uint32_t n_sent = 0;
 
     keep.name = (char *)(uintptr_t)name->text;
@@ -272,12 +249,12 @@ static void kept_ask_all(struct kept_ask *ask, const struct state_question *ques
     struct picker_slots asked = {0};
 
     if (question->claim != NULL) {
-        struct router_ranking first = kept_rank(ask->kept, question->claim, true);
+        struct router_ranking first = kept_rank(ask->kept, question->claim->text, true);
 
         ask->claim_slot = first.n > 0 ? first.slots[0] : PICKER_NONE;
     }
     for (uint32_t i = 0; i < ask->n; i++)
-        rankings[i] = kept_rank(ask->kept, &ask->names[i], false);
+        rankings[i] = kept_rank(ask->kept, ask->names[i].text, false);
     for (uint32_t i = 0; i < ask->n; i++)
         for (uint32_t k = 0; k < rankings[i].n; k++) {
             uint32_t slot = rankings[i].slots[k];
@@ -357,6 +334,8 @@ void router_kept_receive(struct router *router, uint32_t slot, const Baton__Fetc
         return;
     if (fetched->is_last)
         kept->workers[slot].late_until_ns = 0;
+    if (kept_copy_receive(kept, slot, fetched))
+        return;
     if (ask == NULL || !picker_slots_has(&ask->waiting, slot)) {
         kept_give_back(kept, slot, fetched);
         return;
@@ -391,6 +370,13 @@ void router_kept_worker_up(struct router *router, uint32_t slot)
         keep.name = kept->forgotten[i].text;
         (void)router_send(router, slot, FRAME_KEEP, &keep.base);
     }
+    kept_copy_note(kept, slot, true);
+}
+
+void router_kept_worker_drains(struct router *router, uint32_t slot)
+{
+    if (router->kept != NULL && router->kept->workers[slot].is_up)
+        kept_copy_note(router->kept, slot, false);
 }
 
 /* Questions that waited for this worker alone end in the loop's next turn. */
@@ -402,6 +388,7 @@ void router_kept_worker_down(struct router *router, uint32_t slot)
         return;
     kept->workers[slot].is_up = false;
     kept->n_up--;
+    kept_copy_note(kept, slot, false);
     list_for_each_safe (node, spare, &kept->asks) {
         struct kept_ask *ask = container_of(node, struct kept_ask, node);
 
@@ -462,7 +449,7 @@ int router_kept_open(struct router *router, const uint8_t cluster_key[32], struc
     router->kept = kept;
     kept->router = router;
     list_init(&kept->asks);
-    if (hashmap_new_counted(&kept->by_number) < 0 ||
+    if (hashmap_new_counted(&kept->by_number) < 0 || kept_copy_open(kept) < 0 ||
         ev_timer_new(router->loop, kept_on_deadline, kept, &kept->deadline) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     if (cluster_key_derive(cluster_key, "state", kept->key) < 0)
@@ -481,6 +468,7 @@ void router_kept_close(struct router *router)
         kept_ask_free(container_of(kept->asks.next, struct kept_ask, node));
     hashmap_free(kept->by_number);
     ev_timer_free(kept->deadline);
+    kept_copy_close(kept);
     OPENSSL_cleanse(kept, sizeof(*kept));
     free(kept);
     router->kept = NULL;

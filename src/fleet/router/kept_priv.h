@@ -14,6 +14,8 @@ struct state_values router_kept_values(struct router *router);
 /* A worker that states it keeps values is up; it is down. */
 void router_kept_worker_up(struct router *router, uint32_t slot);
 void router_kept_worker_down(struct router *router, uint32_t slot);
+void router_kept_worker_drains(struct router *router, uint32_t slot); /* it leaves soon */
+void router_kept_listed(struct router *router, uint32_t slot, const Baton__Listed *listed);
 void router_kept_receive(struct router *router, uint32_t slot, const Baton__Fetched *fetched);
 
 #endif

@@ -8,7 +8,7 @@ libfleet_router_a_SOURCES = src/fleet/router/router.h src/fleet/router/daemon_pr
 libfleet_router_a_SOURCES += src/fleet/router/resume.c src/fleet/router/blocks.c src/fleet/router/stores.c src/fleet/router/stores_priv.h src/fleet/router/chain.c src/fleet/router/admission.c src/fleet/router/check.c src/fleet/router/check_priv.h src/fleet/router/roles.c src/fleet/router/spending.c src/fleet/router/spending_priv.h src/fleet/router/trace.c src/fleet/router/job_spans.c src/fleet/router/job_spans_priv.h \
 	src/fleet/router/decisions.c src/fleet/router/decisions_priv.h \
 	src/fleet/router/decisions_json.c src/fleet/router/decisions_json_priv.h
-libfleet_router_a_SOURCES += src/fleet/router/ranking.c src/fleet/router/ranking_priv.h src/fleet/router/kept.c src/fleet/router/kept_priv.h src/fleet/router/relay.c src/fleet/router/relay_priv.h \
+libfleet_router_a_SOURCES += src/fleet/router/ranking.c src/fleet/router/ranking_priv.h src/fleet/router/kept.c src/fleet/router/kept_copy.c src/fleet/router/kept_priv.h src/fleet/router/kept_types_priv.h src/fleet/router/relay.c src/fleet/router/relay_priv.h \
 	src/fleet/router/cancels.c src/fleet/router/cancels_priv.h
 libfleet_router_a_SOURCES += src/fleet/router/pause_priv.h src/fleet/router/pause.c
 libfleet_router_a_SOURCES += src/fleet/router/router_message.c src/fleet/router/router_message_priv.h src/fleet/router/state.c src/fleet/router/state_priv.h \

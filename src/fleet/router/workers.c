@@ -258,6 +258,8 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     }
     worker->report.base.unknown_fields = NULL;
     worker->report.base.n_unknown_fields = 0;
+    if (load->is_draining && !worker->is_draining)
+        router_kept_worker_drains(router, worker_slot(router, worker));
     worker->is_draining = load->is_draining;
     if (worker->is_unfit != load->is_unfit)
         log_warn(load->is_unfit ? "worker_unfit" : "worker_fit", LOG_STR("node", worker->node),
@@ -307,7 +309,12 @@ static int worker_on_message(void *arg, struct link *link, enum frame_type type,
     case FRAME_PROBED:
         router_check_receive(router, worker_slot(router, worker), (const Baton__Probed *)message);
         return 0;
+    case FRAME_LISTED:
+        router_kept_listed(router, worker_slot(router, worker), (const Baton__Listed *)message);
+        return 0;
     case FRAME_GOODBYE:
+        if (!worker->is_draining)
+            router_kept_worker_drains(router, worker_slot(router, worker));
         worker->is_draining = true;
         router_worker_refresh(router, worker);
         return 0;

@@ -25,6 +25,8 @@
 
 #define REDIS_WAIT_NS    (100 * NS_PER_MS) /* how often is_ending is checked */
 #define REDIS_READ_BYTES (64u * 1024)
+#define REDIS_PART_BYTES (512u * 1024) /* of a read while somebody watches: it is still in the cache then */
+#define REDIS_PARTS      8             /* of one sendmsg() */
 
 struct redis_conn {
     struct redis_conn_opts opts;
@@ -33,6 +35,8 @@ struct redis_conn {
     uint8_t *in; /* [cap] */
     size_t at, end, cap;
     size_t reply_bytes; /* of the reply that the caller has; dropped by the next call */
+    void (*on_part)(void *arg, struct bytes beginning);
+    void *on_part_arg;
 };
 
 /* ---- waiting ---- */
@@ -82,28 +86,46 @@ static int redis_conn_tls_wait(const struct redis_conn *conn, int n)
 
 /* ---- bytes ---- */
 
-int redis_conn_send(struct redis_conn *conn, struct bytes data)
+/* One system call for all parts. */
+static int redis_conn_send_parts(struct redis_conn *conn, const struct bytes *parts, unsigned n, size_t *sent)
 {
-    while (data.len_bytes > 0) {
+    struct iovec vectors[REDIS_PARTS];
+    struct msghdr message = {.msg_iov = vectors, .msg_iovlen = n < REDIS_PARTS ? n : REDIS_PARTS};
+    ssize_t len;
+
+    for (unsigned i = 0; i < message.msg_iovlen; i++)
+        vectors[i] = (struct iovec){(void *)(uintptr_t)parts[i].data, parts[i].len_bytes};
+    len = sendmsg(conn->fd, &message, MSG_NOSIGNAL);
+    *sent = len > 0 ? (size_t)len : 0;
+    if (len >= 0 || errno == EINTR)
+        return 0;
+    return errno == EAGAIN || errno == EWOULDBLOCK ? redis_conn_wait(conn, POLLOUT) : E_IO;
+}
+
+int redis_conn_send(struct redis_conn *conn, struct bytes *parts, unsigned n)
+{
+    while (n > 0) {
         size_t sent = 0;
         int rc = 0;
 
+        if (parts->len_bytes == 0) {
+            parts++;
+            n--;
+            continue;
+        }
         if (conn->ssl != NULL) {
             ERR_clear_error();
-            rc = SSL_write_ex(conn->ssl, data.data, data.len_bytes, &sent);
+            rc = SSL_write_ex(conn->ssl, parts->data, parts->len_bytes, &sent);
             rc = rc == 1 ? 0 : redis_conn_tls_wait(conn, rc);
         } else {
-            ssize_t n = send(conn->fd, data.data, data.len_bytes, MSG_NOSIGNAL);
-
-            if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-                rc = redis_conn_wait(conn, POLLOUT);
-            else if (n < 0 && errno != EINTR)
-                rc = E_IO;
-            sent = n > 0 ? (size_t)n : 0;
+            rc = redis_conn_send_parts(conn, parts, n, &sent);
         }
         if (rc < 0)
             return rc;
-        data = bytes_of(data.data + sent, data.len_bytes - sent);
+        for (; sent > 0 && sent >= parts->len_bytes; parts++, n--)
+            sent -= parts->len_bytes;
+        if (sent > 0)
+            *parts = bytes_of(parts->data + sent, parts->len_bytes - sent);
     }
     return 0;
 }
@@ -115,6 +137,8 @@ static int redis_conn_receive(struct redis_conn *conn)
 
     if (redis_conn_is_ending(conn)) /* also while the server sends without a pause */
         return E_CANCELLED;
+    if (conn->on_part != NULL && room > REDIS_PART_BYTES)
+        room = REDIS_PART_BYTES;
     if (conn->ssl != NULL) {
         int rc;
 
@@ -162,6 +186,27 @@ static int redis_conn_room(struct redis_conn *conn, size_t need)
     return 0;
 }
 
+void redis_conn_watch(struct redis_conn *conn, void (*on_part)(void *arg, struct bytes beginning), void *arg)
+{
+    conn->on_part = on_part;
+    conn->on_part_arg = arg;
+}
+
+/* Shows the string's bytes that are there.  need: those of the whole reply. */
+static void redis_conn_show(struct redis_conn *conn, struct bytes image, size_t need)
+{
+    size_t line = image.len_bytes < 32 ? image.len_bytes : 32, from;
+    const uint8_t *end = line > 0 && image.data[0] == '$' ? memchr(image.data, '\n', line) : NULL;
+
+    if (conn->on_part == NULL || end == NULL || need < 2)
+        return;
+    from = (size_t)(end + 1 - image.data);
+    if (image.len_bytes > need - 2)
+        image.len_bytes = need - 2; /* the end of the line is no part of the string */
+    if (image.len_bytes > from)
+        conn->on_part(conn->on_part_arg, bytes_of(image.data + from, image.len_bytes - from));
+}
+
 int redis_conn_reply(struct redis_conn *conn, struct resp_item *item_out, struct bytes *all_out)
 {
     conn->at += conn->reply_bytes;
@@ -182,8 +227,10 @@ int redis_conn_reply(struct redis_conn *conn, struct resp_item *item_out, struct
                 *all_out = bytes_of(image.data, need);
             return rc;
         }
-        if (rc == E_AGAIN)
+        if (rc == E_AGAIN) {
+            redis_conn_show(conn, image, need);
             rc = redis_conn_room(conn, need);
+        }
         if (rc == 0)
             rc = redis_conn_receive(conn);
         if (rc < 0)
@@ -203,7 +250,7 @@ int redis_conn_ask(struct redis_conn *conn, const char *const *words, struct res
         args[n] = bytes_str(words[n]);
     rc = resp_command(&command, args, n);
     if (rc == 0)
-        rc = redis_conn_send(conn, buf_view(&command));
+        rc = redis_conn_send(conn, &(struct bytes){command.data, command.len_bytes}, 1);
     buf_fini(&command);
     return rc < 0 ? rc : redis_conn_reply(conn, item_out, all_out);
 }

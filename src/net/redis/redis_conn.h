@@ -2,7 +2,7 @@
 /* A connection to a Redis or Valkey server, for a thread that may wait.
  *
  *     redis_conn_open: TCP, TLS, HELLO 3 (or AUTH and RESP2), SELECT
- *     redis_conn_send: commands, as many as the caller likes before ...
+ *     redis_conn_send: commands, as many as the caller likes, before ...
  *     redis_conn_reply: ... their replies, in order
  *
  * Every wait ends: after stall_ns without a byte, or when *is_ending is set.  After E_IO, E_CLOSED, E_TIMEOUT or
@@ -36,7 +36,11 @@ int redis_conn_open(const struct redis_conn_opts *opts, const struct redis_node 
                     struct redis_conn **out);
 void redis_conn_close(struct redis_conn *conn);
 
-int redis_conn_send(struct redis_conn *conn, struct bytes data);
+/* Sends n parts, one after the other, without a copy.  Changes the list. */
+int redis_conn_send(struct redis_conn *conn, struct bytes *parts, unsigned n);
+/* Until it is called again: on_part gets the beginning of each long string while the rest arrives, longer with each
+ * call, borrowed for the call.  NULL: nobody wants it. */
+void redis_conn_watch(struct redis_conn *conn, void (*on_part)(void *arg, struct bytes beginning), void *arg);
 /* Returns the next reply, without pushes: its first item, and all of its bytes.  Both are valid until the next
  * call. */
 int redis_conn_reply(struct redis_conn *conn, struct resp_item *item_out, struct bytes *all_out);

@@ -170,6 +170,11 @@ int resp_reply_bytes(struct bytes image, size_t *used_out)
 int resp_command(struct buf *out, const struct bytes *args, unsigned n)
 {
     buf_printf(out, "*%u\r\n", n);
+    return resp_args(out, args, n);
+}
+
+int resp_args(struct buf *out, const struct bytes *args, unsigned n)
+{
     for (unsigned i = 0; i < n; i++) {
         buf_printf(out, "$%zu\r\n", args[i].len_bytes);
         buf_append(out, args[i].data, args[i].len_bytes);

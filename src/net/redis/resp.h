@@ -41,5 +41,7 @@ int resp_item_parse(struct bytes image, struct resp_item *out, size_t *used_out)
 int resp_reply_bytes(struct bytes image, size_t *used_out);
 /* Appends a command of n arguments, as the servers expect it in both versions.  E_NOMEM. */
 int resp_command(struct buf *out, const struct bytes *args, unsigned n);
+/* Appends n of a command's arguments.  Its first line, "*" and the number of all, is the caller's.  E_NOMEM. */
+int resp_args(struct buf *out, const struct bytes *args, unsigned n);
 
 #endif

@@ -189,7 +189,7 @@ static int state_batch_send(struct state_thread *thread, struct fault *fault)
     if (rc == 0 && thread->out.is_bad)
         rc = E_NOMEM;
     if (rc == 0)
-        rc = redis_conn_send(thread->conn, buf_view(&thread->out));
+        rc = redis_conn_send(thread->conn, &(struct bytes){thread->out.data, thread->out.len_bytes}, 1);
     if (rc < 0 && fault->text[0] == '\0')
         fault_set(fault, rc, "%s", err_text(rc));
     if (thread->out.cap_bytes > 1 << 20)

@@ -10,5 +10,6 @@ void worker_kept_close(struct worker *worker);
 /* Messages of a router. */
 void worker_kept_keep(struct worker *worker, const Baton__Keep *keep);
 void worker_kept_fetch(struct worker_router *router, const Baton__Fetch *fetch);
+void worker_kept_list(struct worker_router *router, const Baton__ListKept *list);
 
 #endif

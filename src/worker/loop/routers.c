@@ -323,6 +323,9 @@ static int worker_routers_on_message(void *arg, struct link *link, enum frame_ty
     case FRAME_FETCH:
         worker_kept_fetch(router, (const Baton__Fetch *)message);
         return 0;
+    case FRAME_LIST_KEPT:
+        worker_kept_list(router, (const Baton__ListKept *)message);
+        return 0;
     case FRAME_HEARTBEAT:
     case FRAME_GOODBYE:
         return 0;

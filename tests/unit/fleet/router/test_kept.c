@@ -21,8 +21,13 @@ struct script { /* a worker: it keeps, and answers when answer() is called */
     struct {
         char name[STATE_NAME_BYTES];
         struct buf value; /* as sealed */
+        uint64_t mark;
     } kept[MAX_VALUES];
-    unsigned n_kept, n_removed, n_fetches;
+    unsigned n_kept, n_removed, n_fetches, n_copies;
+    uint64_t list_number; /* of a LIST_KEPT that was not answered; 0: none */
+    uint64_t list_mark;
+    char copied[FRAME_KEPT_NAMES][STATE_NAME_BYTES]; /* names of a FETCH with a mark */
+    size_t n_copied;
     uint64_t number; /* of the last FETCH */
     char asked[STATE_NAME_BYTES], claim[STATE_NAME_BYTES];
 };
@@ -52,8 +57,18 @@ static void on_send(struct link *link, enum frame_type type, const ProtobufCMess
         worker->n_removed++;
     } else if (type == FRAME_KEEP) {
         assert_true(worker->n_kept < MAX_VALUES);
+        worker->kept[worker->n_kept].mark = keep->mark;
         str_copy(worker->kept[worker->n_kept].name, STATE_NAME_BYTES, keep->name);
         buf_append(&worker->kept[worker->n_kept++].value, keep->value.data, keep->value.len);
+        worker->n_copies += keep->mark != 0;
+    } else if (type == FRAME_LIST_KEPT) {
+        worker->list_number = ((const Baton__ListKept *)message)->number;
+        worker->list_mark = ((const Baton__ListKept *)message)->mark;
+    } else if (type == FRAME_FETCH && fetch->mark != 0) {
+        worker->number = fetch->number;
+        worker->n_copied = fetch->n_names;
+        for (size_t i = 0; i < fetch->n_names; i++)
+            str_copy(worker->copied[i], STATE_NAME_BYTES, fetch->names[i]);
     } else if (type == FRAME_FETCH) {
         worker->n_fetches++;
         worker->number = fetch->number;
@@ -98,6 +113,80 @@ static void answer(struct script *worker)
         if (strcmp(worker->kept[i].name, worker->asked) == 0)
             fetched(worker, worker->kept[i].name, buf_view(&worker->kept[i].value), false, 0);
     answer_last(worker, BATON__CLAIM__CLAIM_UNKNOWN);
+}
+
+/* Answers a LIST_KEPT: all names fit on one page. */
+static void answer_list(struct script *worker)
+{
+    char *names[MAX_VALUES];
+    uint32_t lives_s[MAX_VALUES], lens_bytes[MAX_VALUES];
+    Baton__Listed page = BATON__LISTED__INIT;
+
+    for (unsigned i = 0; i < worker->n_kept; i++) {
+        if (worker->kept[i].mark == worker->list_mark)
+            continue;
+        names[page.n_names] = worker->kept[i].name;
+        lives_s[page.n_names] = 50;
+        lens_bytes[page.n_names++] = (uint32_t)worker->kept[i].value.len_bytes;
+    }
+    page.number = worker->list_number;
+    page.n_lives_s = page.n_lens_bytes = page.n_names;
+    page.names = names;
+    page.lives_s = lives_s;
+    page.lens_bytes = lens_bytes;
+    page.is_last = true;
+    worker->list_number = 0;
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        if (now->rig.router.workers[slot].link == worker->link)
+            router_kept_listed(&now->rig.router, slot, &page);
+}
+
+/* Answers a FETCH with a mark. */
+static void answer_copies(struct script *worker)
+{
+    size_t n = worker->n_copied;
+
+    worker->n_copied = 0;
+    for (size_t i = 0; i < n; i++)
+        for (unsigned k = 0; k < worker->n_kept; k++)
+            if (strcmp(worker->kept[k].name, worker->copied[i]) == 0)
+                fetched(worker, worker->kept[k].name, buf_view(&worker->kept[k].value), false, 0);
+    fetched(worker, "", (struct bytes){0}, true, BATON__CLAIM__CLAIM_UNTOLD);
+}
+
+static unsigned n_live_copies(const struct rig_kept *rig, const char *name)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < N_WORKERS; i++)
+        for (unsigned k = 0; rig->workers[i].link != NULL && k < rig->workers[i].n_kept; k++)
+            n += strcmp(rig->workers[i].kept[k].name, name) == 0;
+    return n;
+}
+
+/* Answers what the router asks for copies, as workers would, until it asks nothing for half a second. */
+static void run_copies(struct rig_kept *rig)
+{
+    uint64_t quiet_ns = clock_now_ns(), end_ns = quiet_ns + 20 * NS_PER_S;
+    bool has_begun = false;
+
+    while ((!has_begun || clock_now_ns() < quiet_ns + NS_PER_S / 2) && clock_now_ns() < end_ns) {
+        event_base_loop(ev_loop_base(rig->rig.router.loop), EVLOOP_NONBLOCK);
+        clock_sleep_ns(NS_PER_MS);
+        for (unsigned i = 0; i < N_WORKERS; i++) {
+            struct script *worker = &rig->workers[i];
+
+            if (worker->link == NULL || (worker->list_number == 0 && worker->n_copied == 0))
+                continue;
+            has_begun = true;
+            quiet_ns = clock_now_ns();
+            if (worker->list_number != 0)
+                answer_list(worker);
+            else
+                answer_copies(worker);
+        }
+    }
+    assert_true(has_begun);
 }
 
 static void put(struct rig_kept *rig, const char *id, const char *text, struct state_name *name)
@@ -220,6 +309,69 @@ static void a_value_has_two_copies_at_workers_that_are_asked(void **state)
         n_all += rig->workers[i].n_kept;
     }
     assert_int_equal(n_all, 80);
+}
+
+static void a_lost_workers_values_get_a_second_copy_again(void **state)
+{
+    struct rig_kept *rig = *state;
+    struct state_name names[40];
+    unsigned n_lost, n_copies = 0;
+    char id[8];
+
+    for (unsigned i = 0; i < 40; i++) {
+        snprintf(id, sizeof(id), "%u", i);
+        put(rig, id, "hello", &names[i]);
+    }
+    for (unsigned lost = 0; lost < 2; lost++) {
+        n_lost = rig->workers[lost].n_kept;
+        assert_true(n_lost > 0);
+        rig_lose(&rig->rig, rig->workers[lost].link);
+        rig->workers[lost].link = NULL;
+        run_copies(rig);
+        for (unsigned i = 0; i < 40; i++)
+            assert_int_equal(n_live_copies(rig, names[i].text), 2);
+        for (unsigned i = 0; i < N_WORKERS; i++) {
+            n_copies += rig->workers[i].n_copies;
+            rig->workers[i].n_copies = 0;
+        }
+        assert_int_equal(n_copies, n_lost); /* and no other values moved */
+        n_copies = 0;
+    }
+    /* values that no longer have a worker that the first router asked are found by their new places */
+    ask(rig, &names[0], NULL);
+    for (unsigned i = 0; i < N_WORKERS && !rig->is_done; i++)
+        if (rig->workers[i].n_fetches > 0)
+            answer(&rig->workers[i]);
+    assert_string_equal(rig->got, "hello");
+}
+
+static void lists_that_do_not_match_are_ignored(void **state)
+{
+    struct rig_kept *rig = *state;
+    Baton__Listed page = BATON__LISTED__INIT;
+    struct state_name name;
+    char *names[] = {name.text};
+    uint32_t lives_s[] = {50};
+
+    put(rig, "1", "hello", &name);
+    page.number = 1; /* nothing was asked */
+    page.n_names = 1;
+    page.names = names;
+    page.lives_s = lives_s;
+    router_kept_listed(&rig->rig.router, 1, &page);
+    rig_lose(&rig->rig, rig->workers[0].link);
+    rig->workers[0].link = NULL;
+    for (uint64_t end_ns = clock_now_ns() + 10 * NS_PER_S;
+         rig->workers[1].list_number == 0 && clock_now_ns() < end_ns;)
+        event_base_loop(ev_loop_base(rig->rig.router.loop), EVLOOP_ONCE);
+    assert_true(rig->workers[1].list_number != 0);
+    page.number = rig->workers[1].list_number; /* a name without a life and a length */
+    router_kept_listed(&rig->rig.router, 1, &page);
+    page.n_lives_s = 1;
+    router_kept_listed(&rig->rig.router, 1, &page);
+    assert_int_equal(rig->workers[1].n_copied, 0);
+    run_copies(rig); /* the answers of that worker and of the others */
+    assert_int_equal(n_live_copies(rig, name.text), 2);
 }
 
 static void a_question_ends_with_its_value(void **state)
@@ -386,6 +538,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_kept, close_kept)
     const struct CMUnitTest tests[] = {T(a_value_has_two_copies_at_workers_that_are_asked),
+                                       T(a_lost_workers_values_get_a_second_copy_again),
+                                       T(lists_that_do_not_match_are_ignored),
                                        T(a_question_ends_with_its_value),
                                        T(another_value_or_garbage_is_not_taken),
                                        T(a_worker_that_is_silent_ends_nothing_but_its_turn),

@@ -22,6 +22,8 @@ static struct worker worker;
 static struct worker_conf conf;
 static struct link link_of_router;
 static struct worker_router router;
+static char listed[4096]; /* "name:life:length " for each name; "." at the end of the last page */
+static uint64_t listed_next;
 static char said
     [4096]; /* "name=value " for each value, "| " at the end of an answer; with a claim "set" or "taken" */
 static size_t said_bytes;
@@ -31,8 +33,25 @@ size_t link_queued_bytes(const struct link *link)
     return link->queued_bytes;
 }
 
+static int note_listed(const Baton__Listed *page)
+{
+    for (size_t i = 0; i < page->n_names; i++) {
+        size_t n = strlen(listed);
+
+        snprintf(listed + n, sizeof(listed) - n, "%s:%u:%u ", page->names[i], page->lives_s[i],
+                 page->lens_bytes[i]);
+    }
+    listed_next = page->next;
+    if (page->is_last)
+        strcat(listed, ".");
+    return 0;
+}
+
 int link_send(struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
+    if (type == FRAME_LISTED)
+        return note_listed((const Baton__Listed *)message);
+
     const Baton__Fetched *fetched = (const Baton__Fetched *)message;
     size_t n = strlen(said), len = fetched->value.len < 20 ? fetched->value.len : 0;
 
@@ -80,6 +99,29 @@ static void assert_fetched(const char *a, const char *b, const char *claim, cons
     fetch.claim_life_s = 100;
     worker_kept_fetch(&router, &fetch);
     assert_string_equal(said, answer);
+}
+
+static const char *list_page(uint64_t after, uint64_t mark)
+{
+    Baton__ListKept list = BATON__LIST_KEPT__INIT;
+
+    listed[0] = '\0';
+    list.number = 7;
+    list.after = after;
+    list.mark = mark;
+    worker_kept_list(&router, &list);
+    return listed;
+}
+
+static void keep_copy(const char *name, const char *value)
+{
+    Baton__Keep message = BATON__KEEP__INIT;
+
+    message.name = (char *)(uintptr_t)name;
+    message.life_s = 60;
+    message.value = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)value, .len = strlen(value)};
+    message.mark = 9;
+    worker_kept_keep(&worker, &message);
 }
 
 static int open_kept(void **state)
@@ -201,6 +243,71 @@ static void one_answer_is_bounded(void **state)
     assert_fetched("x:1", NULL, "", "");
 }
 
+static void names_are_listed_in_pages(void **state)
+{
+    unsigned n = 0, n_pages = 0;
+    char name[16];
+
+    conf.kept_bytes = 1 << 20;
+    assert_string_equal(list_page(0, 0), ".");
+    for (unsigned i = 0; i < 150; i++) {
+        snprintf(name, sizeof(name), "x:%u", i);
+        keep(name, 100, "value");
+    }
+    keep("x:0", 100, "newer"); /* a new value is the last one */
+    for (uint64_t after = 0; n_pages == 0 || strchr(listed, '.') == NULL; after = listed_next, n_pages++) {
+        list_page(after, 0);
+        for (const char *at = listed; (at = strchr(at, ' ')) != NULL; at++)
+            n++;
+        assert_true(n <= 150);
+        if (n == 64) /* one that was listed, and the page's last, go in between */
+            keep("x:64", 0, "");
+    }
+    assert_int_equal(n, 150);
+    assert_int_equal(n_pages, 3);
+    assert_non_null(strstr(listed, "x:0:99:5 ."));
+    assert_null(strstr(list_page(0, 0), "x:64:"));
+}
+
+static void names_that_were_fetched_for_a_change_are_left_out(void **state)
+{
+    Baton__Fetch fetch = BATON__FETCH__INIT;
+    char *names[] = {"x:1"};
+
+    keep("x:1", 100, "one");
+    keep("x:2", 100, "two");
+    fetch.number = 7;
+    fetch.names = names;
+    fetch.n_names = 1;
+    fetch.mark = 5;
+    worker_kept_fetch(&router, &fetch);
+    assert_fetched("x:2", NULL, "", "x:2=two | "); /* without a mark */
+    assert_string_equal(list_page(0, 5), "x:2:99:3 .");
+    assert_string_equal(list_page(0, 6), "x:1:99:3 x:2:99:3 .");
+    assert_string_equal(list_page(0, 0), "x:1:99:3 x:2:99:3 .");
+}
+
+static void a_copy_replaces_nothing_and_brings_nothing_back(void **state)
+{
+    keep_copy("x:1", "copy");
+    assert_fetched("x:1", NULL, "", "x:1=copy | ");
+    assert_string_equal(list_page(0, 9), "."); /* it need not go on */
+    assert_string_equal(list_page(0, 8), "x:1:59:4 .");
+    keep("x:1", 60, "newer");
+    keep_copy("x:1", "copy");
+    assert_fetched("x:1", NULL, "", "x:1=newer | ");
+    keep("x:1", 0, "");
+    keep("x:2", 0, ""); /* unknown here: the copy was on its way */
+    keep_copy("x:1", "copy");
+    keep_copy("x:2", "copy");
+    assert_fetched("x:1", "x:2", "", "| ");
+    assert_string_equal(list_page(0, 0), ".");
+    assert_true(metric_is("baton_worker_kept 0\n"));
+    keep("x:1", 60, "anew");
+    assert_fetched("x:1", NULL, "", "x:1=anew | ");
+    assert_true(metric_is("baton_worker_kept 1\n"));
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_kept, close_kept)
@@ -209,7 +316,10 @@ int main(void)
                                        T(a_claim_is_one_questions),
                                        T(a_life_ends),
                                        T(memory_is_bounded_and_the_least_used_goes),
-                                       T(one_answer_is_bounded)};
+                                       T(one_answer_is_bounded),
+                                       T(names_are_listed_in_pages),
+                                       T(names_that_were_fetched_for_a_change_are_left_out),
+                                       T(a_copy_replaces_nothing_and_brings_nothing_back)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@
 
 #define REDIS_WAIT_NS    (100 * NS_PER_MS) /* how often is_ending is checked */
 #define REDIS_READ_BYTES (64u * 1024)
-#define REDIS_PART_BYTES (512u * 1024) /* of a read while somebody watches: it is still in the cache then */
+#define REDIS_PART_BYTES (512u * 1024) /* of a read with on_part: the bytes are still in the cache then */
 #define REDIS_PARTS      8             /* of one sendmsg() */
 
 struct redis_conn {

@@ -39,7 +39,7 @@ void redis_conn_close(struct redis_conn *conn);
 /* Sends n parts, one after the other, without a copy.  Changes the list. */
 int redis_conn_send(struct redis_conn *conn, struct bytes *parts, unsigned n);
 /* Until it is called again: on_part gets the beginning of each long string while the rest arrives, longer with each
- * call, borrowed for the call.  NULL: nobody wants it. */
+ * call, borrowed for the call.  NULL: it is not called. */
 void redis_conn_watch(struct redis_conn *conn, void (*on_part)(void *arg, struct bytes beginning), void *arg);
 /* Returns the next reply, without pushes: its first item, and all of its bytes.  Both are valid until the next
  * call. */

@@ -30,7 +30,7 @@
 #define KEPT_MAX_QUEUED  ((size_t)16 << 20) /* on a link: beyond, no values are sent */
 #define KEPT_LIST_LOOKS  4096               /* values that one LIST_KEPT looks at */
 #define KEPT_HINTS       8                  /* routers that list at once without a search */
-#define KEPT_FORGOTTEN_S 30                 /* a forgotten name takes no copies for so long */
+#define KEPT_FORGOTTEN_S 30                 /* how long a forgotten name refuses copies */
 
 struct kept_value {
     struct list use;   /* kept.by_use */
@@ -150,7 +150,7 @@ static int kept_value_put(struct worker_kept *kept, const char *name, uint32_t l
     return 0;
 }
 
-static void kept_forget(struct worker_kept *kept, const char *name)
+static void kept_forget_name(struct worker_kept *kept, const char *name)
 {
     struct kept_value *value;
 
@@ -169,7 +169,7 @@ void worker_kept_keep(struct worker *worker, const Baton__Keep *keep)
     struct kept_value *value;
 
     if (keep->life_s == 0)
-        kept_forget(kept, keep->name);
+        kept_forget_name(kept, keep->name);
     else if (keep->mark == 0 || kept_entry_find(kept, keep->name) == NULL)
         (void)kept_value_put(kept, keep->name, keep->life_s, bytes_of(keep->value.data, keep->value.len));
     value = keep->mark != 0 ? kept_value_find(kept, keep->name) : NULL;

@@ -27,12 +27,13 @@ static struct llama_context *open_context(const char *path)
 
     load.n_gpu_layers = 0;
     load.flash_attn = false;
+    load.mla = 1;
     load.type_k = load.type_v = GGML_TYPE_F16;
     model = llama_model_load_from_file(path, load);
     if (model == NULL)
         ik_fail("the model was refused");
     params.n_ctx = params.n_batch = params.n_ubatch = MOST_TOKENS;
-    params.n_threads = params.n_threads_batch = 1;
+    params.n_threads = params.n_threads_batch = params.mla_attn = 1;
     params.type_k = params.type_v = GGML_TYPE_F16;
     params.flash_attn = params.fused_moe_up_gate = params.fused_up_gate = params.fused_mmad = false;
     context = llama_init_from_model(model, params);

@@ -151,7 +151,7 @@ static void answer_copies(struct script *worker)
         for (unsigned k = 0; k < worker->n_kept; k++)
             if (strcmp(worker->kept[k].name, worker->copied[i]) == 0)
                 fetched(worker, worker->kept[k].name, buf_view(&worker->kept[k].value), false, 0);
-    fetched(worker, "", (struct bytes){0}, true, BATON__CLAIM__CLAIM_UNTOLD);
+    fetched(worker, "", (struct bytes){0}, true, BATON__CLAIM__CLAIM_UNKNOWN);
 }
 
 static unsigned n_live_copies(const struct rig_kept *rig, const char *name)

@@ -324,22 +324,22 @@ static void a_released_tail_waits_for_its_client(void **state)
 
     submit(0, 9, "req_1", "t");
     answer(9, 0, 1, BATON__FINISH__FINISH_NONE);
-    assert_said(0, "A 10 ");
+    assert_sent(0, "A 10 ");
     down(0);
     resume(1, 77, "req_1", "t");
-    assert_said(1, "R ");
+    assert_sent(1, "R ");
     late.request = 77;
     late.keeps_tail = true;
     message(1, FRAME_CANCEL, &late.base);
     answer(9, 1, 1, BATON__FINISH__FINISH_NONE);
     tails_replay(&worker);
-    assert_said(1, "");
+    assert_sent(1, "");
     assert_int_equal(n_cancels, 0);
     down(1); /* the link is lost for a moment: the tail is no longer this router's */
     hello(1, 6);
     resume(1, 78, "req_1", "t");
     tails_replay(&worker);
-    assert_said(1, "R A 10 11 ");
+    assert_sent(1, "R A 10 11 ");
     late.request = 79; /* not a job here */
     message(1, FRAME_CANCEL, &late.base);
     assert_int_equal(n_tails(), 1);

@@ -17,6 +17,7 @@
 #include "base/rng.h"
 
 #define ECHO_WORDS 64   /* small, so that a text soon repeats */
+#define ENDS_TRIED 16   /* draws in a row that end the answer: then the vocabulary is little else */
 #define PROPOSED   4    /* candidates for penalties to choose from */
 #define FALL       0.5f /* logit difference between two candidates */
 
@@ -33,12 +34,25 @@ static bool has_stop_among_text(const struct engine_sim_opts *opts)
            opts->stop_id < opts->vocab_size;
 }
 
-/* A text token from one word of the generator; never the stop id. */
+static bool engine_sim_ends_with(const struct engine_sim_opts *opts, token_id id)
+{
+    for (uint32_t i = 0; i < opts->n_other_stop_ids; i++)
+        if (opts->other_stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* A text token from one word of the generator; never a stop id. */
 static token_id engine_sim_draw_text_of(const struct engine_sim_opts *opts, uint64_t n, uint32_t word)
 {
-    token_id id = opts->first_text_id + (token_id)(n * word >> 32);
+    token_id id;
 
-    return id + (has_stop_among_text(opts) && id >= opts->stop_id);
+    for (uint32_t tries = 0;; tries++, word += UINT32_C(0x9e3779b9)) {
+        id = opts->first_text_id + (token_id)(n * word >> 32);
+        id += has_stop_among_text(opts) && id >= opts->stop_id;
+        if (tries == ENDS_TRIED || !engine_sim_ends_with(opts, id))
+            return id;
+    }
 }
 
 static uint64_t n_text(const struct engine_sim_opts *opts)

@@ -252,6 +252,6 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
     log_warn("resume_failed", LOG_STR("request_id", job->order.work.request_id),
              LOG_STR("worker", router->workers[slot].node), LOG_ERR(rc));
     resume_decline(router, slot, resumed->request, false);
-    job->n_asked = 0; /* this reply decides, whatever the other workers say */
+    job->n_asked = 0; /* this reply decides, not those of other workers */
     router_resume_not_kept(job);
 }

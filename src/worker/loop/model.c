@@ -196,6 +196,8 @@ static int build_sim(struct worker *worker, struct worker_engine_opts *opts, str
     const token_id *stop_ids = tokenizer_stop_ids(worker->model.tokenizer, &n_stop);
     struct engine_sim_opts sim = {.vocab_size = tokenizer_vocab_size(worker->model.tokenizer),
                                   .stop_id = n_stop > 0 ? stop_ids[0] : TOKEN_NONE,
+                                  .other_stop_ids = n_stop > 1 ? stop_ids + 1 : NULL,
+                                  .n_other_stop_ids = n_stop > 1 ? (uint32_t)n_stop - 1 : 0,
                                   .mean_answer_tokens = (uint32_t)conf->sim_answer_tokens,
                                   .max_batch_tokens = batch_tokens(conf),
                                   .step_ns = conf->sim_step_ns,

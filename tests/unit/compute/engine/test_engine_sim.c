@@ -139,16 +139,19 @@ static void ids_are_text_or_stop_and_answers_end(void **state)
     struct fixture *f = *state;
     struct engine_sim_opts opts = opts_of(f);
     struct engine engine;
+    const token_id others[] = {14, 11}; /* models have several stop ids: the others are never sampled */
     uint32_t n_stops = 0;
 
     opts.kv_arena = NULL;
-    opts.stop_id = 12; /* inside the text range: sampled only as a stop */
+    opts.stop_id = 13; /* inside the text range: sampled only as a stop */
+    opts.other_stop_ids = others;
+    opts.n_other_stop_ids = 2;
     opts.first_text_id = 11;
-    opts.vocab_size = 14;
+    opts.vocab_size = 16;
     opts.mean_answer_tokens = 9;
     assert_int_equal(engine_sim_new(&opts, &engine), 0);
     for (uint32_t i = 0; i < 4000; i++) {
-        token_id token = i % 14;
+        token_id token = i % 16;
         struct engine_item item = {.tokens = &token,
                                    .n_tokens = 1,
                                    .position = i % 24,
@@ -160,8 +163,9 @@ static void ids_are_text_or_stop_and_answers_end(void **state)
         struct sample_result result;
 
         assert_int_equal(engine_step(&engine, &batch, &result), 0);
-        assert_in_range(result.id, 11, 13);
-        n_stops += result.id == 12;
+        assert_in_range(result.id, 12, 15);
+        assert_int_not_equal(result.id, 14);
+        n_stops += result.id == 13;
     }
     assert_in_range(n_stops, 320, 480); /* one in ten */
     assert_int_equal(engine_sim_verify(&engine, prompt, 1, table), E_UNSUPPORTED);

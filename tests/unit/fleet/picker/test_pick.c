@@ -364,6 +364,18 @@ static void a_queue_shrinks_with_time(void **state)
     request.now_ns = UINT64_C(3100000000);
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
     assert_float_equal(choice.ttft_s, 1, 1e-6);
+    picker_fleet_charge(fleet, 0, &(struct picker_charge){.prefill_tokens = 1000});
+    picker_fleet_busy(fleet, 0, UINT64_C(4000000000), UINT64_C(3100000000));
+    picker_fleet_busy(fleet, 1, UINT64_C(3000000000), UINT64_C(3100000000));
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_float_equal(choice.ttft_s, 3 + 1, 1e-6);
+    picker_fleet_forget_queues(fleet, request.group); /* worker 1 has no sequence, so no queue either */
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_int_equal(choice.prefill, 1);
+    assert_float_equal(choice.ttft_s, 1, 1e-6);
+    picker_fleet_discharge(fleet, 0, &(struct picker_charge){.prefill_tokens = 1000}, false);
+    picker_fleet_leave(fleet, 0);
+    picker_fleet_forget_queues(fleet, request.group);
     workers[1].reported_ns = UINT64_C(3200000000); /* a report replaces the expectation */
     workers[1].queued_prefill_tokens = 5000;
     assert_int_equal(picker_fleet_set(fleet, 1, &workers[1]), 0);

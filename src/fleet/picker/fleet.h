@@ -9,7 +9,10 @@
  * counts at once, so a burst of equal requests spreads: each choice sees the ones before it.
  *
  * One thread; no I/O and no clock. Only picker_fleet_new() can fail or allocate, and picker_fleet_set()
- * for the first worker of a new kind (model, layout, role). */
+ * for the first worker of a new kind (model, layout, role).
+ *
+ * More than 15 functions: each event of a sequence's life at a worker has its own, because each changes other parts
+ * of the ledger. */
 #ifndef FLEET_PICKER_FLEET_H
 #define FLEET_PICKER_FLEET_H
 

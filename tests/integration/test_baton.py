@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The command baton: it finds the other programs, and serves a model on loopback until it is stopped."""
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -55,24 +58,58 @@ def an_embedding_model_is_asked_no_question():
         assert re.search(r"Embeddings endpoint +http://[0-9.:]+/v1/embeddings +model +embedder", said), said
 
 
+def started(folder):
+    """A baton run that serves, and its address."""
+    run = subprocess.Popen([BATON, "run", "--both", "-t1", "-n5", "-p", "Hello"], stdout=subprocess.PIPE, text=True,
+                           stderr=subprocess.STDOUT, env=environment(folder))
+    said = []
+    for line in run.stdout:
+        said.append(line)
+        if "Ctrl-C stops all" in line:
+            break
+    return run, re.search(r"http://[0-9.:]+", "".join(said))[0]
+
+
+def stop(run):
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(patience(30)) == 0
+    assert "stopping" in run.stdout.read()
+
+
+def ask(url, text, out):
+    body = {"model": "baton-demo", "max_tokens": 2, "messages": [{"role": "user", "content": text}]}
+    request = urllib.request.Request(url + "/v1/messages", json.dumps(body).encode(), {"content-type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=patience(120)) as answer:
+            out.append((answer.status, json.load(answer)["usage"]["input_tokens"]))
+    except urllib.error.HTTPError as e:
+        out.append((e.code, e.read().decode()))
+
+
+def long_prompts_at_once_are_served_late():
+    """A person's agent sends requests side by side: each is served in its turn, also after the objective of two seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        run, url = started(folder)
+        got = []
+        asked = [threading.Thread(target=ask, args=(url, f"{i} " + "The prefill worker reads the prompt. " * 450, got)) for i in range(32)]
+        for one in asked:
+            one.start()
+        for one in asked:
+            one.join()
+        stop(run)
+        assert len(got) == 32 and all(status == 200 and n > 3000 for status, n in got), got
+
+
 def a_second_start_names_the_first():
     with tempfile.TemporaryDirectory() as folder:
-        first = subprocess.Popen([BATON, "run", "--both", "-t1", "-n5", "-p", "Hello"], stdout=subprocess.PIPE, text=True,
-                                 stderr=subprocess.STDOUT, env=environment(folder))
-        said = []
-        for line in first.stdout:
-            said.append(line)
-            if "Ctrl-C stops all" in line:
-                break
-        url = re.search(r"http://[0-9.:]+", "".join(said))[0]
+        first, url = started(folder)
         assert urllib.request.urlopen(url + "/readyz", timeout=patience(10)).status == 200
         second = call(folder, "run", "--both", "--once", "-t1", "-n5", "-p", "Hello")
         assert f"already running:\n  {url}, model baton-demo, process {first.pid}" in second, second
-        first.send_signal(signal.SIGTERM)
-        assert first.wait(patience(30)) == 0
-        assert "stopping" in first.stdout.read()
+        stop(first)
         assert "already running" not in call(folder, "run", "--both", "--once", "-t1", "-n5", "-p", "Hello")
 
 
 if __name__ == "__main__":
-    main([programs_are_found, a_relay_answers_once, an_embedding_model_is_asked_no_question, a_second_start_names_the_first])
+    main([programs_are_found, a_relay_answers_once, an_embedding_model_is_asked_no_question, a_second_start_names_the_first,
+          long_prompts_at_once_are_served_late])

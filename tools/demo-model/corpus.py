@@ -71,6 +71,21 @@ def told_and_asked(m):
     return {"messages": [x for ask, reply in turns for x in ({"role": "user", "content": ask}, {"role": "assistant", "content": reply})]}
 
 
+def many_told(m):
+    """More facts than one looks for, in a row or in one block of text, and questions about some of them at the end."""
+    facts = recall.some_facts(m, m.between(5, 9))
+    if m.chance(.4):
+        turns = [("\n".join(recall.tell(m, f) + "." for f in facts), "Noted.")]
+    else:
+        turns = recall.stating(m, facts)
+    turns += [recall.question(m, f) for f in m.sample(facts, m.between(2, 5))]
+    return {"messages": [x for ask, reply in turns for x in ({"role": "user", "content": ask}, {"role": "assistant", "content": reply})]}
+
+
+def notes_dialogue(m):
+    return {"messages": [x for ask, reply in recall.from_notes(m) for x in ({"role": "user", "content": ask}, {"role": "assistant", "content": reply})]}
+
+
 def busy_tools(m):
     """Many requests against one list of tools, which costs so many tokens to read."""
     return agent.tool_talk(m, m.between(3, 8))
@@ -83,8 +98,8 @@ LATE = [(talk_dialogue, .50), (sums_dialogue, .09), (agent.tool_talk, .17), (bus
 # To go on from a trained model: work in many steps, which needs the longest practice.
 REFINE = [(talk_dialogue, .20), (agent.tool_talk, .14), (busy_tools, .08), (agent.agent, .10), (agent.plain_agent, .48)]
 # To stretch a trained model to a long context (stretch.py): all kinds; dialogues whose last turns need the first; text between.
-MIXED = [(talk_dialogue, .44), (sums_dialogue, .05), (agent.tool_talk, .17), (busy_tools, .12), (agent.agent, .07), (agent.plain_agent, .15)]
-FAR = [(told_and_asked, .55), (talk_dialogue, .13), (agent.tool_talk, .32)]
+MIXED = [(talk_dialogue, .36), (notes_dialogue, .08), (sums_dialogue, .05), (agent.tool_talk, .17), (busy_tools, .12), (agent.agent, .07), (agent.plain_agent, .15)]
+FAR = [(told_and_asked, .35), (many_told, .25), (talk_dialogue, .08), (agent.tool_talk, .32)]
 FILLER = [(manual.filler_dialogue, 1)]
 FIRST_REFINING, FIRST_MIXED, FIRST_FAR, FIRST_FILLER = 200, 300, 400, 500
 MIXES = [(2, EARLY), (7, KINDS), (FIRST_REFINING, LATE), (FIRST_MIXED, REFINE), (FIRST_FAR, MIXED), (FIRST_FILLER, FAR), (1 << 30, FILLER)]

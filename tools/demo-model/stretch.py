@@ -23,6 +23,8 @@ TAIL = 96           # tokens of a tail at most
 HEADS = (192, 320, 640)  # of heads at most, chosen for each batch
 HEAD_WEIGHT = .3    # of the loss there
 FAR_TOKENS = 3072   # of a batch, padding included
+LONG_SHARE = .6     # of the batches, whose tail lies in the later half of the context
+START_SHARE = .5    # of the rows, whose head is at the beginning of the context, as system prompts are
 NEGATIVE = -1e30
 
 
@@ -63,7 +65,8 @@ def dialogues(batches):
 
 def place(size, rng):
     """Where the tail begins, the first token of the bank to use, and positions for the used ones."""
-    end = int(min(model.CONTEXT - 2 * TAIL, 1024 * 2 ** (rng.random() * 5)))
+    most = model.CONTEXT - 2 * TAIL
+    end = int(most * rng.uniform(.5, 1) if rng.random() < LONG_SHARE else min(most, 1024 * 2 ** (rng.random() * 5)))
     n = min(size, end)
     first = int(rng.integers(0, size - n + 1))
     gaps = np.zeros(n, np.int64)
@@ -112,7 +115,7 @@ def batch_of(source, end, rng, rest):
         w = f.astype(np.float32)
         w[:head] *= HEAD_WEIGHT
         w[(f == 0) & (rng.random(len(i)) < .2)] = rest
-        start = int(rng.random() * max(1, end - head))
+        start = int(rng.random() * max(1, end - head) * (.05 if rng.random() < START_SHARE else 1))
         for at, a, z in ((0, 0, head), (split, head, len(i))):
             ids[n, at:at + z - a] = i[a:z]
             last = min(z, len(i) - 1)

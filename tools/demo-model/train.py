@@ -42,7 +42,7 @@ DECAY = .02
 EMA = .997
 REST_SHARE, REST_WEIGHT = .2, .25
 DRILL_STEPS, DRILL_ROWS, DRILL_LENGTH, DRILL_WEIGHT = 660, 16, 128, .5
-STRETCH, BANK_TOKENS, FILLER_EVERY, FAR_SHARE = 8, 16384, 6, .6
+STRETCH, BANK_TOKENS, FILLER_EVERY, FILLER_SHARE, FAR_SHARE = 8, 16384, 6, .1, .55
 
 
 def orthogonal(g):
@@ -180,15 +180,28 @@ def drill(rng):
     return [torch.from_numpy(x) for x in (ids, positions, where, after, weight.ravel()[where])]
 
 
+def shard_path(work, shard):
+    return os.path.join(work, "shard-%03d.npz" % shard)
+
+
+def first_before(work, shard):
+    """The first of the shards in a row that end before this one; a resumed run may begin beyond the last."""
+    while shard > 0 and os.path.exists(shard_path(work, shard - 1)):
+        shard -= 1
+    return shard
+
+
 def batches_of(work, first, seed):
-    """Endless micro-batches, shard by shard from `first`; yields (shard, batch)."""
+    """Endless micro-batches, shard by shard from `first`, then again; yields (shard, batch)."""
     shard = first
     while True:
-        path = os.path.join(work, "shard-%03d.npz" % shard)
+        path = shard_path(work, shard)
         while not os.path.exists(path):
-            if shard > first and not os.path.exists(os.path.join(work, "generating")):
-                shard = first
-                path = os.path.join(work, "shard-%03d.npz" % shard)
+            if not os.path.exists(os.path.join(work, "generating")):
+                shard = first if shard > first else first_before(work, shard)
+                path = shard_path(work, shard)
+                if not os.path.exists(path):
+                    raise FileNotFoundError(path)
                 break
             time.sleep(1)
         for batch in micro_batches(path, np.random.default_rng([seed, shard])):
@@ -275,7 +288,7 @@ class Plain:
 
 
 class Stretching:
-    """A batch of rows that look far back in each step; beside it, in most, one of the usual kind or of more text for the bank."""
+    """In each step a batch of rows that look far back and one of the usual kind; in some, one of more text for the bank."""
 
     def __init__(self, work, params, shard, step, rng):
         self.params, self.shard, self.rng = params, shard, rng
@@ -292,9 +305,9 @@ class Stretching:
     def of_step(self, step, rest):
         if step % FILLER_EVERY == 0 or self.bank.size() < BANK_TOKENS // 2:
             seen, batch = [], next(self.filler)[1]
-            yield self.usual_part("filler", batch, (1 - FAR_SHARE) * .5, rest, seen)
+            yield self.usual_part("filler", batch, FILLER_SHARE, rest, seen)
             self.bank.add(seen, [len(i) for i, _ in batch])
-        elif step % 2:
+        if self.bank.size() >= BANK_TOKENS // 2:
             self.shard, batch = next(self.usual)
             yield self.usual_part("usual", batch, 1 - FAR_SHARE, rest)
         states, after, weight, n = stretch.far_states(self.params, self.bank, self.far, self.rng, rest)

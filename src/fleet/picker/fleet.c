@@ -206,6 +206,23 @@ void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefi
     picker_fleet_refresh(fleet, slot);
 }
 
+void picker_fleet_forget_queues(struct picker_fleet *fleet, uint32_t group)
+{
+    for (uint32_t i = 0; i < fleet->n_pools && fleet->is_timed; i++) {
+        const struct pick_pool *pool = &fleet->pools[i];
+
+        for (uint32_t at = 0; pool->group == group && at < pool->n; at++) {
+            struct fleet_slot *it = &fleet->slots[pool->rows[at].slot];
+
+            if (pool->rows[at].n_running > 0 || it->free_ns == 0)
+                continue;
+            it->free_ns = 0;
+            it->n_recent = 0;
+            picker_fleet_refresh(fleet, pool->rows[at].slot);
+        }
+    }
+}
+
 /* ---- pools ---- */
 
 /* The role of the pool that holds such workers. */

@@ -9,7 +9,10 @@
  * counts at once, so a burst of equal requests spreads: each choice sees the ones before it.
  *
  * One thread; no I/O and no clock. Only picker_fleet_new() can fail or allocate, and picker_fleet_set()
- * for the first worker of a new kind (model, layout, role). */
+ * for the first worker of a new kind (model, layout, role).
+ *
+ * More than 15 functions: each event of a sequence's life at a worker has its own, because each changes other parts
+ * of the ledger. */
 #ifndef FLEET_PICKER_FLEET_H
 #define FLEET_PICKER_FLEET_H
 
@@ -42,6 +45,9 @@ int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct pic
 /* The row that estimates use: the report combined with the ledger. */
 void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct picker_worker *out);
 uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group);
+/* Idle workers of the group have no queue from now on.  Their last reports and the expected times may still have one,
+ * of a prompt that took less time than predicted.  Changes nothing where reports carry no times. */
+void picker_fleet_forget_queues(struct picker_fleet *fleet, uint32_t group);
 
 /* ---- the ledger ---- */
 

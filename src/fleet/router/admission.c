@@ -9,7 +9,7 @@
  * fleet/picker/admit.h predicts.  This file gathers the inputs of a job's prediction, and learns from the job's
  * first token and answer.  A placement may use up to BEGIN_SHARE of the limit; the rest is for the router's queue,
  * where tenants take turns.  While a worker idles, no job is refused: the last attempt before a refusal places the
- * job there. */
+ * job there, even if the worker's last report still has a queue. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
 
@@ -269,6 +269,7 @@ bool router_admission_last_resort(struct job *job)
     struct picker_place place;
     bool is_placed = false;
 
+    picker_fleet_forget_queues(job->router->fleet, (uint32_t)(job->model - job->router->models));
     job->takes_any = true;
     if (router_choose(job, &place) == 0 && is_choice_idle(job->router, &place.choice))
         is_placed = router_job_place(job) == 0;

@@ -374,6 +374,43 @@ static void a_queue_shrinks_with_time(void **state)
     picker_fleet_free(fleet);
 }
 
+/* Both workers expect a prompt for three seconds and more; only worker 0 still has a sequence. */
+static void an_idle_workers_queue_is_forgotten(void **state)
+{
+    const struct picker_charge charge = {.prefill_tokens = 1000};
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+    struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 100};
+    struct picker_choice choice = {0};
+    struct picker_fleet *fleet;
+
+    assert_int_equal(picker_fleet_new(&fleet), 0);
+    goals.ttft_slo_s = 60;
+    workers[2].decodes_only = true;
+    for (uint32_t i = 0; i < 3; i++) {
+        workers[i].reported_ns = UINT64_C(1000000000);
+        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
+    }
+    picker_fleet_charge(fleet, 0, &charge);
+    picker_fleet_busy(fleet, 0, UINT64_C(4000000000), UINT64_C(1000000000));
+    picker_fleet_busy(fleet, 1, UINT64_C(3000000000), UINT64_C(1000000000));
+    request.now_ns = UINT64_C(1000000000);
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_float_equal(choice.ttft_s, 3 + 1, 1e-6);
+    picker_fleet_forget_queues(fleet, request.group + 1); /* another model's */
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_float_equal(choice.ttft_s, 3 + 1, 1e-6);
+    picker_fleet_forget_queues(fleet, request.group);
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_int_equal(choice.prefill, 1);
+    assert_float_equal(choice.ttft_s, 1, 1e-6);
+    picker_fleet_busy(fleet, 1, UINT64_C(5000000000), UINT64_C(1000000000));
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_int_equal(choice.prefill, 0); /* its queue of four seconds is still there */
+    assert_float_equal(choice.ttft_s, 4 + 1, 1e-6);
+    goals.ttft_slo_s = 0.5;
+    picker_fleet_free(fleet);
+}
+
 static void a_worker_that_only_decodes_computes_nothing(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -455,6 +492,7 @@ int main(void)
         cmocka_unit_test(a_push_lets_an_idle_worker_take_a_cached_prompt),
         cmocka_unit_test(attention_makes_long_prompts_dearer),
         cmocka_unit_test(a_queue_shrinks_with_time),
+        cmocka_unit_test(an_idle_workers_queue_is_forgotten),
         cmocka_unit_test(a_report_lacks_what_came_after_its_figures),
         cmocka_unit_test(a_worker_that_only_decodes_computes_nothing),
         cmocka_unit_test(a_worker_of_both_roles_takes_long_prompts),

@@ -163,6 +163,31 @@ static void an_idle_fleet_refuses_nothing(void **state)
     }
 }
 
+/* The first prompt was predicted to take 3 s and is done at once.  The worker then idles, although its last report and
+ * the prediction of that prompt still have a queue.  The next request has an objective of 500 ms. */
+static void a_prompt_done_early_leaves_no_queue(void **state)
+{
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+    struct rig_client *client;
+
+    report(d, (struct load){.step_s = 0.001});
+    for (unsigned i = 0; i < 3; i++) {
+        client = rig_submit(&rig, 30000, 1);
+        assert_false(client->has_failed);
+        if (i == 1)
+            report(d, (struct load){.queued_s = 2.9, .step_s = 0.001, .running = 1});
+        rig_tokens(&rig, d, 0, 1);
+        rig_finish(&rig, d, BATON__FINISH__FINISH_LENGTH, 0);
+        assert_true(client->has_ended);
+        client = rig_submit(&rig, 100, 1);
+        assert_false(client->has_failed);
+        assert_int_equal(rig.router.n_queued, 0);
+        rig_tokens(&rig, d, 0, 1);
+        rig_finish(&rig, d, BATON__FINISH__FINISH_LENGTH, 0);
+    }
+    assert_true(n_refused(REFUSED_PREDICTED) == 0);
+}
+
 static void answers_teach_their_length(void **state)
 {
     struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
@@ -380,6 +405,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_seat_that_comes_soon_is_waited_for, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_request_that_waited_in_vain_is_refused, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(an_idle_fleet_refuses_nothing, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_prompt_done_early_leaves_no_queue, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(answers_teach_their_length, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(higher_classes_are_placed_first, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_higher_class_is_not_refused_for_a_lower_one, open_rig, close_rig),

@@ -13,7 +13,8 @@ struct engine_sim_opts {
     uint32_t first_text_id; /* ids below are never sampled (control tokens) */
     token_id stop_id; /* sampled when an answer ends (geometric length, mean mean_answer_tokens); TOKEN_NONE:
                          never */
-    const token_id *other_stop_ids; /* borrowed; also end an answer, so they are never sampled unless the grammar
+    const token_id
+        *other_stop_ids; /* borrowed; also end an answer, so they are never sampled unless the grammar
                                      * forces them */
     uint32_t n_other_stop_ids;
     uint32_t mean_answer_tokens;

@@ -436,11 +436,73 @@ static void logits_agree_with_the_references(void **state)
             check_case(CASES[i]);
 }
 
+/* ---- ranks ---- */
+
+enum {
+    LONE_TOKENS = 200,
+    LONE_VOCAB = 259
+}; /* keys of several parts (forward_index.c), one query at a time */
+
+/* Feeds one token at a time with so many threads, which share even the smallest work. */
+static void play_alone(const char *path, unsigned n_threads, float *logits_out)
+{
+    const struct model_opts opts = {.kernels = "auto", .kv_type = KV_F16};
+    struct player player;
+    struct team *team;
+
+    player_open(&player, path, &opts, LONE_TOKENS);
+    engine_free(&player.engine);
+    assert_int_equal(team_new(&(struct team_opts){.n_threads = n_threads}, &team), 0);
+    assert_int_equal(engine_cpu_new(&(struct engine_cpu_opts){.model = player.model,
+                                                              .team = team,
+                                                              .kv_arena = player.arena,
+                                                              .n_blocks = player.n_blocks,
+                                                              .max_batch_tokens = 1,
+                                                              .max_items = 1,
+                                                              .team_from_bytes = 1},
+                                    &player.engine),
+                     0);
+    for (uint32_t i = 0; i < LONE_TOKENS; i++) {
+        token_id token = i * 37 % LONE_VOCAB;
+
+        player_feed(&player, &token, 1, i);
+        memcpy(logits_out + (size_t)i * LONE_VOCAB, player_logits(&player), LONE_VOCAB * sizeof(float));
+    }
+    player_close(&player);
+    team_free(team);
+}
+
+static void sparse_choices_do_not_depend_on_ranks(void **state)
+{
+    const size_t len_bytes = (size_t)LONE_TOKENS * LONE_VOCAB * sizeof(float);
+    char path[] = "/tmp/baton-ranks-XXXXXX";
+    float *alone = malloc(len_bytes), *shared = malloc(len_bytes);
+    struct expected expected;
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0 && alone != NULL && shared != NULL);
+    close(fd);
+    read_expected("deepseek32", &expected);
+    make_file(&expected, path);
+    play_alone(path, 1, alone);
+    for (unsigned n_threads = 2; n_threads <= 5; n_threads++) {
+        play_alone(path, n_threads, shared);
+        assert_memory_equal(shared, alone, len_bytes);
+    }
+    unlink(path);
+    for (uint32_t i = 0; i < expected.n_shown; i++)
+        free(expected.logits[i]);
+    free(alone);
+    free(shared);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_agree_with_the_references),
         cmocka_unit_test(mtp_heads_agree_with_the_reference),
+        cmocka_unit_test(sparse_choices_do_not_depend_on_ranks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

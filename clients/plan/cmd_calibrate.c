@@ -68,13 +68,8 @@ static bool calibrate_endpoint(const struct calibrate_opts *opts, struct plan_bo
     struct plan_model model;
     struct buf table = {0};
     struct fault fault = {0};
-    bool is_good = plan_cli_model(opts->model, books, &model);
+    bool is_good = plan_cli_add_model(opts->model, books, &model) && calibrate_measure(opts, &model, &table);
 
-    for (char *c = model.name; is_good && *c != '\0'; c++) /* it becomes a cell, and a word of a file */
-        if (strchr(" \t,#*/", *c) != NULL)
-            *c = '-';
-    is_good = is_good && plan_models_push(&books->models, &model, &fault) == 0;
-    is_good = is_good && calibrate_measure(opts, &model, &table);
     if (is_good && opts->measured != NULL)
         is_good = calibrate_save(opts->measured, &table);
     if (is_good && plan_rows_parse(buf_view(&table), books, &fault, rows) != 0)

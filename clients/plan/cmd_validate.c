@@ -19,7 +19,7 @@ static const char *const SPLITS[] = {"config", "model", "device", "engine"};
 static const char *const TARGETS[] = {"tpot", "ttft"};
 
 struct validate_opts {
-    const char *file, *constants, *devices, *models;
+    const char *file, *constants, *devices, *models, *model;
     bool is_json, is_generic;
     int split; /* -1: none */
 };
@@ -170,6 +170,7 @@ static int validate_run(const struct validate_opts *opts)
     struct plan_books books;
     struct plan_constants constants;
     struct plan_rows rows = {0};
+    struct plan_model model;
     int status = EXIT_FAILED;
 
     if (!plan_cli_books(opts->devices, opts->models, &books))
@@ -178,7 +179,8 @@ static int validate_run(const struct validate_opts *opts)
         plan_books_fini(&books);
         return status;
     }
-    if (plan_cli_rows(opts->file, &books, &rows)) {
+    if ((opts->model == NULL || plan_cli_add_model(opts->model, &books, &model)) &&
+        plan_cli_rows(opts->file, &books, &rows)) {
         struct plan_prediction *predictions = calloc(rows.n, sizeof(*predictions));
         if (predictions == NULL)
             complain(PLAN_NAME, "out of memory");
@@ -210,6 +212,7 @@ static void validate_help(void)
          "                         model, device or engine\n"
          "  -d, --devices FILE     more devices, or changed ones (columns device field value source)\n"
          "  -m, --models FILE      more models\n"
+         "      --model MODEL      one more model: a config.json or FILE.gguf, as calibrate --model had it\n"
          "  -j, --json             as JSON");
 }
 
@@ -230,6 +233,7 @@ int cmd_validate(int argc, char **argv)
         {"cross", required_argument, NULL, 'x'},
         {"devices", required_argument, NULL, 'd'},
         {"models", required_argument, NULL, 'm'},
+        {"model", required_argument, NULL, 'M'},
         {"json", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -249,6 +253,8 @@ int cmd_validate(int argc, char **argv)
             opts.devices = optarg;
         else if (c == 'm')
             opts.models = optarg;
+        else if (c == 'M')
+            opts.model = optarg;
         else if (c == 'j')
             opts.is_json = true;
         else if (c != 'x')

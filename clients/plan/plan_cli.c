@@ -107,6 +107,21 @@ bool plan_cli_model(const char *text, const struct plan_books *books, struct pla
     return rc == 0;
 }
 
+bool plan_cli_add_model(const char *text, struct plan_books *books, struct plan_model *out)
+{
+    struct fault fault = {0};
+
+    if (!plan_cli_model(text, books, out))
+        return false;
+    for (char *c = out->name; *c != '\0'; c++)
+        if (strchr(" \t,#*/", *c) != NULL)
+            *c = '-';
+    if (plan_models_push(&books->models, out, &fault) == 0)
+        return true;
+    complain(PLAN_NAME, "%s", fault.text);
+    return false;
+}
+
 void plan_cli_si(double value, const char *unit, char *out, size_t cap)
 {
     static const char *const PREFIXES[] = {"", "k", "M", "G", "T", "P", "E"};

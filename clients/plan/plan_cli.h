@@ -28,6 +28,8 @@ bool plan_cli_books(const char *more_devices, const char *more_models, struct pl
 bool plan_cli_rows(const char *path, const struct plan_books *books, struct plan_rows *out);
 /* A name, a config.json, a GGUF file or an inline shape. */
 bool plan_cli_model(const char *text, const struct plan_books *books, struct plan_model *out);
+/* The same model, also added to the books, with a name that fits into a cell of a table. */
+bool plan_cli_add_model(const char *text, struct plan_books *books, struct plan_model *out);
 /* A number as 45.7 G; for texts. */
 void plan_cli_si(double value, const char *unit, char *out, size_t cap);
 

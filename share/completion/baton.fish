@@ -320,6 +320,7 @@ complete -c baton-plan -n '__fish_seen_subcommand_from validate' -s g -l generic
 complete -c baton-plan -n '__fish_seen_subcommand_from validate' -s x -l cross -x -d 'fit anew for each part of the split, without it: config'
 complete -c baton-plan -n '__fish_seen_subcommand_from validate' -s d -l devices -r -F -d 'more devices, or changed ones'
 complete -c baton-plan -n '__fish_seen_subcommand_from validate' -s m -l models -r -F -d 'more models'
+complete -c baton-plan -n '__fish_seen_subcommand_from validate' -l model -r -F -d 'one more model: a config.json or FILE.gguf, as calibrate --model had it'
 complete -c baton-plan -n '__fish_seen_subcommand_from validate' -s j -l json -d 'as JSON'
 complete -c baton-plan -n __fish_use_subcommand -x -a calibrate -d 'fit constants to measurements'
 complete -c baton-plan -n '__fish_seen_subcommand_from calibrate' -s o -l output -r -F -d 'where to write the constants'

@@ -14,9 +14,9 @@ PLAN = os.path.join(BUILD, "baton-plan")
 WORK = ["--isl", "300", "--osl", "32", "--rate", "3", "--ttft", "5s", "--itl", "200ms", "--link", "eth-10g", "--json"]
 
 
-def plan(*args):
+def plan(*args, status=0):
     done = subprocess.run([PLAN, *args], capture_output=True, text=True, timeout=patience(120))
-    assert done.returncode == 0, (args, done.stdout[-1000:], done.stderr)
+    assert done.returncode == status, (args, done.stdout[-1000:], done.stderr)
     return done
 
 
@@ -36,6 +36,9 @@ def a_relay_is_calibrated_on():
         for row in rows:  # the server's count equals the wanted number, except for words of several tokens
             tokens = float(row["isl"])
             assert min(abs(tokens / n - 1) for n in asked) < 0.25, row
+        checked = json.loads(plan("validate", "--model", MODEL, "-c", constants, "-j", table).stdout)
+        assert checked["rows"] == len(rows) and checked["refused"] == 0, checked
+        assert "no model" in plan("validate", "-c", constants, table, status=1).stderr
         report = json.loads(plan("plan", "-m", MODEL, "-d", "dev-2vcpu-zen5", "-w", "q8_0", "--kv", "f16", "--constants", constants,
                                  *WORK).stdout)
         assert report["constants"] == "calibrated" and report["plans"], report

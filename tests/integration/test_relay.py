@@ -63,7 +63,7 @@ def the_same_tokens_however_served():
 def a_prompt_behind_a_longer_one_is_handed_over():
     """A regression: the decode worker gave the transfer up after kv.grant_timeout without a piece, and computed the prompt again."""
     with Cluster() as c:
-        three(c, engine__kind="sim", engine__sim_prefill_token="4ms", engine__sim_answer_tokens="8", kv__grant_timeout="500ms")
+        three(c, engine__kind="sim", engine__sim_prefill_token="4ms", engine__sim_answer_tokens="100000", kv__grant_timeout="500ms")
         prompts = [" ".join(f"word{i}{k}" for k in range(120)) for i in range(3)]
         answers = in_threads([lambda p=p: c.ask(p, max_tokens=4) for p in prompts])
         for answer in answers:

@@ -107,10 +107,11 @@ static float stored_number(const struct attn_args *attn, const uint8_t *keys, ui
     const uint32_t per = attn->block_tokens, run = 32, runs = (attn->k_dim + run - 1) / run;
     const uint8_t *scales = keys + (size_t)per * runs * (attn->kv_type == DTYPE_Q4_0 ? run / 2 : run);
     size_t number = (size_t)d * per + at;
-    uint16_t half;
+    uint16_t half = 0;
     float whole;
 
-    memcpy(&half, scales + ((size_t)d / run * per + at) * 2, sizeof(half));
+    if (attn->kv_type == DTYPE_Q8_0 || attn->kv_type == DTYPE_Q4_0) /* other types have no scales */
+        memcpy(&half, scales + ((size_t)d / run * per + at) * 2, sizeof(half));
     switch ((int)attn->kv_type) {
     case DTYPE_F32:
         memcpy(&whole, keys + number * sizeof(whole), sizeof(whole));

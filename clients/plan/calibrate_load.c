@@ -110,8 +110,11 @@ bool calibrate_measure(const struct calibrate_opts *opts, const struct plan_mode
 
         if (clock_now_ns() - began_ns > opts->time_ns)
             break;
-        if (point.prompt_tokens + point.answer_tokens > model->max_context && model->max_context > 0)
+        if (point.prompt_tokens + point.answer_tokens > model->max_context && model->max_context > 0) {
+            fprintf(stderr, "%5.0f in, %3.0f out: left out, the model has %.0f positions\n",
+                    point.prompt_tokens, point.answer_tokens, model->max_context);
             continue;
+        }
         is_good = load_measure(load, &point, &fault) == 0;
         if (!is_good)
             break;

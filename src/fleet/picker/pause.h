@@ -14,6 +14,12 @@
 #define PICKER_MAX_PAUSED 8  /* most streams that are paused for one request */
 #define PICKER_PAUSE_COST 10 /* placements that one pause tries, at most */
 
+/* Bounds of the streams' owner, the same in the router and in the simulator. */
+#define PICKER_PAUSE_LOOKED   1024               /* streams that a request visits, at most */
+#define PICKER_PAUSE_STREAMS  128                /* and considers */
+#define PICKER_PAUSE_GO_ON    4                  /* paused streams that are tried in one call */
+#define PICKER_PAUSE_RETRY_NS UINT64_C(10000000) /* between a failed attempt and the next one */
+
 struct picker_stream {                    /* one running stream that may be paused */
     const struct picker_booking *booking; /* at its decode worker */
     uint32_t context_tokens;

@@ -18,9 +18,9 @@
  * A paused stream that no connected worker could run is requeued at once, like a stream whose worker was lost;
  * queue.resume_timeout bounds its wait.
  *
- * Bounds: a request visits MAX_LOOKED streams and considers MAX_STREAMS of them. A waiting request tries again
- * RETRY_NS after the last failed attempt of any waiting request. All pauses and continuations together try a bounded
- * number of placements (picker_pause_affords()). A placement over 1,000 workers takes 20 us, so this costs the loop one
+ * Bounds: a request visits PICKER_PAUSE_LOOKED streams and considers PICKER_PAUSE_STREAMS of them. A waiting request
+ * tries again PICKER_PAUSE_RETRY_NS after the last failed attempt of any waiting request. All pauses and continuations
+ * together try a bounded number of placements (picker_pause_affords()). A placement over 1,000 workers takes 20 us, so this costs the loop one
  * millisecond in ten. Further attempts wait for the next budget. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
@@ -31,14 +31,9 @@
 #include "fleet/picker/pause.h"
 #include "fleet/router/job_spans_priv.h"
 
-#define MAX_LOOKED  1024
-#define MAX_STREAMS 128
-#define MAX_GO_ON   4 /* paused streams tried in one call */
-#define RETRY_NS    (10 * NS_PER_MS)
-
 struct pause_search {
-    struct picker_stream streams[MAX_STREAMS];
-    struct job *jobs[MAX_STREAMS]; /* of the same streams */
+    struct picker_stream streams[PICKER_PAUSE_STREAMS];
+    struct job *jobs[PICKER_PAUSE_STREAMS]; /* of the same streams */
     uint32_t n, n_looked;
 };
 
@@ -145,7 +140,7 @@ static void pause_look(const struct job *job, uint32_t class_at, struct pause_se
     list_for_each (node, seated) {
         struct job *stream = container_of(node, struct job, seated);
 
-        if (search->n == MAX_STREAMS || search->n_looked++ == MAX_LOOKED)
+        if (search->n == PICKER_PAUSE_STREAMS || search->n_looked++ == PICKER_PAUSE_LOOKED)
             return;
         if (stream->model != job->model || !pause_may(stream))
             continue;
@@ -236,7 +231,7 @@ bool router_pause_for(struct job *job)
     if (job_is_in(job, JOB_BEGUN) || job->chain == CHAIN_MATCHING || !pause_has_lower(job) ||
         !router_admission_predicts(job->router) ||
         job->router->life == DAEMON_DRAINING || /* no other router could continue the stream */
-        (is_waiting && clock_now_ns() - pauses->failed_ns < RETRY_NS) || pause_is_passing(job) ||
+        (is_waiting && clock_now_ns() - pauses->failed_ns < PICKER_PAUSE_RETRY_NS) || pause_is_passing(job) ||
         (!is_waiting && router_pause_is_first(job)))
         return false;
     job->awaits_pause = !pause_affords(pauses, PICKER_PAUSE_COST);
@@ -274,11 +269,11 @@ bool router_pause_go_on(struct router *router, struct router_model *model, uint3
         struct job *stream = container_of(node, struct job, waiting);
         int rc;
 
-        if (n_looked++ == MAX_LOOKED)
+        if (n_looked++ == PICKER_PAUSE_LOOKED)
             return false;
         if (stream->model != model)
             continue;
-        if (n++ == MAX_GO_ON || !pause_affords(&router->pauses, 1))
+        if (n++ == PICKER_PAUSE_GO_ON || !pause_affords(&router->pauses, 1))
             return false;
         rc = router_job_place(stream);
         if (rc == 0)

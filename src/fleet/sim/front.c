@@ -295,7 +295,7 @@ void sim_front_leave_worker(struct sim *sim, struct sim_job *job, unsigned which
         return;
     picker_booking_over(job->router->fleet, &job->booked[which]);
     if (which == 1)
-        sim_pause_unseat(sim, job);
+        sim_pause_unseat(job);
     if (sim->workers[slot].is_up) {
         sim->workers[slot].n_running--;
         sim->workers[slot].is_dirty = true;

@@ -17,14 +17,9 @@
 #include "fleet/picker/pause.h"
 #include "fleet/sim/queue_priv.h"
 
-#define MAX_LOOKED  1024
-#define MAX_STREAMS 128
-#define MAX_GO_ON   4
-#define RETRY_NS    (10 * NS_PER_MS)
-
 struct pause_found {
-    struct picker_stream streams[MAX_STREAMS];
-    struct sim_job *jobs[MAX_STREAMS]; /* of the same streams */
+    struct picker_stream streams[PICKER_PAUSE_STREAMS];
+    struct sim_job *jobs[PICKER_PAUSE_STREAMS]; /* of the same streams */
     uint32_t n, n_looked;
 };
 
@@ -66,9 +61,8 @@ void sim_pause_seat(struct sim *sim, struct sim_job *job)
         list_push_front(&job->router->pauses.seated[job->class_at], &job->stream);
 }
 
-void sim_pause_unseat(struct sim *sim, struct sim_job *job)
+void sim_pause_unseat(struct sim_job *job)
 {
-    (void)sim;
     list_remove(&job->stream);
     job->router->pauses.n_at_workers[job->class_at]--;
 }
@@ -91,7 +85,7 @@ static void sim_pause_look(const struct sim *sim, const struct sim_job *job, uin
     list_for_each (node, seated) {
         struct sim_job *stream = container_of(node, struct sim_job, stream);
 
-        if (found->n == MAX_STREAMS || found->n_looked++ == MAX_LOOKED)
+        if (found->n == PICKER_PAUSE_STREAMS || found->n_looked++ == PICKER_PAUSE_LOOKED)
             return;
         if (!sim_pause_may(sim, stream))
             continue;
@@ -201,8 +195,8 @@ bool sim_pause_for(struct sim *sim, struct sim_job *job)
 
     job->awaits_pause = false;
     if (!sim->opts->refuses_early || job->is_again || !sim_pause_has_lower(sim, job) ||
-        (is_waiting && sim->now_ns - pauses->failed_ns < RETRY_NS) || sim_pause_is_passing(sim, job) ||
-        (!is_waiting && sim_pause_is_first(sim, job)))
+        (is_waiting && sim->now_ns - pauses->failed_ns < PICKER_PAUSE_RETRY_NS) ||
+        sim_pause_is_passing(sim, job) || (!is_waiting && sim_pause_is_first(sim, job)))
         return false;
     job->awaits_pause = !picker_pause_affords(&pauses->budget, PICKER_PAUSE_COST, sim->now_ns);
     if (job->awaits_pause)
@@ -237,7 +231,7 @@ bool sim_pause_go_on(struct sim *sim, struct sim_router *router, uint32_t class_
     list_for_each_safe (node, spare, &router->pauses.paused[class_at]) {
         struct sim_job *stream = container_of(node, struct sim_job, stream);
 
-        if (n++ == MAX_GO_ON || !picker_pause_affords(&router->pauses.budget, 1, sim->now_ns))
+        if (n++ == PICKER_PAUSE_GO_ON || !picker_pause_affords(&router->pauses.budget, 1, sim->now_ns))
             return false;
         if (sim_front_try(sim, stream) == 0)
             return true;

@@ -54,7 +54,7 @@ void sim_pause_tick(struct sim *sim, struct sim_router *router);
 uint64_t sim_pause_itl_ns(const struct sim *sim, const struct sim_job *job);
 void sim_pause_placed(struct sim *sim, struct sim_job *job); /* the job goes to its workers */
 void sim_pause_seat(struct sim *sim, struct sim_job *job);   /* its answer is being decoded */
-void sim_pause_unseat(struct sim *sim, struct sim_job *job); /* it leaves its decode worker */
+void sim_pause_unseat(struct sim_job *job);                  /* it leaves its decode worker */
 void sim_pause_over(struct sim *sim, struct sim_job *job);   /* its pause, if it is paused */
 
 #endif

@@ -88,8 +88,7 @@ struct gen_request { /* all memory comes from the arena */
     struct gen_message *messages; /* adjacent messages of one role are merged */
     size_t n_messages;
     struct bytes prefill; /* text of a last assistant message, which the answer continues; not in messages */
-    struct gen_mark mark; /* the last cache breakpoint */
-    struct gen_mark mark_1h; /* the last one with a ttl of an hour */
+    struct gen_mark marks[WORK_N_PINS]; /* the last cache breakpoint with the pin's ttl or a longer one */
     struct gen_tool *tools;
     size_t n_tools;
     enum gen_tool_choice tool_choice;

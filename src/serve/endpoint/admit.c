@@ -128,8 +128,7 @@ void admit_settle(struct request *request)
 {
     const struct api_usage *usage = &request->usage;
 
-    limits_settle(&request->lease,
-                  (uint64_t)usage->input_tokens + usage->created_5m_tokens + usage->created_1h_tokens,
+    limits_settle(&request->lease, (uint64_t)usage->input_tokens + api_usage_created(usage),
                   request->n_output, clock_now_ns());
 }
 

@@ -237,8 +237,8 @@ static void both_sides_keep_what_is_marked(void **state)
     struct seq_spec from = departing(18, 9), to = arriving(18, 9);
     struct kv_pool_counts counts;
 
-    from.work.keep_tokens = to.work.keep_tokens = 14; /* three blocks and a half */
-    from.work.keep_1h_tokens = to.work.keep_1h_tokens = 4;
+    from.work.pin_tokens[WORK_PIN_5M] = to.work.pin_tokens[WORK_PIN_5M] = 14; /* three blocks and a half */
+    from.work.pin_tokens[WORK_PIN_1H] = to.work.pin_tokens[WORK_PIN_1H] = 4;
     assert_int_equal(rig_submit(&p, from, &at_p), 0);
     rig_run(&p);
     assert_int_equal(rig_submit(&d, to, &at_d), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SUBMIT has the whole work order: unpack reads all that pack writes, over a real frame. */
+/* SUBMIT has the whole work order: over a real frame, unpack reads every field that pack writes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -464,7 +464,7 @@ static void answers_to_one_prompt_compute_it_once(void **state)
     rig_close(&rig);
 }
 
-/* Requests need more than the pool has.  Pinned parts stay, the unpinned end does not. */
+/* Requests need more blocks than the pool has.  Pinned blocks stay; the unpinned ones at the end do not. */
 static void marked_prompts_outlast_others(void **state)
 {
     struct track track = {0};

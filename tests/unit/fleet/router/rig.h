@@ -51,7 +51,7 @@ struct rig {
     struct rig_client *clients;
     uint32_t n_clients;
     struct sample_opts sample; /* sampling options of the next clients */
-    const char *constraint;    /* NULL: any shape */
+    const char *constraint;    /* NULL: none */
     bool scores_prompt;
     uint64_t capabilities; /* capabilities of the next workers; 0: none stated */
     uint32_t tokens_from;  /* the least id in the next prompts; the others are less than 100 above it */

@@ -103,7 +103,7 @@ static void a_thousand_slow_heads_delay_no_other_client(void **state)
     assert_int_equal(pthread_create(&thread, NULL, drip, &dripper), 0);
     beside_ns = calm_wait_ns(&rig, "beside 1000 connections dripping heads", alone_ns + 20 * NS_PER_MS);
     assert_true(beside_ns < alone_ns + 20 * NS_PER_MS);
-    /* Each is closed at its deadline, however it sends. */
+    /* Each connection is closed at its deadline, with any pattern of sending. */
     assert_true(conns_become(&rig, 0) || conns_become(&rig, 0) || conns_become(&rig, 0));
     print_message("all gone after %.1f s, %u rounds\n", (double)(clock_now_ns() - began) / 1e9,
                   (unsigned)dripper.n_rounds);

@@ -25,7 +25,7 @@ static uint32_t n_wanted[WORKER_MAX_PEERS], max_on_disk[WORKER_MAX_PEERS];
 static size_t queued_bytes; /* on every link */
 static bool is_full;        /* the engine thread accepts no events */
 
-/* ---- the rest of the worker, played ---- */
+/* ---- the rest of the worker, simulated ---- */
 
 static uint32_t peer_of(const struct link *link)
 {

@@ -153,7 +153,7 @@ static void strangers_make_room(void **state)
     }
     raw_send_str(fds[0], GET("/echo")); /* the oldest has shown its key */
     assert_int_equal(raw_read_answer(fds[0], &in, NULL), 200);
-    raw_send_str(fds[1], GET("/no")); /* this one has not */
+    raw_send_str(fds[1], GET("/no")); /* the next one has shown none */
     buf_clear(&in);
     assert_int_equal(raw_read_answer(fds[1], &in, NULL), 401);
     assert_int_equal(raw_ask(rig.port, GET("/echo"), NULL), 200);

@@ -135,7 +135,7 @@ static int reset(void **state)
     return 0;
 }
 
-/* ---- going well ---- */
+/* ---- without faults ---- */
 
 static void queue_pairs_are_as_they_should_be(void **state)
 {

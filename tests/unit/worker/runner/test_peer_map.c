@@ -382,7 +382,7 @@ static void memory_comes_before_disk(void **state)
     assert_int_equal(choose(0).peer, 1);
     assert_true(choose(0).has_to_read);
     assert_int_equal(choose(0).tokens, 18 * TOKENS);
-    load.read_bytes_per_s = 1e6; /* practically for ever */
+    load.read_bytes_per_s = 1e6; /* longer than any request waits */
     worker_follow_load(disk, &load);
     assert_int_equal(choose(0).peer, 0);
     engine->peer_is_up[0] = false; /* the engine thread knows of its loss first */

@@ -13,7 +13,7 @@ struct state {
 
 static char **router_main_cluster_key(void *conf)
 {
-    return &((struct router_conf *)conf)->cluster_key;
+    return &((struct router_conf *)conf)->link.cluster_key;
 }
 
 static const struct router_conf *router_main_reload(void *arg)

@@ -19,7 +19,7 @@ struct state {
 
 static char **worker_main_cluster_key(void *conf)
 {
-    return &((struct worker_conf *)conf)->cluster_key;
+    return &((struct worker_conf *)conf)->link.cluster_key;
 }
 
 #define MAX_NODE_BYTES 63 /* longest node name that routers accept */

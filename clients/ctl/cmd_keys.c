@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/rng.h"
@@ -141,16 +140,13 @@ static void print_time(uint64_t unix_s)
 
 static void print_rule(const struct auth_rule *rule)
 {
-    const struct {
-        const char *name;
-        uint64_t value;
-    } numbers[] = {{"rpm", rule->requests_per_min},        {"tpm", rule->tokens_per_min},
-                   {"tpm_in", rule->input_tokens_per_min}, {"tpm_out", rule->output_tokens_per_min},
-                   {"concurrent", rule->concurrent},       {"weight", rule->weight}};
-
-    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
-        if (numbers[i].value > 0)
-            printf(" %s=%" PRIu64, numbers[i].name, numbers[i].value);
+    for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
+        if (rule->per_min[kind] > 0)
+            printf(" %s=%" PRIu64, auth_limit_word((enum limit_kind)kind), rule->per_min[kind]);
+    if (rule->concurrent > 0)
+        printf(" concurrent=%" PRIu64, rule->concurrent);
+    if (rule->weight > 0)
+        printf(" weight=%" PRIu64, rule->weight);
     if (rule->models[0] != '\0')
         printf(" models=%s", rule->models);
     if (rule->expires_unix_s > 0) {

@@ -398,7 +398,7 @@ static bool sim_options_define(struct sim_cli *cli)
         return false;
     if (cli->class2 != NULL && !define_class(cli, "--class2", "second", cli->class2))
         return false;
-    cli->generate.tells_kinds = cli->class2 != NULL;
+    cli->generate.marks_kinds = cli->class2 != NULL;
     return true;
 }
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The eviction queue of a tenant's cached blocks.
  *
- *     spare       unlikely to be of use                a heap, least recently used first
- *     replicated  not pinned, other workers have it    a heap, least recently used first
- *     plain       not pinned                           a list, least recently used first
- *     pin_ended   the pin has expired                  a heap, least recently used first
- *     pinned      pinned                               a heap, earliest end of a pin first
+ *     EVICTION_SPARE        unlikely to be of use                a heap, least recently used first
+ *     EVICTION_REPLICATED   not pinned, other workers have it    a heap, least recently used first
+ *     EVICTION_PLAIN        not pinned                           a list, least recently used first
+ *     EVICTION_PIN_ENDED    the pin has expired                  a heap, least recently used first
+ *     EVICTION_PINNED       pinned                               a heap, earliest end of a pin first
+ *
+ * A new rank is a row of enum eviction_rank (pool_priv.h) and a condition in eviction_rank_of().
  *
  * Eviction takes from the first of these that has a block, with one exception.  The oldest replicated block
  * goes before the oldest plain one only if it was unused for at least half as long.  So a block that another
@@ -13,8 +15,7 @@
  * not leave all of them at once.
  *
  * A replicated block that becomes the last replica must not go first any more.  Its place in the list is
- * lost, so it joins the blocks whose pins have expired.  A block whose pin expires moves from pinned to
- * pin_ended at the next look.
+ * lost, so it joins the blocks whose pins have expired.  A block whose pin expires joins them at the next look.
  *
  * Blocks expire when they were unused for their lifetime, and pinned ones not before their pin ends.  Time
  * never runs back, so among plain and among expired pins the next to expire is also the next to evict.  Both
@@ -27,27 +28,23 @@
 #include "base/err.h"
 #include "cache/kv/pool_priv.h"
 
-enum { NOWHERE, SPARE, REPLICATED, PLAIN, PIN_ENDED, PINNED };
-
 int eviction_init(struct eviction_queue *queue, struct eviction_entry *places, uint32_t n_ids)
 {
-    *queue = (struct eviction_queue){.oldest = KV_BLOCK_NONE,
-                                     .newest = KV_BLOCK_NONE,
-                                     .places = places,
-                                     .spare = {.ids = calloc(n_ids, sizeof(kv_block_id))},
-                                     .replicated = {.ids = calloc(n_ids, sizeof(kv_block_id))},
-                                     .pin_ended = {.ids = calloc(n_ids, sizeof(kv_block_id))},
-                                     .pinned = {.ids = calloc(n_ids, sizeof(kv_block_id))}};
-    return queue->spare.ids && queue->replicated.ids && queue->pin_ended.ids && queue->pinned.ids ? 0
-                                                                                                  : E_NOMEM;
+    *queue = (struct eviction_queue){.oldest = KV_BLOCK_NONE, .newest = KV_BLOCK_NONE, .places = places};
+    for (unsigned rank = EVICTION_SPARE; rank < EVICTION_N_RANKS; rank++) {
+        if (rank == EVICTION_PLAIN)
+            continue;
+        queue->heaps[rank].ids = calloc(n_ids, sizeof(kv_block_id));
+        if (queue->heaps[rank].ids == NULL)
+            return E_NOMEM;
+    }
+    return 0;
 }
 
 void eviction_fini(struct eviction_queue *queue)
 {
-    free(queue->spare.ids);
-    free(queue->replicated.ids);
-    free(queue->pin_ended.ids);
-    free(queue->pinned.ids);
+    for (unsigned rank = 0; rank < EVICTION_N_RANKS; rank++)
+        free(queue->heaps[rank].ids);
 }
 
 /* ---- heaps ---- */
@@ -57,7 +54,7 @@ static bool heap_goes_before(const struct eviction_queue *queue, const struct ev
 {
     const struct eviction_entry *x = &queue->places[a], *y = &queue->places[b];
 
-    if (heap == &queue->pinned && x->pin_end_ns != y->pin_end_ns)
+    if (heap == &queue->heaps[EVICTION_PINNED] && x->pin_end_ns != y->pin_end_ns)
         return x->pin_end_ns < y->pin_end_ns;
     return x->used_order < y->used_order;
 }
@@ -130,47 +127,53 @@ static void eviction_list_remove(struct eviction_queue *queue, kv_block_id id)
 
 /* ---- the eviction queue ---- */
 
-static struct eviction_heap *eviction_heap_of(struct eviction_queue *queue, uint8_t where)
+static enum eviction_rank eviction_rank_of(const struct eviction_entry *place, uint64_t now_ns)
 {
-    if (where == SPARE)
-        return &queue->spare;
-    return where == REPLICATED ? &queue->replicated : where == PINNED ? &queue->pinned : &queue->pin_ended;
+    if (place->pin_end_ns > now_ns)
+        return EVICTION_PINNED;
+    if (place->pin_end_ns > 0)
+        return EVICTION_PIN_ENDED;
+    if (place->is_spare)
+        return EVICTION_SPARE;
+    return place->is_replicated ? EVICTION_REPLICATED : EVICTION_PLAIN;
+}
+
+static void eviction_enter(struct eviction_queue *queue, kv_block_id id, enum eviction_rank rank)
+{
+    queue->places[id].rank = (uint8_t)rank;
+    if (rank == EVICTION_PLAIN)
+        eviction_list_add(queue, id);
+    else
+        eviction_heap_add(queue, &queue->heaps[rank], id);
 }
 
 void eviction_put(struct eviction_queue *queue, kv_block_id id, uint64_t now_ns)
 {
     struct eviction_entry *place = &queue->places[id];
 
-    ASSERT(place->where == NOWHERE);
+    ASSERT(place->rank == EVICTION_NOWHERE);
     place->used_ns = now_ns;
     place->used_order = queue->n_used++;
-    if (place->pin_end_ns == 0)
-        place->where = place->is_spare ? SPARE : place->is_replicated ? REPLICATED : PLAIN;
-    else
-        place->where = place->pin_end_ns > now_ns ? PINNED : PIN_ENDED;
-    if (place->where == PLAIN)
-        eviction_list_add(queue, id);
-    else
-        eviction_heap_add(queue, eviction_heap_of(queue, place->where), id);
+    eviction_enter(queue, id, eviction_rank_of(place, now_ns));
 }
 
 void eviction_remove(struct eviction_queue *queue, kv_block_id id)
 {
     struct eviction_entry *place = &queue->places[id];
 
-    ASSERT(place->where != NOWHERE);
-    if (place->where == PLAIN)
+    ASSERT(place->rank != EVICTION_NOWHERE);
+    if (place->rank == EVICTION_PLAIN)
         eviction_list_remove(queue, id);
     else
-        eviction_heap_remove(queue, eviction_heap_of(queue, place->where), id);
-    place->where = NOWHERE;
+        eviction_heap_remove(queue, &queue->heaps[place->rank], id);
+    place->rank = EVICTION_NOWHERE;
 }
 
 void eviction_pin(struct eviction_queue *queue, kv_block_id id, uint64_t until_ns)
 {
     struct eviction_entry *place = &queue->places[id];
 
-    ASSERT(place->where == NOWHERE);
+    ASSERT(place->rank == EVICTION_NOWHERE);
     if (until_ns > place->pin_end_ns)
         place->pin_end_ns = until_ns;
 }
@@ -180,11 +183,10 @@ void eviction_set_replicated(struct eviction_queue *queue, kv_block_id id, bool 
     struct eviction_entry *place = &queue->places[id];
 
     place->is_replicated = is_replicated;
-    if (place->where != REPLICATED || is_replicated)
+    if (place->rank != EVICTION_REPLICATED || is_replicated)
         return;
-    eviction_heap_remove(queue, &queue->replicated, id);
-    place->where = PIN_ENDED;
-    eviction_heap_add(queue, &queue->pin_ended, id);
+    eviction_remove(queue, id);
+    eviction_enter(queue, id, EVICTION_PIN_ENDED);
 }
 
 void eviction_reset(struct eviction_queue *queue, kv_block_id id)
@@ -193,15 +195,23 @@ void eviction_reset(struct eviction_queue *queue, kv_block_id id)
     queue->places[id].is_replicated = queue->places[id].is_spare = false;
 }
 
-/* Moves blocks whose pins expired from pinned to pin_ended. */
+/* The next block of this rank; KV_BLOCK_NONE: there is none. */
+static kv_block_id eviction_first(const struct eviction_queue *queue, enum eviction_rank rank)
+{
+    if (rank == EVICTION_PLAIN)
+        return queue->oldest;
+    return queue->heaps[rank].n > 0 ? queue->heaps[rank].ids[0] : KV_BLOCK_NONE;
+}
+
+/* Moves blocks whose pins expired to EVICTION_PIN_ENDED. */
 static void eviction_end_pins(struct eviction_queue *queue, uint64_t now_ns)
 {
-    while (queue->pinned.n > 0 && queue->places[queue->pinned.ids[0]].pin_end_ns <= now_ns) {
-        kv_block_id id = queue->pinned.ids[0];
+    kv_block_id id;
 
-        eviction_heap_remove(queue, &queue->pinned, id);
-        queue->places[id].where = PIN_ENDED;
-        eviction_heap_add(queue, &queue->pin_ended, id);
+    while ((id = eviction_first(queue, EVICTION_PINNED)) != KV_BLOCK_NONE &&
+           queue->places[id].pin_end_ns <= now_ns) {
+        eviction_remove(queue, id);
+        eviction_enter(queue, id, EVICTION_PIN_ENDED);
     }
 }
 
@@ -210,32 +220,29 @@ static uint64_t eviction_age_ns(const struct eviction_queue *queue, kv_block_id 
     return now_ns - queue->places[id].used_ns;
 }
 
-/* True if the oldest replicated block is evicted before the oldest plain one. */
-static bool eviction_replicated_first(const struct eviction_queue *queue, uint64_t now_ns)
+/* True if the oldest replicated block must wait for the oldest plain one. */
+static bool eviction_replicated_waits(const struct eviction_queue *queue, uint64_t now_ns)
 {
-    if (queue->replicated.n == 0)
-        return false;
-    return queue->oldest == KV_BLOCK_NONE || 2 * eviction_age_ns(queue, queue->replicated.ids[0], now_ns) >=
-                                                 eviction_age_ns(queue, queue->oldest, now_ns);
+    kv_block_id replicated = eviction_first(queue, EVICTION_REPLICATED);
+
+    return replicated != KV_BLOCK_NONE && queue->oldest != KV_BLOCK_NONE &&
+           2 * eviction_age_ns(queue, replicated, now_ns) < eviction_age_ns(queue, queue->oldest, now_ns);
 }
 
 kv_block_id eviction_next(struct eviction_queue *queue, uint64_t now_ns)
 {
+    kv_block_id id = KV_BLOCK_NONE;
+
     eviction_end_pins(queue, now_ns);
-    if (queue->spare.n > 0)
-        return queue->spare.ids[0];
-    if (eviction_replicated_first(queue, now_ns))
-        return queue->replicated.ids[0];
-    if (queue->oldest != KV_BLOCK_NONE)
-        return queue->oldest;
-    if (queue->pin_ended.n > 0)
-        return queue->pin_ended.ids[0];
-    return queue->pinned.n > 0 ? queue->pinned.ids[0] : KV_BLOCK_NONE;
+    for (unsigned rank = EVICTION_SPARE; rank < EVICTION_N_RANKS && id == KV_BLOCK_NONE; rank++)
+        if (rank != EVICTION_REPLICATED || !eviction_replicated_waits(queue, now_ns))
+            id = eviction_first(queue, rank);
+    return id;
 }
 
 unsigned eviction_rank(const struct eviction_queue *queue, kv_block_id id)
 {
-    return queue->places[id].where == REPLICATED ? PLAIN : queue->places[id].where;
+    return queue->places[id].rank == EVICTION_REPLICATED ? EVICTION_PLAIN : queue->places[id].rank;
 }
 
 bool eviction_is_expired(const struct eviction_queue *queue, kv_block_id id, uint64_t now_ns,
@@ -243,19 +250,18 @@ bool eviction_is_expired(const struct eviction_queue *queue, kv_block_id id, uin
 {
     const struct eviction_entry *place = &queue->places[id];
 
-    return place->where != NOWHERE && now_ns - place->used_ns >= lifetime_ns && place->pin_end_ns <= now_ns;
+    return place->rank != EVICTION_NOWHERE && now_ns - place->used_ns >= lifetime_ns &&
+           place->pin_end_ns <= now_ns;
 }
 
 kv_block_id eviction_expired(struct eviction_queue *queue, uint64_t now_ns, uint64_t lifetime_ns)
 {
     eviction_end_pins(queue, now_ns);
-    if (queue->oldest != KV_BLOCK_NONE && eviction_is_expired(queue, queue->oldest, now_ns, lifetime_ns))
-        return queue->oldest;
-    if (queue->spare.n > 0 && eviction_is_expired(queue, queue->spare.ids[0], now_ns, lifetime_ns))
-        return queue->spare.ids[0];
-    if (queue->replicated.n > 0 && eviction_is_expired(queue, queue->replicated.ids[0], now_ns, lifetime_ns))
-        return queue->replicated.ids[0];
-    if (queue->pin_ended.n > 0 && eviction_is_expired(queue, queue->pin_ended.ids[0], now_ns, lifetime_ns))
-        return queue->pin_ended.ids[0];
+    for (unsigned rank = EVICTION_SPARE; rank < EVICTION_PINNED; rank++) {
+        kv_block_id id = eviction_first(queue, rank);
+
+        if (id != KV_BLOCK_NONE && eviction_is_expired(queue, id, now_ns, lifetime_ns))
+            return id;
+    }
     return KV_BLOCK_NONE;
 }

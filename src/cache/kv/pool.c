@@ -501,9 +501,9 @@ void kv_pool_counts(const struct kv_pool *pool, struct kv_pool_counts *out)
     uint32_t n_pinned = 0, n_replicated = 0, n_spare = 0, n_tenants = 0;
 
     for (unsigned at = 0; at < pool->quotas.n_seen; at++) {
-        n_pinned += pool->quotas.all[at].queue.pinned.n;
-        n_spare += pool->quotas.all[at].queue.spare.n;
-        n_replicated += pool->quotas.all[at].queue.replicated.n;
+        n_pinned += pool->quotas.all[at].queue.heaps[EVICTION_PINNED].n;
+        n_spare += pool->quotas.all[at].queue.heaps[EVICTION_SPARE].n;
+        n_replicated += pool->quotas.all[at].queue.heaps[EVICTION_REPLICATED].n;
         n_tenants += pool->quotas.all[at].n_blocks > 0;
     }
     *out = (struct kv_pool_counts){

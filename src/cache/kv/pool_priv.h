@@ -38,10 +38,21 @@ void hash_index_remove(struct hash_index *index, kv_block_id id);
 
 /* ---- eviction.c: the eviction queue of a tenant's cached blocks ---- */
 
+/* Where a block is in its tenant's queue.  Lower ranks are evicted first (eviction.c has one exception). */
+enum eviction_rank {
+    EVICTION_NOWHERE,    /* not in the queue */
+    EVICTION_SPARE,      /* unlikely to be of use */
+    EVICTION_REPLICATED, /* not pinned, other workers have it */
+    EVICTION_PLAIN,      /* not pinned */
+    EVICTION_PIN_ENDED,  /* the pin has expired */
+    EVICTION_PINNED,     /* pinned */
+    EVICTION_N_RANKS
+};
+
 struct eviction_entry {       /* of one block, in a queue or not */
     kv_block_id older, newer; /* in the list */
     uint32_t heap_at;
-    uint8_t where;
+    uint8_t rank; /* enum eviction_rank */
     uint64_t used_ns, used_order;
     uint64_t pin_end_ns; /* pinned until then; 0: not pinned */
     bool is_replicated;  /* other workers have a duplicate */
@@ -55,8 +66,8 @@ struct eviction_heap {
 
 struct eviction_queue {            /* one tenant's */
     struct eviction_entry *places; /* [id], borrowed: the pool's; a block is in one queue at most */
-    kv_block_id oldest, newest;    /* of the unpinned list */
-    struct eviction_heap spare, replicated, pin_ended, pinned;
+    kv_block_id oldest, newest;    /* the list of EVICTION_PLAIN */
+    struct eviction_heap heaps[EVICTION_N_RANKS]; /* of the other ranks */
     uint64_t n_used;
 };
 

@@ -42,7 +42,7 @@ struct tile {
 struct fetch_ahead {
     uint32_t near_bytes, far_bytes;
     bool is_spread;    /* far lines alternate between two pages */
-    bool is_told_near; /* the caller's prefetch goes to the first-level cache, not the second */
+    bool next_is_near; /* tile.next is prefetched into the first-level cache, not the second */
 };
 
 /* The same product over quantised weights, chunk after chunk (quant.h). */

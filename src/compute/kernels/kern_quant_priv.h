@@ -123,22 +123,22 @@ INLINED const uint8_t *step_chunk(struct quant_form form, struct chunk *chunk, c
 
 /* ---- the tile ---- */
 
-/* With expanded weights the caller chooses the prefetch. */
-INLINED bool is_told(const struct tile_q8 *tile, struct quant_form form)
+/* True if the tile prefetches tile->next, which the caller chose; with expanded weights always. */
+INLINED bool fetches_next(const struct tile_q8 *tile, struct quant_form form)
 {
     return form.scale == SCALE_F32 || tile->next != NULL;
 }
 
-/* Prefetch while a group of panels is read: the caller's choice, else the data ahead in these panels. */
+/* The prefetch while a group of panels is read: tile->next, else the data ahead in these panels. */
 INLINED struct fetching fetching_for(const struct tile_q8 *tile, struct quant_form form, uint32_t panel,
                                      uint32_t index)
 {
     const uint8_t *own = tile->w + panel * tile->panel_step;
     const struct fetch_ahead ahead = tile->ahead;
 
-    if (is_told(tile, form))
+    if (fetches_next(tile, form))
         return (struct fetching){.near = tile->next + panel * tile->next_step + index * tile->next_bytes,
-                                 .is_near = ahead.is_told_near,
+                                 .is_near = ahead.next_is_near,
                                  .panel_step = tile->next_step,
                                  .step = tile->next_bytes / tile->n_qblks + 1};
     return (struct fetching){.near = own + ahead.near_bytes,
@@ -176,7 +176,7 @@ INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint
     for (uint32_t b = 0; b < tile->n_qblks; b += CHUNK_QBLKS) {
         uint32_t n_qblks = tile->n_qblks - b < CHUNK_QBLKS ? tile->n_qblks - b : CHUNK_QBLKS;
 
-        if (!is_told(tile, form)) {
+        if (!fetches_next(tile, form)) {
             turn_over(&fetching.near, tile->ahead.near_bytes, fetching.done, own_bytes, behind);
             turn_over(&fetching.far, tile->ahead.far_bytes, fetching.done, own_bytes, behind);
         }

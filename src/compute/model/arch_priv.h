@@ -56,9 +56,6 @@ extern const struct half attn_mamba;          /* forward_mamba.c: Mamba 2 */
 extern const struct half attn_mamba_beside;   /* grouped attention and Mamba 2 side by side */
 extern const struct half attn_none, ffn_none; /* a layer of one half only */
 extern const struct half attn_delta;          /* forward_delta.c: a gated delta net */
-extern const struct half ffn_dense;           /* forward_ffn.c: gate, up, down */
-extern const struct half ffn_dense_fused;     /* gate and up in one tensor */
-extern const struct half ffn_plain;           /* forward_plain.c: up and down, without a gate */
 extern const struct half attn_values_normed;  /* values are normed, too */
 extern const struct half attn_values_may; /* without a matrix of their own they are the keys before norm */
 extern const struct half attn_shared;     /* reads the KV of an earlier layer */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libcompute_order.a
 libcompute_order_a_SOURCES = src/compute/order/work.c src/compute/order/work.h src/compute/order/submit.c \
-	src/compute/order/submit.h
+	src/compute/order/submit.h src/compute/order/pins.c src/compute/order/pins.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/compute/order/test_submit

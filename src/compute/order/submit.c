@@ -18,8 +18,9 @@ static void work_pack(const struct work *work, Baton__Submit *submit)
     submit->tenant = (char *)work->tenant;
     submit->weight = work->weight;
     submit->max_new_tokens = work->max_new_tokens;
-    submit->keep_tokens = work->keep_tokens;
-    submit->keep_1h_tokens = work->keep_1h_tokens;
+#define PIN_PACK(name, ttl, s, field) submit->field = work->pin_tokens[WORK_PIN_##name];
+    WORK_PINS(PIN_PACK)
+#undef PIN_PACK
     submit->public_tokens = work->public_tokens;
     submit->score_from = work->score_from;
     submit->ignores_end = work->ignores_end;
@@ -32,8 +33,9 @@ static void work_unpack(const Baton__Submit *submit, struct work *work)
     str_copy(work->tenant, sizeof(work->tenant), submit->tenant);
     work->weight = submit->weight;
     work->max_new_tokens = submit->max_new_tokens;
-    work->keep_tokens = submit->keep_tokens;
-    work->keep_1h_tokens = submit->keep_1h_tokens;
+#define PIN_UNPACK(name, ttl, s, field) work->pin_tokens[WORK_PIN_##name] = submit->field;
+    WORK_PINS(PIN_UNPACK)
+#undef PIN_UNPACK
     work->public_tokens = submit->public_tokens;
     work->score_from = submit->score_from;
     work->ignores_end = submit->ignores_end;

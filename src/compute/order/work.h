@@ -14,6 +14,7 @@
 
 #include "base/bytes.h"
 #include "base/trace_context.h"
+#include "compute/order/pins.h"
 #include "compute/sample/sampler.h"
 
 /* Beside the order, the data with which another router continues the answer's stream (docs/http.md). */
@@ -33,15 +34,14 @@ struct work {               /* plain values: a struct copy is a full copy, excep
     char class_wanted[32];   /* the class that the client asks for; "": none.  Read by the router, not sent */
     uint32_t weight;         /* the tenant's weight among competing tenants; 0 counts as 1 */
     uint32_t max_new_tokens; /* tokens still to be sampled; 0: prefill only */
-    struct sample_opts sample;  /* its bias belongs to the arena or the work_order around it */
-    uint32_t keep_tokens;       /* cache mark: pin the KV of this many leading tokens for 5 minutes ... */
-    uint32_t keep_1h_tokens;    /* ... and of this many for an hour, from submission */
-    uint32_t public_tokens;     /* this many leading tokens are public: tenants share their KV */
-    bool ignores_end;           /* stop tokens do not end the answer: for load tests */
-    uint32_t score_from;        /* not 0: report prompt logprobs from this prompt token on */
-    bool wants_embedding;       /* the answer is the prompt's embedding; its one token is dropped */
-    struct work_resume resume;  /* an answer without a stream has none */
-    struct trace_context trace; /* the distributed trace that the work belongs to */
+    struct sample_opts sample;        /* its bias belongs to the arena or the work_order around it */
+    uint32_t pin_tokens[WORK_N_PINS]; /* pin the KV of this many leading tokens for the time of each pin */
+    uint32_t public_tokens;           /* this many leading tokens are public: tenants share their KV */
+    bool ignores_end;                 /* stop tokens do not end the answer: for load tests */
+    uint32_t score_from;              /* not 0: report prompt logprobs from this prompt token on */
+    bool wants_embedding;             /* the answer is the prompt's embedding; its one token is dropped */
+    struct work_resume resume;        /* an answer without a stream has none */
+    struct trace_context trace;       /* the distributed trace that the work belongs to */
 };
 
 struct work_order {        /* a work description with its tokens; its owner owns the heap members */

@@ -135,8 +135,8 @@ static bool recurrent_is_wanted(const struct sched *sched, const struct seq *seq
     uint32_t n_tokens = sched->block_tokens, given = seq->n_submitted_tokens;
 
     return end == given / n_tokens || (given % n_tokens == 0 && end + 1 == given / n_tokens) ||
-           end == seq->recurrent.fork || end == work->keep_tokens / n_tokens ||
-           end == work->keep_1h_tokens / n_tokens || end == work->public_tokens / n_tokens;
+           end == seq->recurrent.fork || work_pin_ends_at(work, end, n_tokens) ||
+           end == work->public_tokens / n_tokens;
 }
 
 /* Takes blocks for a snapshot, but none that a sequence will need, and none of another tenant's quota. */
@@ -220,7 +220,7 @@ static void recurrent_seal_one(struct sched *sched, struct seq *seq, kv_block_id
     kv_state_hashes(&seq->hashes[end - 1], sched->n_state_blocks, sched->state_hashes);
     for (uint32_t i = 0; i < sched->n_state_blocks; i++) {
         kv_seal(sched->opts.pool, ids[i], &sched->state_hashes[i]);
-        seq_keep(sched, seq, ids[i], end);
+        seq_pin(sched, seq, ids[i], end);
     }
     if (is_latest)
         recurrent_replace_latest(sched, seq, ids);

@@ -160,9 +160,9 @@ uint32_t seq_n_matchable(const struct sched *sched, const struct seq *seq);
 int seq_take_blocks(struct sched *sched, struct seq *seq, uint32_t n_spare);
 void seq_give_back(struct sched *sched, struct seq *seq);
 void seq_seal(struct sched *sched, struct seq *seq);
-/* Pins a block, as the request asks.
+/* Pins a block for the longest time that the request asks for it (compute/order/pins.h).
  * It has the last tokens of the first `end` blocks, or the state after them. */
-void seq_keep(struct sched *sched, struct seq *seq, kv_block_id id, uint32_t end);
+void seq_pin(struct sched *sched, struct seq *seq, kv_block_id id, uint32_t end);
 /* Counts tokens [n_computed, to) as computed here. */
 void seq_advance(struct seq *seq, uint32_t to);
 

@@ -32,9 +32,6 @@
 #include "cache/kv/pool_writeback.h"
 #include "compute/sched/sched_priv.h"
 
-#define KEEP_NS    (300 * NS_PER_S)
-#define KEEP_1H_NS (3600 * NS_PER_S)
-
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -202,14 +199,16 @@ uint32_t seq_n_matchable(const struct sched *sched, const struct seq *seq)
     return min_u32(seq->n_hashes, n_most / sched->block_tokens);
 }
 
-void seq_keep(struct sched *sched, struct seq *seq, kv_block_id id, uint32_t end)
+void seq_pin(struct sched *sched, struct seq *seq, kv_block_id id, uint32_t end)
 {
     uint64_t end_tokens = (uint64_t)end * sched->block_tokens;
 
-    if (end_tokens <= seq->spec.work.keep_1h_tokens)
-        kv_pin(sched->opts.pool, id, seq->submitted_ns + KEEP_1H_NS);
-    else if (end_tokens <= seq->spec.work.keep_tokens)
-        kv_pin(sched->opts.pool, id, seq->submitted_ns + KEEP_NS);
+    for (unsigned pin = WORK_N_PINS; pin-- > 0;) {
+        if (end_tokens > seq->spec.work.pin_tokens[pin])
+            continue;
+        kv_pin(sched->opts.pool, id, seq->submitted_ns + work_pin_ns(pin));
+        return;
+    }
 }
 
 /* Counts tokens [from, to) as found in the cache. */
@@ -254,7 +253,7 @@ static int seq_take_with(struct sched *sched, struct seq *seq, uint32_t n_spare,
     seq->n_matched = seq->n_sealed = seq->n_blocks;
     seq->n_blocks = n_total;
     for (uint32_t block = 0; block < seq->n_matched; block++)
-        seq_keep(sched, seq, seq->blocks[block], block + 1);
+        seq_pin(sched, seq, seq->blocks[block], block + 1);
     seq->n_computed = seq->n_matched * sched->block_tokens;
     if (seq->n_computed > seq->n_reached) {
         count_found(seq, seq->n_reached, seq->n_computed);
@@ -333,7 +332,7 @@ void seq_seal(struct sched *sched, struct seq *seq)
         }
         kv_seal(sched->opts.pool, seq->blocks[block], &seq->hashes[block]);
         kv_note_block(sched->opts.pool, seq->hashes, block);
-        seq_keep(sched, seq, seq->blocks[block], block + 1);
+        seq_pin(sched, seq, seq->blocks[block], block + 1);
         windows_seal(sched, seq, block);
     }
     windows_slide(sched, seq);

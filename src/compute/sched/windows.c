@@ -246,8 +246,8 @@ static bool windows_is_end(const struct sched *sched, const struct seq *seq, uin
     uint32_t n_tokens = sched->block_tokens, given = seq->n_submitted_tokens;
 
     return end == given / n_tokens || (given % n_tokens == 0 && end + 1 == given / n_tokens) ||
-           end == seq->windows.fork || end == work->keep_tokens / n_tokens ||
-           end == work->keep_1h_tokens / n_tokens || end == work->public_tokens / n_tokens;
+           end == seq->windows.fork || work_pin_ends_at(work, end, n_tokens) ||
+           end == work->public_tokens / n_tokens;
 }
 
 /* Returns the shortest prefix that is likely to be continued and needs this block; 0: none. */
@@ -276,7 +276,7 @@ void windows_seal(struct sched *sched, struct seq *seq, uint32_t block)
             continue;
         kv_seal_quiet(sched->opts.pool, id, &sched->windows.hashes[group]); /* the full block stands for it */
         if (end > 0)
-            seq_keep(sched, seq, id, end);
+            seq_pin(sched, seq, id, end);
     }
 }
 

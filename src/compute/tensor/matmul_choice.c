@@ -80,11 +80,11 @@ uint32_t matmul_slice_panels(const struct weight *weight, bool is_direct, uint32
 
 struct fetch_ahead matmul_fetch_ahead(const struct weight *weight, uint32_t n_tokens)
 {
-    static const struct fetch_ahead once = {.near_bytes = 4096, .is_told_near = true},
+    static const struct fetch_ahead once = {.near_bytes = 4096, .next_is_near = true},
                                     fours = {.near_bytes = 1024,
                                              .far_bytes = 8192,
                                              .is_spread = true,
-                                             .is_told_near = true};
+                                             .next_is_near = true};
     const uint32_t bits = quant_form(weight->type).bits;
 
     if (!matmul_choice_chose(KERN_FETCH, FETCH_NEAR))
@@ -96,7 +96,7 @@ struct fetch_ahead matmul_fetch_ahead(const struct weight *weight, uint32_t n_to
     return n_tokens == 1 && bits == 4 ? fours : once;
 }
 
-bool matmul_fetches_near(bool is_told)
+bool matmul_fetches_near(bool has_next)
 {
-    return !is_told && matmul_choice_chose(KERN_PLAIN, CACHE_FIRST);
+    return !has_next && matmul_choice_chose(KERN_PLAIN, CACHE_FIRST);
 }

@@ -137,9 +137,9 @@ uint32_t matmul_slice_panels(const struct weight *weight, bool is_direct, uint32
                              uint32_t *cols_out);
 /* How a tile of n_tokens prefetches quantised weights. */
 struct fetch_ahead matmul_fetch_ahead(const struct weight *weight, uint32_t n_tokens);
-/* True if a tile prefetches plain weights into the first-level cache (is_told: the caller says which).
+/* True if a tile prefetches plain weights into the first-level cache (has_next: the caller chose the data).
  * They are only loaded, so on some processors the second-level cache is near enough. */
-bool matmul_fetches_near(bool is_told);
+bool matmul_fetches_near(bool has_next);
 
 /* ---- blocks of BF16 tiles (matmul_block.c) ---- */
 

@@ -9,7 +9,7 @@
  * can push the other down to half.
  *
  * Bounds. Memory is reserved once at the start and used as the index fills: picker_index_bytes() for
- * max_entries, about 100 bytes per block whatever the number of its owners. A call takes time in
+ * max_entries, about 100 bytes per block for any number of its owners. A call takes time in
  * proportion to its own blocks. The table is never rehashed. A forgotten worker vanishes at once; each
  * later call sweeps a few of its entries. An index that knows too little is still correct, so a bound that
  * is met only loses knowledge. One thread. */
@@ -49,7 +49,7 @@ void picker_index_learn(struct picker_index *index, uint32_t slot, const struct 
  * only. */
 void picker_index_learn_pair(struct picker_index *index, const uint32_t slots[2],
                              const struct block_hash *hashes, size_t n, uint64_t now_ns);
-/* The worker has these blocks on disk only from now on, whatever the index knew before. */
+/* From now on the worker has these blocks on disk only. */
 void picker_index_learn_on_disk(struct picker_index *index, uint32_t slot, const struct block_hash *hashes,
                                 size_t n, uint64_t now_ns);
 /* Matches the chain for every slot < n_slots; in_memory of other slots is left alone. */

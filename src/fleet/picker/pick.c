@@ -38,8 +38,8 @@
  *
  *    pass             time between tokens       room                          one worker alone may be
  *    1 keeping        objective                 reported                      decode workers
- *    2 conserving     also if others' ends      an idle worker has all its    decode workers
- *                     would not mend it         blocks, whatever it reports
+ *    2 conserving     also if others' ends      reported; an idle worker      decode workers
+ *                     would not mend it         counts as empty
  *    3 least bad      any                       as 2                          prefill workers too
  *    4 any            the best of all, for requests that must go on (E_OVERLOADED)
  *

@@ -37,10 +37,9 @@ static inline bool is_short(const struct scan *scan, uint32_t n, double prefill_
 struct few {
     uint32_t few_blocks, shift;
     int64_t least_ns[FEW_STEPS], alone_ns;
-    bool may_alone; /* one of them might compute the rest quickly enough to do it alone */
-    int64_t
-        sure_running;  /* the fastest ones do so with up to this many sequences, whatever they have cached */
-    double prefill_ns; /* of the fastest */
+    bool may_alone;       /* one of them might compute the rest quickly enough to do it alone */
+    int64_t sure_running; /* the fastest ones do so with up to this many sequences, for any cached part */
+    double prefill_ns;    /* of the fastest */
     float pair_ns;
     bool is_long; /* more than local_prefill_tokens */
 };

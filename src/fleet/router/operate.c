@@ -88,9 +88,9 @@ int router_make_tokens(const struct daemon *daemon, struct admin_tokens *out)
 static int router_read_access(void *arg, const void *conf, struct fault *fault, void **out)
 {
     struct daemon *daemon = arg;
-    const struct link_conf link = router_link_conf(conf);
+    const struct router_conf *fresh = conf;
 
-    return link_access_read_again(&link, tls_has_certificate(daemon->access->tls), fault,
+    return link_access_read_again(&fresh->link, tls_has_certificate(daemon->access->tls), fault,
                                   (struct link_access **)out);
 }
 

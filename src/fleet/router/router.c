@@ -241,9 +241,8 @@ static int router_build_spending(struct router *router, const uint8_t key[32], s
 static int router_build_links(struct daemon *daemon, struct fault *fault)
 {
     struct router *router = &daemon->router;
-    const struct link_conf conf = router_link_conf(router->conf);
     const uint8_t *data;
-    int rc = link_access_read(&conf, fault, &daemon->access);
+    int rc = link_access_read(&router->conf->link, fault, &daemon->access);
 
     if (rc < 0)
         return rc;

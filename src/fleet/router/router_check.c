@@ -25,15 +25,6 @@ static void check_classes(struct config_check *check, const struct router_conf *
     }
 }
 
-struct link_conf router_link_conf(const struct router_conf *conf)
-{
-    return (struct link_conf){.cluster_key = conf->cluster_key,
-                              .ca = conf->link_ca,
-                              .certificate = conf->link_certificate,
-                              .key = conf->link_key,
-                              .names = &conf->link_names};
-}
-
 void router_check(struct config_check *check)
 {
     const struct router_conf *conf = check->config;
@@ -47,7 +38,7 @@ void router_check(struct config_check *check)
                                         .congestion_control = conf->congestion_control,
                                         .admin = conf->admin_listen,
                                         .link_listen = conf->link_listen,
-                                        .link = router_link_conf(conf),
+                                        .link = conf->link,
                                         .public_prefix = conf->public_prefix};
     const struct setup_discovery discovery = {.registers = conf->link_register,
                                               .advertise = conf->link_advertise,

@@ -4,6 +4,7 @@
 #define FLEET_ROUTER_ROUTER_CONF_H
 
 #include "base/config/config.h"
+#include "serve/setup/link_access.h"
 
 enum router_refuse { ROUTER_REFUSE_TIMEOUT, ROUTER_REFUSE_PREDICTED };
 enum router_roles_mode { ROUTER_ROLES_FIXED, ROUTER_ROLES_AUTO };
@@ -28,8 +29,7 @@ struct router_conf {
     uint64_t http_job_threads, http_max_requests, http_wrong_keys;
     char *link_listen, *link_advertise, *link_register;
     char *discovery_ca, *discovery_certificate, *discovery_key;
-    char *cluster_key, *link_ca, *link_certificate, *link_key;
-    struct config_list link_names;
+    struct link_conf link;
     char *state_url, *state_login, *state_ca;
     uint64_t state_wait_ns;
     uint64_t link_heartbeat_ns, link_return_ns;

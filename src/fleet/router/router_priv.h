@@ -244,7 +244,6 @@ void router_roles_put(const struct router *router, struct buf *out); /* for the 
 
 /* status.c */
 /* Appends part 0, 1, 2 ... of the status, each with some of the workers. 1: more parts follow. */
-struct link_conf router_link_conf(const struct router_conf *conf); /* router_check.c */
 int router_status_json(struct router *router, uint32_t part, struct buf *out);
 
 #endif

@@ -14,20 +14,10 @@
 void router_part_serving(struct job_part *part, const Baton__Serving *serving)
 {
     part->has_serving = true;
-    part->serving.computed_tokens = serving->computed;
-    part->serving.reused_tokens = serving->reused;
-    part->serving.transferred_tokens = serving->transferred;
-    part->serving.n_preempted = serving->preempted;
-    part->serving.drafted_tokens = serving->drafted;
-    part->serving.accepted_tokens = serving->accepted;
-    part->serving.queue_ns = serving->queue_ns;
-    part->serving.prefill_ns = serving->prefill_ns;
-    part->serving.transfer_ns = serving->transfer_ns;
-    part->serving.exposed_ns = serving->exposed_ns;
-    part->serving.attention_bytes = serving->attention_bytes;
-    part->serving.recurrent_bytes = serving->recurrent_bytes;
-    part->serving.index_bytes = serving->index_bytes;
-    part->serving.decode_ns = serving->decode_ns;
+#define TAKE(type, member, field) part->serving.member = serving->field;
+    GEN_SERVING_COUNTS(TAKE)
+    GEN_SERVING_TIMES(TAKE)
+#undef TAKE
     part->serving.transport[0] = '\0'; /* answers and headers contain it, so only known names are allowed */
     if (strcmp(serving->transport, "shm") == 0 || strcmp(serving->transport, "tcp") == 0 ||
         strcmp(serving->transport, "rdma") == 0)
@@ -42,19 +32,10 @@ static void serving_add_part(const struct job *job, const struct job_part *part,
              job->router->workers[part->slot].node);
     if (!part->has_serving)
         return;
-    sum->computed_tokens += part->serving.computed_tokens;
-    sum->transferred_tokens += part->serving.transferred_tokens;
-    sum->n_preempted += part->serving.n_preempted;
-    sum->drafted_tokens += part->serving.drafted_tokens;
-    sum->accepted_tokens += part->serving.accepted_tokens;
-    sum->queue_ns += part->serving.queue_ns;
-    sum->prefill_ns += part->serving.prefill_ns;
-    sum->transfer_ns += part->serving.transfer_ns;
-    sum->exposed_ns += part->serving.exposed_ns;
-    sum->attention_bytes += part->serving.attention_bytes;
-    sum->recurrent_bytes += part->serving.recurrent_bytes;
-    sum->index_bytes += part->serving.index_bytes;
-    sum->decode_ns += part->serving.decode_ns;
+#define ADD(type, member, field) sum->member += part->serving.member;
+    GEN_SERVING_COUNTS(ADD)
+    GEN_SERVING_TIMES(ADD)
+#undef ADD
     if (part->serving.transport[0] != '\0')
         memcpy(sum->transport, part->serving.transport, sizeof(sum->transport));
 }

@@ -2,7 +2,7 @@
 /* Admission of the simulated router. Like fleet/router/admission.c, it calls fleet/picker/admit.h, but
  * without clients and links.
  *
- * A run may spare one request: it admits it whatever the prediction says.  So an oracle can check for each refusal
+ * A run may spare one request: it admits it with any prediction.  So an oracle can check for each refusal
  * whether the request would have missed its objectives (sim_opts.spared). */
 #include <stdlib.h>
 
@@ -129,11 +129,11 @@ void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct p
     job->predicted_s = choice->ttft_s + (double)(sim->now_ns - job->request.at_ns) / 1e9;
 }
 
-void sim_admit_first_token(const struct sim_job *job, uint64_t told_ns)
+void sim_admit_first_token(const struct sim_job *job, uint64_t received_ns)
 {
     if (job->predicted_s > 0 && !job->is_spared)
         picker_lateness_learn(&job->router->late, job->predicted_s,
-                              (double)(told_ns - job->request.at_ns) / 1e9, job->limit_s);
+                              (double)(received_ns - job->request.at_ns) / 1e9, job->limit_s);
 }
 
 void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s)

@@ -111,9 +111,10 @@ static void cache_touch(struct sim *sim, struct sim_lru *lru, const struct sim_r
 
 /* ---- evictions ---- */
 
-/* The router tells the worker with a block's last replica. Goes over the blocks in several rounds, so that the memory
- * of one block's worker comes while another one is asked for. */
-static void cache_tell_last(struct sim *sim, const struct block_hash *hashes, const uint64_t *ids, uint32_t n)
+/* The router reports to a worker that it has a block's last replica.  Goes over the blocks in several rounds: the
+ * memory of one block's worker is prefetched while that of another one is requested. */
+static void cache_report_last_replicas(struct sim *sim, const struct block_hash *hashes, const uint64_t *ids,
+                                       uint32_t n)
 {
     uint32_t last[BLOCK_SLICE];
 
@@ -148,7 +149,7 @@ static void cache_evict(struct sim *sim, struct sim_worker *worker, uint32_t n)
             sim->rc = E_NOMEM;
     }
     (has_disk ? sim_routers_moved : sim_routers_evicted)(sim, worker->slot, hashes, n);
-    cache_tell_last(sim, hashes, ids, n);
+    cache_report_last_replicas(sim, hashes, ids, n);
     if ((uint64_t)worker->disk.n * sim->opts->block_tokens <= sim->opts->disk_tokens)
         return;
     (void)sim_lru_evict(&worker->disk, sim->now_ns, ids, 1);

@@ -329,19 +329,19 @@ static void front_hand_off(struct sim *sim, struct sim_job *job)
 void sim_front_prefilled(struct sim *sim, uint32_t i)
 {
     struct sim_job *job = sim_job_at(sim, i);
-    uint64_t told_ns = sim->now_ns + sim->opts->latency_ns;
+    uint64_t received_ns = sim->now_ns + sim->opts->latency_ns;
     struct sim_class *kind = front_class(sim, job);
     struct sim_column *column = sim_column(sim);
 
     job->n_answered++;
     if (job->first_ns == 0) {
-        job->first_ns = told_ns;
-        sim_admit_first_token(job, told_ns);
-        sim_hist_add(&kind->ttft, told_ns - job->request.at_ns, 1);
-        column->ttft_s += (double)(told_ns - job->request.at_ns) / 1e9;
+        job->first_ns = received_ns;
+        sim_admit_first_token(job, received_ns);
+        sim_hist_add(&kind->ttft, received_ns - job->request.at_ns, 1);
+        column->ttft_s += (double)(received_ns - job->request.at_ns) / 1e9;
         column->n_first++;
     } else {
-        sim_hist_add(&kind->itl, told_ns - job->latest_ns, 1);
+        sim_hist_add(&kind->itl, received_ns - job->latest_ns, 1);
     }
     job->latest_ns = sim->now_ns;
     if (job->prefill == SIM_NONE)

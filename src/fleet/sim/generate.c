@@ -188,7 +188,7 @@ static void generate_fill(struct generate *generate, uint64_t at_ns, struct sim_
         .answer_tokens =
             draw_tokens(generate, generate->is_other ? opts->other_answer_tokens : opts->answer_tokens),
         .tenant = opts->n_tenants > 0 ? rng_below(&generate->rng, opts->n_tenants) : 0,
-        .kind = opts->tells_kinds && generate->is_other ? 1 : 0,
+        .kind = opts->marks_kinds && generate->is_other ? 1 : 0,
         .salt = rng_u64(&generate->rng),
         .public_salt = opts->seed,
         .n_public = opts->shared_tokens / opts->block_tokens,

@@ -2,7 +2,7 @@
 /* Runs of blocks in two circular lists, and a linear-probing table of groups.
  *
  *    ids     ... 40 41 42 43 44 45 46 47 48 49 ...      the blocks of a chain, mostly in a row
- *    runs        [  40..44  ] [ 45 46 47  ] [48 ...     one entry of a list each, whatever its length
+ *    runs        [  40..44  ] [ 45 46 47  ] [48 ...     one entry of a list each, of any length
  *    table       group 1 --> 40..44 --> 45..47          a group's runs, newest first
  *                group ...
  *

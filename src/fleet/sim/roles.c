@@ -36,7 +36,7 @@ static void sim_roles_flip(struct sim *sim, uint32_t slot, enum picker_role to)
     worker->role = to;
     sim_roles_row(sim, worker);
     sim_front_report(sim, slot);
-    for (uint32_t i = 0; i < sim->n_routers; i++) /* the report tells the role's age */
+    for (uint32_t i = 0; i < sim->n_routers; i++) /* the report has the role's age */
         picker_roles_changed(&sim->routers[i].roles, sim->now_ns);
     sim->result->n_flips++;
     sim_column(sim)->n_flips++;

@@ -62,7 +62,7 @@ struct sim_opts {
     uint64_t most_refused; /* of one kind: arrivals end there.  0: they do not */
     uint32_t most_refused_kind;
     double slow_factor;   /* the first worker of each role takes so many times as long for its steps; 0: 1 */
-    uint64_t spared;      /* this arrival, counted from 1, is admitted whatever is predicted; 0: none */
+    uint64_t spared;      /* this arrival, counted from 1, is admitted with any prediction; 0: none */
     uint32_t max_refused; /* arrivals that the result lists */
     uint32_t queue_max, local_prefill_tokens, index_entries;
     enum picker_fetch prefix_fetch;

@@ -38,11 +38,20 @@ struct auth_key { /* the authenticated caller */
     struct limit_account *account; /* its usage counters; filled in by limits_find */
 };
 
+/* The limits of a minute: X(KIND, word of the rule, name in headers and metrics, noun in refusals).  limits_count()
+ * in limits.c says what each counts. */
+#define AUTH_LIMITS(X)                                                                                       \
+    X(REQUESTS, "rpm", "requests", "requests")                                                               \
+    X(TOKENS, "tpm", "tokens", "tokens")                                                                     \
+    X(INPUT, "tpm_in", "input-tokens", "input tokens")                                                       \
+    X(OUTPUT, "tpm_out", "output-tokens", "output tokens")
+
+#define AUTH_LIMIT_NUMBER(kind, word, name, noun) LIMIT_##kind,
+enum limit_kind { AUTH_LIMITS(AUTH_LIMIT_NUMBER) LIMIT_N_BUCKETS, LIMIT_CONCURRENT = LIMIT_N_BUCKETS };
+#undef AUTH_LIMIT_NUMBER
+
 struct auth_rule { /* 0 in any field: no limit */
-    uint64_t requests_per_min;
-    uint64_t tokens_per_min;
-    uint64_t input_tokens_per_min;
-    uint64_t output_tokens_per_min;
+    uint64_t per_min[LIMIT_N_BUCKETS];
     uint64_t concurrent;
     uint64_t weight; /* 1 to FAIR_MAX_WEIGHT; 0: not set */
     uint64_t expires_unix_s;
@@ -63,6 +72,7 @@ int auth_keys_load(const char *path, struct fault *fault, struct auth_keys **out
 /* Parses the same format from text.  Messages use name in place of the file's path. */
 int auth_keys_parse(const char *name, struct bytes text, struct fault *fault, struct auth_keys **out);
 void auth_keys_free(struct auth_keys *keys);
+const char *auth_limit_word(enum limit_kind kind); /* "rpm", "tpm", ... or "concurrent" */
 size_t auth_keys_count(const struct auth_keys *keys);
 
 /* Return the key, or the tenant's line, with this index.  False: the index is past the end. */

@@ -18,13 +18,17 @@ static const struct {
     size_t offset;
     uint64_t max;
 } numbers[] = {
-    {"rpm", offsetof(struct auth_rule, requests_per_min), MAX_NUMBER},
-    {"tpm", offsetof(struct auth_rule, tokens_per_min), MAX_NUMBER},
-    {"tpm_in", offsetof(struct auth_rule, input_tokens_per_min), MAX_NUMBER},
-    {"tpm_out", offsetof(struct auth_rule, output_tokens_per_min), MAX_NUMBER},
-    {"concurrent", offsetof(struct auth_rule, concurrent), MAX_NUMBER},
+#define ROW(kind, word, name, noun) {word, offsetof(struct auth_rule, per_min[LIMIT_##kind]), MAX_NUMBER},
+    AUTH_LIMITS(ROW)
+#undef ROW
+        {"concurrent", offsetof(struct auth_rule, concurrent), MAX_NUMBER},
     {"weight", offsetof(struct auth_rule, weight), FAIR_MAX_WEIGHT},
 };
+
+const char *auth_limit_word(enum limit_kind kind)
+{
+    return numbers[kind].name; /* the first rows are the kinds, in their order */
+}
 
 static int auth_rule_parse_number(const char *text, uint64_t max, uint64_t *out)
 {
@@ -154,10 +158,11 @@ int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *faul
                    : fault_set(fault, E_FORMAT,
                                "%.60s: models are written NAME,NAME,BEGIN*, at most %d bytes in all", word,
                                AUTH_MODELS_BYTES - 1);
-    return fault_set(
-        fault, E_FORMAT,
-        "%.*s: no such rule (rpm, tpm, tpm_in, tpm_out, concurrent, weight, class, models, expires)",
-        n > 60 ? 60 : (int)n, word);
+#define WORD(kind, word, name, noun) word ", "
+    return fault_set(fault, E_FORMAT,
+                     "%.*s: no such rule (" AUTH_LIMITS(WORD) "concurrent, weight, class, models, expires)",
+                     n > 60 ? 60 : (int)n, word);
+#undef WORD
 }
 
 bool auth_rule_allows(const struct auth_rule *rule, const char *model)

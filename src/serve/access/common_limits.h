@@ -32,9 +32,10 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "serve/access/auth.h"
 
 #define COMMON_ID_BYTES     16
-#define COMMON_KINDS        4 /* limits of a minute: the buckets of enum limit_kind */
+#define COMMON_KINDS        LIMIT_N_BUCKETS /* limits of a minute */
 #define COMMON_CONCURRENT   COMMON_KINDS
 #define COMMON_WORKER_VIEWS 4 /* workers that relay to this router */
 #define COMMON_STORE_VIEW   4 /* the routers' shared store, which relays too */

@@ -34,19 +34,7 @@ uint64_t limits_limit_of(const struct auth_rule *rule, enum limit_kind kind)
 {
     if (rule == NULL)
         return 0;
-    switch (kind) {
-    case LIMIT_REQUESTS:
-        return rule->requests_per_min;
-    case LIMIT_TOKENS:
-        return rule->tokens_per_min;
-    case LIMIT_INPUT:
-        return rule->input_tokens_per_min;
-    case LIMIT_OUTPUT:
-        return rule->output_tokens_per_min;
-    case LIMIT_CONCURRENT:
-        break;
-    }
-    return rule->concurrent;
+    return kind == LIMIT_CONCURRENT ? rule->concurrent : rule->per_min[kind];
 }
 
 double limits_used_at(const struct bucket *bucket, uint64_t limit, uint64_t now_ns)
@@ -83,16 +71,22 @@ static double bucket_add(const struct limit_account *account, enum limit_kind ki
 
 /* ---- limits shared by several routers (serve/access/common_limits.h) ---- */
 
+static bool limits_has_any(const struct auth_rule *rule)
+{
+    uint64_t any = rule->concurrent;
+
+    for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
+        any |= rule->per_min[kind];
+    return any > 0;
+}
+
 /* The account's name on the wire; NULL: routers share none of its limits. */
 static const struct common_id *account_id(const struct limit_account *account)
 {
     const struct common_limits *common = account->limits->common;
     struct limit_usage *usage = account->usage;
-    const struct auth_rule *rule = account->rule;
 
-    if (common == NULL || rule == NULL ||
-        (rule->requests_per_min | rule->tokens_per_min | rule->input_tokens_per_min |
-         rule->output_tokens_per_min | rule->concurrent) == 0)
+    if (common == NULL || account->rule == NULL || !limits_has_any(account->rule))
         return NULL;
     if (!usage->has_common_id)
         common_limits_id(common, account->hash == NULL,
@@ -469,25 +463,31 @@ int limits_begin(struct limit_lease *lease, struct limit_account *account, uint6
     return 0;
 }
 
+/* What a request with these tokens counts for each limit, beside LIMIT_REQUESTS. */
+static void limits_count(uint64_t input_tokens, uint64_t output_tokens, uint64_t out[LIMIT_N_BUCKETS])
+{
+    memset(out, 0, LIMIT_N_BUCKETS * sizeof(out[0]));
+    out[LIMIT_TOKENS] = input_tokens + output_tokens;
+    out[LIMIT_INPUT] = input_tokens;
+    out[LIMIT_OUTPUT] = output_tokens;
+}
+
 int limits_reserve(struct limit_lease *lease, uint64_t input_tokens, uint64_t output_tokens, uint64_t now_ns,
                    struct limit_refusal *refusal)
 {
-    const uint64_t wanted[LIMIT_N_BUCKETS] = {
-        [LIMIT_TOKENS] = input_tokens + output_tokens,
-        [LIMIT_INPUT] = input_tokens,
-        [LIMIT_OUTPUT] = output_tokens,
-    };
+    uint64_t wanted[LIMIT_N_BUCKETS];
     int rc = 0;
 
+    limits_count(input_tokens, output_tokens, wanted);
     memset(refusal, 0, sizeof(*refusal));
     account_want(lease->account, wanted, now_ns);
     for (struct limit_account *a = lease->account; a != NULL; a = a->tenant)
-        for (int kind = LIMIT_TOKENS; kind < LIMIT_N_BUCKETS; kind++)
+        for (int kind = LIMIT_REQUESTS + 1; kind < LIMIT_N_BUCKETS; kind++)
             rc |= check_bucket(a, (enum limit_kind)kind, wanted[kind], now_ns, refusal);
     if (rc < 0)
         return E_LIMIT;
     for (struct limit_account *a = lease->account; a != NULL; a = a->tenant)
-        for (int kind = LIMIT_TOKENS; kind < LIMIT_N_BUCKETS; kind++)
+        for (int kind = LIMIT_REQUESTS + 1; kind < LIMIT_N_BUCKETS; kind++)
             add_used(a, (enum limit_kind)kind, (double)wanted[kind], now_ns);
     lease->input_tokens = input_tokens;
     lease->output_tokens = output_tokens;
@@ -498,18 +498,16 @@ void limits_settle(struct limit_lease *lease, uint64_t input_tokens, uint64_t ou
 {
     struct limit_account *account = lease->account;
     bool was_reserved = lease->input_tokens + lease->output_tokens > 0;
-    double input = (double)input_tokens - (double)lease->input_tokens;
-    double output = (double)output_tokens - (double)lease->output_tokens;
+    uint64_t used[LIMIT_N_BUCKETS], reserved[LIMIT_N_BUCKETS];
 
+    limits_count(input_tokens, output_tokens, used);
+    limits_count(lease->input_tokens, lease->output_tokens, reserved);
     limits_catch_up(account, now_ns);
     for (struct limit_account *a = account; a != NULL; a = a->tenant) {
         if (lease->is_running)
             add_running(a, -1, now_ns);
-        if (!was_reserved)
-            continue;
-        add_used(a, LIMIT_TOKENS, input + output, now_ns);
-        add_used(a, LIMIT_INPUT, input, now_ns);
-        add_used(a, LIMIT_OUTPUT, output, now_ns);
+        for (int kind = LIMIT_REQUESTS + 1; was_reserved && kind < LIMIT_N_BUCKETS; kind++)
+            add_used(a, (enum limit_kind)kind, (double)used[kind] - (double)reserved[kind], now_ns);
     }
     if (account != NULL)
         account->limits->n_leases--;

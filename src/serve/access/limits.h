@@ -14,15 +14,6 @@
 #include "serve/access/auth.h"
 #include "net/http/response.h"
 
-enum limit_kind {
-    LIMIT_REQUESTS,
-    LIMIT_TOKENS, /* input plus output */
-    LIMIT_INPUT,
-    LIMIT_OUTPUT,
-    LIMIT_N_BUCKETS,
-    LIMIT_CONCURRENT = LIMIT_N_BUCKETS
-};
-
 struct limits;
 struct common_limits; /* serve/access/common_limits.h */
 struct limit_account; /* of a key or of a tenant; part of its limits */
@@ -83,6 +74,10 @@ void limits_settle(struct limit_lease *lease, uint64_t input_tokens, uint64_t ou
 void limits_put_fields(const struct limit_account *account, enum limit_dialect dialect, uint64_t now_ns,
                        uint64_t unix_ns, struct http_fields *fields);
 /* "requests", "tokens", ... */
-const char *limits_kind_name(enum limit_kind kind);
+struct limit_names {
+    const char *name; /* in metrics and headers: "input-tokens" */
+    const char *noun; /* in refusals: "input tokens" */
+};
+const struct limit_names *limits_kind_names(enum limit_kind kind);
 
 #endif

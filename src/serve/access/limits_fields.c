@@ -5,21 +5,13 @@
 
 #include <stdio.h>
 
-const char *limits_kind_name(enum limit_kind kind)
+const struct limit_names *limits_kind_names(enum limit_kind kind)
 {
-    switch (kind) {
-    case LIMIT_REQUESTS:
-        return "requests";
-    case LIMIT_TOKENS:
-        return "tokens";
-    case LIMIT_INPUT:
-        return "input-tokens";
-    case LIMIT_OUTPUT:
-        return "output-tokens";
-    case LIMIT_CONCURRENT:
-        break;
-    }
-    return "concurrent";
+#define NAMES(kind, word, name, noun) {name, noun},
+    static const struct limit_names names[] = {AUTH_LIMITS(NAMES){"concurrent", "requests at once"}};
+#undef NAMES
+
+    return &names[kind];
 }
 
 struct limit_headers { /* the state of one limit */
@@ -90,15 +82,15 @@ void limits_put_fields(const struct limit_account *account, enum limit_dialect d
     for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
         limits_read_headers(account, (enum limit_kind)kind, now_ns, &headers[kind]);
     /* "tokens" reports the token limit with the smallest remaining share. */
-    for (int kind = LIMIT_INPUT; kind <= LIMIT_OUTPUT; kind++)
+    for (int kind = LIMIT_TOKENS + 1; kind < LIMIT_N_BUCKETS; kind++)
         if (headers[kind].limit > 0 && (all->limit == 0 || headers[kind].share < all->share))
             *all = headers[kind];
     for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++) {
         if (headers[kind].limit == 0)
             continue;
         if (dialect == LIMIT_MESSAGES)
-            put_messages(limits_kind_name((enum limit_kind)kind), &headers[kind], unix_ns, fields);
+            put_messages(limits_kind_names((enum limit_kind)kind)->name, &headers[kind], unix_ns, fields);
         else if (kind == LIMIT_REQUESTS || kind == LIMIT_TOKENS)
-            put_openai(limits_kind_name((enum limit_kind)kind), &headers[kind], fields);
+            put_openai(limits_kind_names((enum limit_kind)kind)->name, &headers[kind], fields);
     }
 }

@@ -88,8 +88,7 @@ struct gen_request { /* all memory comes from the arena */
     struct gen_message *messages; /* adjacent messages of one role are merged */
     size_t n_messages;
     struct bytes prefill; /* text of a last assistant message, which the answer continues; not in messages */
-    struct gen_mark mark; /* the last cache breakpoint */
-    struct gen_mark mark_1h; /* the last one with a ttl of an hour */
+    struct gen_mark marks[WORK_N_PINS]; /* the last cache breakpoint with the pin's ttl or a longer one */
     struct gen_tool *tools;
     size_t n_tools;
     enum gen_tool_choice tool_choice;
@@ -132,22 +131,43 @@ enum gen_stop { /* why an answer ended */
                 GEN_STOP_CANCELLED /* the client cancelled it by its id */
 };
 
+/* Figures that each worker reports for its part of an answer: X(type, member, field of Serving in control.proto).
+ * Those of a pair's two workers add up.  Of several choices, counts add up and the longest time counts.
+ *
+ *     computed_tokens     prompt tokens computed, on any worker
+ *     reused_tokens       prompt tokens found in a prefix cache; of a pair: by the worker that prefilled
+ *     transferred_tokens  prompt tokens whose KV moved from the prefill to the decode worker
+ *     drafted_tokens      draft tokens verified
+ *     accepted_tokens     draft tokens accepted: answer tokens without a step of their own
+ *     attention_bytes     of a hand-off: keys and values; recurrent_bytes, index_bytes: its other kinds of state
+ *     transfer_ns         first to last byte of KV; most of it overlaps the prefill
+ *     exposed_ns          the part of it that delayed the answer: first token sampled, no decoding */
+#define GEN_SERVING_COUNTS(X)                                                                                \
+    X(uint32_t, computed_tokens, computed)                                                                   \
+    X(uint32_t, reused_tokens, reused)                                                                       \
+    X(uint32_t, transferred_tokens, transferred)                                                             \
+    X(uint32_t, n_preempted, preempted)                                                                      \
+    X(uint32_t, drafted_tokens, drafted)                                                                     \
+    X(uint32_t, accepted_tokens, accepted)                                                                   \
+    X(uint64_t, attention_bytes, attention_bytes)                                                            \
+    X(uint64_t, recurrent_bytes, recurrent_bytes)                                                            \
+    X(uint64_t, index_bytes, index_bytes)
+#define GEN_SERVING_TIMES(X)                                                                                 \
+    X(uint64_t, queue_ns, queue_ns)                                                                          \
+    X(uint64_t, prefill_ns, prefill_ns)                                                                      \
+    X(uint64_t, transfer_ns, transfer_ns)                                                                    \
+    X(uint64_t, exposed_ns, exposed_ns)                                                                      \
+    X(uint64_t, decode_ns, decode_ns)
+
 struct gen_serving { /* serving stats of an answer, summed over all workers that took part */
+#define GEN_SERVING_MEMBER(type, member, field) type member;
+    GEN_SERVING_COUNTS(GEN_SERVING_MEMBER)
+    GEN_SERVING_TIMES(GEN_SERVING_MEMBER)
+#undef GEN_SERVING_MEMBER
     uint32_t prompt_tokens;
-    uint32_t computed_tokens;    /* prompt tokens computed, on any worker */
-    uint32_t reused_tokens;      /* prompt tokens found in a prefix cache */
-    uint32_t transferred_tokens; /* prompt tokens whose KV moved from the prefill to the decode worker */
-    uint32_t drawn_tokens;       /* answer tokens */
-    uint32_t n_redispatched;     /* number of times a worker was replaced in mid-request */
-    uint32_t n_preempted;
-    uint32_t drafted_tokens;  /* draft tokens verified ... */
-    uint32_t accepted_tokens; /* ... and draft tokens accepted: answer tokens without a step of their own */
-    uint64_t attention_bytes; /* of a hand-off: keys and values ... */
-    uint64_t recurrent_bytes; /* ... the state of recurrent layers ... */
-    uint64_t index_bytes;     /* ... and keys of a sparse-attention indexer */
-    uint64_t queue_ns, prefill_ns, decode_ns, ttft_ns, total_ns;
-    uint64_t transfer_ns;    /* first to last byte of KV; most of it overlaps the prefill ... */
-    uint64_t exposed_ns;     /* ... and the part that delayed the answer: first token sampled, no decoding */
+    uint32_t drawn_tokens;   /* answer tokens */
+    uint32_t n_redispatched; /* number of times a worker was replaced in mid-request */
+    uint64_t ttft_ns, total_ns;
     char prefill_worker[64]; /* empty: the decode worker also ran the prefill */
     char decode_worker[64];
     char transport[16]; /* "shm", "tcp", "rdma", "" */

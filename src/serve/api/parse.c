@@ -357,8 +357,8 @@ static int parse_finish(struct parse *parse)
     for (size_t i = 0; i < out->n_messages; i++)
         out->messages[i].blocks = blocks + parse->first_block[i];
     rc = split_prefill(parse);
-    clamp_mark(out, &out->mark);
-    clamp_mark(out, &out->mark_1h);
+    for (unsigned pin = 0; pin < WORK_N_PINS; pin++)
+        clamp_mark(out, &out->marks[pin]);
     return rc;
 }
 

@@ -67,8 +67,8 @@ int parse_system(struct parse *parse, const json_t *root)
     if (rc == 0) {
         parse_pop(parse, 0);
         rc = text.is_bad ? parse_no_memory(parse) : parse_copy(parse, buf_view(&text), &parse->out->system);
-        end_system_mark(parse, &parse->out->mark);
-        end_system_mark(parse, &parse->out->mark_1h);
+        for (unsigned pin = 0; pin < WORK_N_PINS; pin++)
+            end_system_mark(parse, &parse->out->marks[pin]);
     }
     parse->system_bytes = 0;
     buf_fini(&text);

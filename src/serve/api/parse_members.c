@@ -148,12 +148,40 @@ static void set_mark(struct parse *parse, struct gen_mark *mark)
     mark->system_bytes = parse->system_bytes;
 }
 
+static int fail_ttl(struct parse *parse)
+{
+    char text[128] = "Input should be ";
+
+    for (unsigned pin = 0; pin < WORK_N_PINS; pin++) {
+        size_t len = strlen(text);
+
+        snprintf(text + len, sizeof(text) - len, "%s'%s'", pin == 0 ? "" : " or ", work_pin_ttl(pin));
+    }
+    return parse_fail(parse, "cache_control.ttl", "%s", text);
+}
+
+static int fail_ttl_order(struct parse *parse, enum work_pin pin)
+{
+    return parse_fail(parse, "cache_control.ttl",
+                      "a ttl='%s' cache_control block must not come after a ttl='%s' cache_control block",
+                      work_pin_ttl(pin), work_pin_ttl(parse->least_pin));
+}
+
+/* Reads the time to live; without one the shortest applies.  WORK_N_PINS: the table has no such time. */
+static enum work_pin ttl_of(const json_t *ttl)
+{
+    enum work_pin pin = 0;
+
+    while (ttl != NULL && pin < WORK_N_PINS && !bytes_is(api_json_str(ttl), work_pin_ttl(pin)))
+        pin++;
+    return pin;
+}
+
 int parse_cache_control(struct parse *parse, const json_t *object)
 {
     const json_t *control = parse_member(object, "cache_control");
     struct bytes type;
-    const json_t *ttl;
-    bool is_1h;
+    enum work_pin pin;
 
     if (control == NULL)
         return 0;
@@ -162,19 +190,15 @@ int parse_cache_control(struct parse *parse, const json_t *object)
     type = api_json_str(parse_member(control, "type"));
     if (!bytes_is(type, "ephemeral"))
         return parse_fail(parse, "cache_control.type", "Input should be 'ephemeral'");
-    ttl = parse_member(control, "ttl");
-    is_1h = bytes_is(api_json_str(ttl), "1h");
-    if (ttl != NULL && !is_1h && !bytes_is(api_json_str(ttl), "5m"))
-        return parse_fail(parse, "cache_control.ttl", "Input should be '5m' or '1h'");
-    if (is_1h && parse->has_5m_mark)
-        return parse_fail(
-            parse, "cache_control.ttl",
-            "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block");
+    pin = ttl_of(parse_member(control, "ttl"));
+    if (pin == WORK_N_PINS)
+        return fail_ttl(parse);
+    if (parse->n_marks > 0 && pin > parse->least_pin)
+        return fail_ttl_order(parse, pin);
     if (++parse->n_marks > 4)
         return parse_fail(parse, "cache_control", "at most 4 blocks may have cache_control");
-    parse->has_5m_mark |= !is_1h;
-    set_mark(parse, &parse->out->mark);
-    if (is_1h)
-        set_mark(parse, &parse->out->mark_1h);
+    parse->least_pin = pin;
+    for (unsigned i = 0; i <= pin; i++)
+        set_mark(parse, &parse->out->marks[i]);
     return 0;
 }

@@ -25,8 +25,8 @@ struct parse {
     size_t *first_block; /* heap, [messages], indices into blocks */
     size_t n_earlier;    /* messages of the kept history, before the client's messages */
     unsigned n_marks;
-    bool has_5m_mark;
-    size_t system_bytes; /* of the system text before the current block; 0 outside the system text */
+    enum work_pin least_pin; /* the shortest ttl of the breakpoints so far; n_marks 0: not set */
+    size_t system_bytes;     /* of the system text before the current block; 0 outside the system text */
     bool keeps_last;     /* a last assistant message is a turn of its own, not the beginning of the answer */
     struct buf warnings; /* of /v1/responses: a JSON list without its brackets */
     struct buf left_out; /* the same: types of tools */

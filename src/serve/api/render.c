@@ -42,6 +42,15 @@ static void put_str_member(struct buf *out, const char *name, struct bytes text)
     json_put_str(out, text);
 }
 
+uint32_t api_usage_created(const struct api_usage *usage)
+{
+    uint32_t n_tokens = 0;
+
+    for (unsigned pin = 0; pin < WORK_N_PINS; pin++)
+        n_tokens += usage->created_tokens[pin];
+    return n_tokens;
+}
+
 /* Writes the counts that both message_start and message_delta carry, and leaves the object open. */
 static void open_usage(struct buf *out, const struct api_usage *usage)
 {
@@ -49,16 +58,16 @@ static void open_usage(struct buf *out, const struct api_usage *usage)
         out,
         "\"usage\":{\"input_tokens\":%u,\"cache_creation_input_tokens\":%u,\"cache_read_input_tokens\":%u,"
         "\"output_tokens\":%u",
-        usage->input_tokens, usage->created_5m_tokens + usage->created_1h_tokens, usage->cache_read_tokens,
-        usage->output_tokens);
+        usage->input_tokens, api_usage_created(usage), usage->cache_read_tokens, usage->output_tokens);
 }
 
 static void put_creation(struct buf *out, const struct api_usage *usage)
 {
-    buf_printf(out,
-               ",\"cache_creation\":{\"ephemeral_5m_input_tokens\":%u,\"ephemeral_1h_input_tokens\":%u},"
-               "\"service_tier\":\"standard\"",
-               usage->created_5m_tokens, usage->created_1h_tokens);
+    buf_append_str(out, ",\"cache_creation\":");
+    for (unsigned pin = 0; pin < WORK_N_PINS; pin++)
+        buf_printf(out, "%c\"ephemeral_%s_input_tokens\":%u", pin == 0 ? '{' : ',', work_pin_ttl(pin),
+                   usage->created_tokens[pin]);
+    buf_append_str(out, "},\"service_tier\":\"standard\"");
 }
 
 static void put_details(struct buf *out, const struct api_usage *usage)

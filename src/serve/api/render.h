@@ -8,14 +8,15 @@
 
 #include "serve/api/gen.h"
 
-struct api_usage { /* input + cache_read + created_5m + created_1h = prompt tokens */
+struct api_usage { /* input + cache_read + created = prompt tokens */
     uint32_t input_tokens;
     uint32_t cache_read_tokens;
-    uint32_t created_5m_tokens;
-    uint32_t created_1h_tokens;
+    uint32_t created_tokens[WORK_N_PINS]; /* written to the cache, by the pin that keeps them there */
     uint32_t output_tokens;
     uint32_t thinking_tokens; /* part of output_tokens */
 };
+
+uint32_t api_usage_created(const struct api_usage *usage); /* for all pins together */
 
 struct api_answer {
     const char *id;                 /* "msg_..." */

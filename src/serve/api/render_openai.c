@@ -63,8 +63,7 @@ static void render_openai_put_logprobs(struct buf *out, struct bytes logprobs)
 
 static void put_usage(struct buf *out, const struct api_usage *usage)
 {
-    uint32_t prompt =
-        usage->input_tokens + usage->cache_read_tokens + usage->created_5m_tokens + usage->created_1h_tokens;
+    uint32_t prompt = usage->input_tokens + usage->cache_read_tokens + api_usage_created(usage);
 
     buf_printf(out,
                ",\"usage\":{\"prompt_tokens\":%u,\"completion_tokens\":%u,\"total_tokens\":%llu,"

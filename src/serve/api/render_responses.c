@@ -128,8 +128,7 @@ static void render_response_put_item(struct buf *out, const struct api_response 
 
 static void render_response_put_usage(struct buf *out, const struct api_usage *usage)
 {
-    uint32_t input =
-        usage->input_tokens + usage->cache_read_tokens + usage->created_5m_tokens + usage->created_1h_tokens;
+    uint32_t input = usage->input_tokens + usage->cache_read_tokens + api_usage_created(usage);
 
     buf_printf(out,
                ",\"usage\":{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u},"

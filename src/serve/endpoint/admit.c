@@ -72,17 +72,10 @@ static int admit_refuse(struct request *request, const struct limit_refusal *ref
 {
     const char *whose = refusal->tenant == NULL ? "this API key's" : "this tenant's";
 
-    count_refusal(request->front, request->who.tenant, limits_kind_name(refusal->kind));
-    if (refusal->kind == LIMIT_CONCURRENT)
-        api_fail(error, 429, "%s limit of %llu requests at once is reached", whose,
-                 (unsigned long long)refusal->limit);
-    else
-        api_fail(error, 429, "%s limit of %llu %s per minute would be exceeded", whose,
-                 (unsigned long long)refusal->limit,
-                 refusal->kind == LIMIT_REQUESTS ? "requests"
-                 : refusal->kind == LIMIT_INPUT  ? "input tokens"
-                 : refusal->kind == LIMIT_OUTPUT ? "output tokens"
-                                                 : "tokens");
+    count_refusal(request->front, request->who.tenant, limits_kind_names(refusal->kind)->name);
+    api_fail(error, 429, "%s limit of %llu %s %s", whose, (unsigned long long)refusal->limit,
+             limits_kind_names(refusal->kind)->noun,
+             refusal->kind == LIMIT_CONCURRENT ? "is reached" : "per minute would be exceeded");
     error->retry_after_s = refusal->retry_after_s;
     return E_LIMIT;
 }
@@ -128,8 +121,7 @@ void admit_settle(struct request *request)
 {
     const struct api_usage *usage = &request->usage;
 
-    limits_settle(&request->lease,
-                  (uint64_t)usage->input_tokens + usage->created_5m_tokens + usage->created_1h_tokens,
+    limits_settle(&request->lease, (uint64_t)usage->input_tokens + api_usage_created(usage),
                   request->n_output, clock_now_ns());
 }
 

@@ -22,21 +22,13 @@ static uint64_t later_of(uint64_t a, uint64_t b)
 
 static void add_serving(const struct gen_serving *one, struct gen_serving *sum)
 {
-    sum->computed_tokens += one->computed_tokens;
-    sum->reused_tokens += one->reused_tokens;
-    sum->transferred_tokens += one->transferred_tokens;
-    sum->attention_bytes += one->attention_bytes;
-    sum->recurrent_bytes += one->recurrent_bytes;
-    sum->index_bytes += one->index_bytes;
+#define ADD(type, member, field)   sum->member += one->member;
+#define LATER(type, member, field) sum->member = later_of(sum->member, one->member);
+    GEN_SERVING_COUNTS(ADD)
+    GEN_SERVING_TIMES(LATER)
+#undef ADD
+#undef LATER
     sum->n_redispatched += one->n_redispatched;
-    sum->n_preempted += one->n_preempted;
-    sum->drafted_tokens += one->drafted_tokens;
-    sum->accepted_tokens += one->accepted_tokens;
-    sum->queue_ns = later_of(sum->queue_ns, one->queue_ns);
-    sum->prefill_ns = later_of(sum->prefill_ns, one->prefill_ns);
-    sum->transfer_ns = later_of(sum->transfer_ns, one->transfer_ns);
-    sum->exposed_ns = later_of(sum->exposed_ns, one->exposed_ns);
-    sum->decode_ns = later_of(sum->decode_ns, one->decode_ns);
     if (sum->prefill_worker[0] == '\0')
         memcpy(sum->prefill_worker, one->prefill_worker, sizeof(sum->prefill_worker));
     if (sum->decode_worker[0] == '\0')

@@ -121,8 +121,8 @@ static void choice_events_account(struct choice *choice, uint32_t cached_tokens)
     prompt_account(choice->prompt, cached_tokens, request->model->block_tokens, &usage);
     request->usage.input_tokens += usage.input_tokens;
     request->usage.cache_read_tokens += usage.cache_read_tokens;
-    request->usage.created_5m_tokens += usage.created_5m_tokens;
-    request->usage.created_1h_tokens += usage.created_1h_tokens;
+    for (unsigned pin = 0; pin < WORK_N_PINS; pin++)
+        request->usage.created_tokens[pin] += usage.created_tokens[pin];
 }
 
 static void on_accepted(void *arg, uint32_t cached_tokens)

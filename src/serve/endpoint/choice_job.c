@@ -66,8 +66,7 @@ static void choice_job_work(struct choice *choice, struct work *work)
     if (isnan(work->sample.temperature))
         work->sample.temperature = (float)request->front->opts.default_temperature;
     work->sample.seed = seed_of(choice);
-    work->keep_tokens = choice->prompt->mark_tokens;
-    work->keep_1h_tokens = choice->prompt->mark_1h_tokens;
+    memcpy(work->pin_tokens, choice->prompt->mark_tokens, sizeof(work->pin_tokens));
     if (request->front->public_prefix != NULL)
         work->public_tokens =
             public_prefix_tokens(request->front->public_prefix, request->model, &choice->prompt->ids);

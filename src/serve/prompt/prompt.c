@@ -43,7 +43,7 @@ struct build { /* and the positions to be found */
     struct turns turns;
     size_t n_messages; /* added so far */
     size_t first_turn; /* first turn of the last message */
-    struct chat_place mark, mark_1h, base;
+    struct chat_place marks[WORK_N_PINS], base;
 };
 
 static struct chat_message *prompt_add_turn(struct turns *turns, enum chat_role role)
@@ -268,8 +268,8 @@ static void prompt_add_message(struct build *build, size_t i)
     for (size_t k = build->first_turn; message->role == GEN_USER && k < build->turns.n; k++)
         build->turns.list[k].call_id = drawn_id(build->last, build->turns.list[k].call_id);
     build->n_messages++;
-    find_mark(build, &build->request->mark, &build->mark);
-    find_mark(build, &build->request->mark_1h, &build->mark_1h);
+    for (unsigned pin = 0; pin < WORK_N_PINS; pin++)
+        find_mark(build, &build->request->marks[pin], &build->marks[pin]);
 }
 
 /* Returns the place of a breakpoint in tools or system; one in a message overwrites it (find_mark). */
@@ -296,8 +296,11 @@ static int build_turns(struct build *build, struct chat_prompt *out)
         return E_NOMEM;
     if (request->system.len_bytes > 0)
         prompt_add_turn(turns, CHAT_SYSTEM)->text = request->system;
-    build->mark = place_in_system(&request->mark, turns);
-    build->mark_1h = place_in_system(request->mark_1h.is_set ? &request->mark_1h : &request->mark, turns);
+    for (unsigned pin = 0; pin < WORK_N_PINS; pin++) {
+        const struct gen_mark *mark = &request->marks[pin];
+
+        build->marks[pin] = place_in_system(mark->is_set ? mark : &request->marks[0], turns);
+    }
     for (size_t i = 0; i < request->n_messages; i++)
         prompt_add_message(build, i);
     build->base.n_messages = turns->n;
@@ -358,7 +361,7 @@ static bool takes_back_hints(struct build *build)
 static int render_once(const struct gen_model *model, struct build *build, struct fault *fault,
                        struct prompt *out)
 {
-    struct chat_place places[3];
+    struct chat_place places[WORK_N_PINS + 1];
     struct chat_extras extras = {
         .max_ids = MAX_PROMPT_TOKENS, .places = places, .n_places = ARRAY_LEN(places)};
     struct chat_prompt chat;
@@ -366,19 +369,20 @@ static int render_once(const struct gen_model *model, struct build *build, struc
 
     if (rc < 0)
         return rc;
-    places[0] = build->mark_1h;
-    places[1] = build->mark;
-    places[2] = build->base;
+    for (unsigned pin = 0; pin < WORK_N_PINS; pin++) /* longer pins end earlier: places ascend */
+        places[WORK_N_PINS - 1 - pin] = build->marks[pin];
+    places[WORK_N_PINS] = build->base;
     extras.drawn = build->drawn;
     extras.n_drawn = build->n_drawn;
     out->ids.n = 0;
     rc = chat_render_extras(model->chat, &chat, &extras, fault, &out->ids);
     if (rc < 0)
         return rc;
-    out->mark_1h_tokens = build->request->mark_1h.is_set ? places[0].n_tokens : 0;
-    out->mark_tokens = build->request->mark.is_set ? places[1].n_tokens : 0;
-    out->base_tokens = places[2].is_joint ? places[2].n_tokens : 0;
-    out->base_sum = places[2].sum;
+    for (unsigned pin = 0; pin < WORK_N_PINS; pin++)
+        out->mark_tokens[pin] =
+            build->request->marks[pin].is_set ? places[WORK_N_PINS - 1 - pin].n_tokens : 0;
+    out->base_tokens = places[WORK_N_PINS].is_joint ? places[WORK_N_PINS].n_tokens : 0;
+    out->base_sum = places[WORK_N_PINS].sum;
     return 0;
 }
 
@@ -524,11 +528,15 @@ void prompt_account(const struct prompt *prompt, uint32_t cached_tokens, uint32_
 {
     uint32_t n = (uint32_t)prompt->ids.n;
     uint32_t read = cached_tokens < n ? cached_tokens : n;
-    uint32_t all = prompt_created(prompt->mark_tokens, read, block_tokens);
-    uint32_t in_1h = prompt_created(prompt->mark_1h_tokens, read, block_tokens);
+    uint32_t all = prompt_created(prompt->mark_tokens[0], read, block_tokens), n_counted = 0;
 
+    for (unsigned pin = WORK_N_PINS; pin-- > 0;) { /* the longest first: each token counts for one pin */
+        uint32_t upto = prompt_created(prompt->mark_tokens[pin], read, block_tokens);
+
+        upto = upto < n_counted ? n_counted : upto < all ? upto : all;
+        usage->created_tokens[pin] = upto - n_counted;
+        n_counted = upto;
+    }
     usage->cache_read_tokens = read;
-    usage->created_1h_tokens = in_1h < all ? in_1h : all;
-    usage->created_5m_tokens = all - usage->created_1h_tokens;
     usage->input_tokens = n - read - all;
 }

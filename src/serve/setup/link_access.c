@@ -17,8 +17,8 @@
 
 static struct tls_conf tls_conf_of(const struct link_conf *conf)
 {
-    return (struct tls_conf){conf->ca, conf->certificate, conf->key, (const char *const *)conf->names->items,
-                             conf->names->n};
+    return (struct tls_conf){conf->ca, conf->certificate, conf->key, (const char *const *)conf->names.items,
+                             conf->names.n};
 }
 
 int link_access_read(const struct link_conf *conf, struct fault *fault, struct link_access **out)
@@ -186,6 +186,6 @@ void link_access_check(struct config_check *check, const struct link_conf *conf)
     link_access_check_key(check, conf->cluster_key);
     if (conf->ca[0] != '\0' || conf->certificate[0] != '\0' || conf->key[0] != '\0')
         link_access_check_certificate(check, conf);
-    else if (conf->names->n > 0)
+    else if (conf->names.n > 0)
         config_refuse(check, "link.names", "names of certificates, and link.certificate is not set");
 }

@@ -10,11 +10,31 @@
 #include "base/metrics/metrics.h"
 #include "net/link/tls.h"
 
-struct link_conf { /* borrowed from the snapshot; members have the names of the configuration keys */
-    const char *cluster_key;
-    const char *ca, *certificate, *key; /* "": none */
-    const struct config_list *names;
+struct link_conf { /* part of a daemon's configuration: the keys of [link] that concern access */
+    char *cluster_key;
+    char *ca, *certificate, *key; /* "": none */
+    struct config_list names;
 };
+
+/* The keys of struct link_conf, as rows of a daemon's table.  KEY(field): offset of the field in its configuration. */
+/* clang-format off */
+#define LINK_CONF_KEYS(KEY)                                                                                  \
+    {"link", "cluster_key", CONFIG_PATH, KEY(link.cluster_key), "", 0, 0, NULL, false,                       \
+     "File with the cluster's key (64 hex digits, not readable by other users; 'batonctl new-cluster-key"    \
+     " FILE' makes one). Every daemon of a cluster has the same key. Empty: the credential 'cluster.key'"    \
+     " of the systemd unit."},                                                                               \
+    {"link", "ca", CONFIG_PATH, KEY(link.ca), "", 0, 0, NULL, true,                                          \
+     "PEM file with the authorities that sign the daemons' certificates. With link.certificate and "         \
+     "link.key, links and KV connections are authenticated by certificates instead of the cluster key, "     \
+     "on all daemons; admin tokens and stored data still derive from the key."},                             \
+    {"link", "certificate", CONFIG_PATH, KEY(link.certificate), "", 0, 0, NULL, true,                        \
+     "PEM file: this daemon's certificate for links, for client and server use, then its chain."},           \
+    {"link", "key", CONFIG_PATH, KEY(link.key), "", 0, 0, NULL, true,                                        \
+     "PEM file: the private key of link.certificate, not encrypted, not readable by other users."},          \
+    {"link", "names", CONFIG_LIST, KEY(link.names), "", 0, 0, NULL, true,                                    \
+     "A DNS name that the certificate of a peer must have; '.workers.example.org' stands for every name "    \
+     "below. Repeat for more. Empty: any certificate of link.ca."},
+/* clang-format on */
 
 struct link_access {
     struct cluster_keys keys;

@@ -6,7 +6,7 @@ if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/transfer/kvxfer/test_handoff
 TESTS += tests/unit/transfer/kvxfer/test_handoff
 # the transport is the test's own fake
-tests_unit_transfer_kvxfer_test_handoff_SOURCES = tests/unit/transfer/kvxfer/test_handoff.c
+tests_unit_transfer_kvxfer_test_handoff_SOURCES = tests/unit/transfer/kvxfer/test_handoff.c tests/unit/transfer/kvxfer/pair_rig.c tests/unit/transfer/kvxfer/pair_rig.h
 tests_unit_transfer_kvxfer_test_handoff_LDADD = libtransfer_kvxfer.a $(link_cache_kv) $(CMOCKA_LIBS)
 
 check_PROGRAMS += tests/unit/transfer/kvxfer/test_fault

@@ -9,15 +9,6 @@
 #include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 
-struct link_conf worker_link_conf(const struct worker_conf *conf)
-{
-    return (struct link_conf){.cluster_key = conf->cluster_key,
-                              .ca = conf->link_ca,
-                              .certificate = conf->link_certificate,
-                              .key = conf->link_key,
-                              .names = &conf->link_names};
-}
-
 int worker_make_tokens(const struct worker *worker, struct admin_tokens *out)
 {
     uint8_t all[TLS_MAX_KEYS][CLUSTER_KEY_BYTES], metrics[TLS_MAX_KEYS][CLUSTER_KEY_BYTES];
@@ -50,9 +41,9 @@ int worker_kv_keys(const struct worker *worker, struct tr_keys *out)
 int worker_read_access(void *arg, const void *conf, struct fault *fault, void **out)
 {
     struct worker *worker = arg;
-    const struct link_conf link = worker_link_conf(conf);
+    const struct worker_conf *fresh = conf;
 
-    return link_access_read_again(&link, tls_has_certificate(worker->access->tls), fault,
+    return link_access_read_again(&fresh->link, tls_has_certificate(worker->access->tls), fault,
                                   (struct link_access **)out);
 }
 

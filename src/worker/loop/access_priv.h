@@ -6,7 +6,6 @@
 #include "serve/setup/link_access.h"
 #include "worker/loop/worker_priv.h"
 
-struct link_conf worker_link_conf(const struct worker_conf *conf);
 /* Makes the admin tokens of all accepted cluster keys; wipe them after use.  E_INTERNAL. */
 int worker_make_tokens(const struct worker *worker, struct admin_tokens *out);
 /* Derives the KV connections' keys.  E_INTERNAL. */

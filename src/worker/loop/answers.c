@@ -78,25 +78,25 @@ static void lists_fini(struct lists *lists)
     free(lists->singles);
 }
 
-static void fill_serving(const struct task_answer *from, Baton__Serving *serving)
+void worker_answer_serving(const struct task_answer *from, Baton__Serving *out)
 {
-    baton__serving__init(serving);
-    serving->computed = from->stats.n_computed;
-    serving->reused = from->stats.n_reused;
-    serving->transferred = from->stats.n_transferred;
-    serving->drawn = from->stats.n_drawn;
-    serving->preempted = from->stats.n_preempted;
-    serving->drafted = from->stats.n_drafted;
-    serving->accepted = from->stats.n_accepted;
-    serving->queue_ns = from->stats.queue_ns;
-    serving->prefill_ns = from->stats.prefill_ns;
-    serving->decode_ns = from->stats.decode_ns;
-    serving->transfer_ns = from->transfer_ns;
-    serving->exposed_ns = from->exposed_ns;
-    serving->attention_bytes = from->attention_bytes;
-    serving->recurrent_bytes = from->recurrent_bytes;
-    serving->index_bytes = from->index_bytes;
-    serving->transport = (char *)from->transport;
+    baton__serving__init(out);
+    out->computed = from->stats.n_computed;
+    out->reused = from->stats.n_reused;
+    out->transferred = from->stats.n_transferred;
+    out->drawn = from->stats.n_drawn;
+    out->preempted = from->stats.n_preempted;
+    out->drafted = from->stats.n_drafted;
+    out->accepted = from->stats.n_accepted;
+    out->queue_ns = from->stats.queue_ns;
+    out->prefill_ns = from->stats.prefill_ns;
+    out->decode_ns = from->stats.decode_ns;
+    out->transfer_ns = from->transfer_ns;
+    out->exposed_ns = from->exposed_ns;
+    out->attention_bytes = from->attention_bytes;
+    out->recurrent_bytes = from->recurrent_bytes;
+    out->index_bytes = from->index_bytes;
+    out->transport = (char *)from->transport;
 }
 
 static uint64_t answers_after(const struct task_times *times, uint64_t at_ns)
@@ -158,7 +158,7 @@ static void fill_answer(const struct report *report, const struct task_answer *f
     to->embedding = report->embeddings + from->embedding_at;
     to->n_embedding = from->n_embedding;
     if (from->has_serving) {
-        fill_serving(from, &lists->servings[at]);
+        worker_answer_serving(from, &lists->servings[at]);
         to->serving = &lists->servings[at];
         if (from->times != NULL) {
             fill_times(from->times, &lists->times[at]);

@@ -243,23 +243,14 @@ static int local_job_hold_scores(struct local_job *job, const struct report *rep
 
 static void local_job_take_serving(struct local_job *job, const struct task_answer *answer)
 {
-    const struct seq_stats *stats = &answer->stats;
+    Baton__Serving serving;
 
-    job->serving.computed_tokens = stats->n_computed;
-    job->serving.reused_tokens = stats->n_reused;
-    job->serving.transferred_tokens = stats->n_transferred;
-    job->serving.transfer_ns = answer->transfer_ns;
-    job->serving.exposed_ns = answer->exposed_ns;
-    job->serving.attention_bytes = answer->attention_bytes;
-    job->serving.recurrent_bytes = answer->recurrent_bytes;
-    job->serving.index_bytes = answer->index_bytes;
+    worker_answer_serving(answer, &serving);
+#define TAKE(type, member, field) job->serving.member = serving.field;
+    GEN_SERVING_COUNTS(TAKE)
+    GEN_SERVING_TIMES(TAKE)
+#undef TAKE
     str_copy(job->serving.transport, sizeof(job->serving.transport), answer->transport);
-    job->serving.n_preempted = stats->n_preempted;
-    job->serving.drafted_tokens = stats->n_drafted;
-    job->serving.accepted_tokens = stats->n_accepted;
-    job->serving.queue_ns = stats->queue_ns;
-    job->serving.prefill_ns = stats->prefill_ns;
-    job->serving.decode_ns = stats->decode_ns;
 }
 
 static void local_job_on_answer(struct worker *worker, const struct report *report,

@@ -331,8 +331,7 @@ static uint64_t read_instance(const struct worker *worker)
 
 static int build_keys(struct worker *worker, struct fault *fault)
 {
-    const struct link_conf conf = worker_link_conf(worker->conf);
-    int rc = link_access_read(&conf, fault, &worker->access);
+    int rc = link_access_read(&worker->conf->link, fault, &worker->access);
 
     if (rc < 0)
         return rc;

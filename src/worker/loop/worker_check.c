@@ -27,7 +27,7 @@ static struct setup_common common_of(const struct worker_conf *conf)
                                  .congestion_control = conf->congestion_control,
                                  .admin = conf->admin_listen,
                                  .link_listen = conf->link_listen,
-                                 .link = worker_link_conf(conf),
+                                 .link = conf->link,
                                  .public_prefix = conf->public_prefix};
 }
 

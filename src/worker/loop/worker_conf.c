@@ -201,19 +201,7 @@
     {"link", "discovery_key", CONFIG_PATH, KEY(discovery_key), "", 0, 0, NULL, false,                        \
      "PEM file with the private key of discovery_certificate, not encrypted, not readable by other "         \
      "users."},                                                                                              \
-    {"link", "cluster_key", CONFIG_PATH, KEY(cluster_key), "", 0, 0, NULL, false,                            \
-     "File with the cluster's key; empty: the credential 'cluster.key' of the systemd unit."},               \
-    {"link", "ca", CONFIG_PATH, KEY(link_ca), "", 0, 0, NULL, true,                                          \
-     "PEM file with the authorities that sign the daemons' certificates. With link.certificate and "         \
-     "link.key, links and KV connections over TCP are authenticated by certificates instead of the "         \
-     "cluster key, as at the router."},                                                                      \
-    {"link", "certificate", CONFIG_PATH, KEY(link_certificate), "", 0, 0, NULL, true,                       \
-     "PEM file: this daemon's certificate for links, for client and server use, then its chain."},          \
-    {"link", "key", CONFIG_PATH, KEY(link_key), "", 0, 0, NULL, true,                                        \
-     "PEM file: the private key of link.certificate, not encrypted, not readable by other users."},          \
-    {"link", "names", CONFIG_LIST, KEY(link_names), "", 0, 0, NULL, true,                                   \
-     "A DNS name that the certificate of a peer must have; '.workers.example.org' stands for every name "    \
-     "below. Repeat for more. Empty: any certificate of link.ca."},                                          \
+    LINK_CONF_KEYS(KEY)                                                                                      \
     {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,        \
      "Heartbeat period; after three missed heartbeats the other side counts as lost."},                      \
     {"http", "listen", CONFIG_LIST, KEY(http_listen), "127.0.0.1:" http_port, 0, 0, NULL, false,             \

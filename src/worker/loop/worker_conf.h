@@ -5,6 +5,7 @@
 #define WORKER_LOOP_WORKER_CONF_H
 
 #include "base/config/config.h"
+#include "serve/setup/link_access.h"
 
 enum worker_role { WORKER_PREFILL, WORKER_DECODE, WORKER_BOTH };
 enum worker_engine_kind { WORKER_ENGINE_CPU, WORKER_ENGINE_SIM };
@@ -50,9 +51,8 @@ struct worker_conf {
     struct config_list routers, peers;
     int prefix_fetch; /* enum picker_fetch */
     uint64_t peer_blocks;
-    char *link_listen, *link_advertise, *cluster_key;
-    char *link_ca, *link_certificate, *link_key;
-    struct config_list link_names;
+    char *link_listen, *link_advertise;
+    struct link_conf link;
     char *link_register, *discovery_ca, *discovery_certificate, *discovery_key;
     uint64_t link_heartbeat_ns;
     struct config_list http_listen;

@@ -190,6 +190,7 @@ void worker_role_send(struct worker *worker); /* sends a heartbeat to routers an
 uint64_t worker_role_age_ms(const struct worker *worker);
 
 /* answers.c */
+void worker_answer_serving(const struct task_answer *from, Baton__Serving *out); /* points into from */
 void worker_routers_answers(struct worker *worker, struct report *report);
 void worker_routers_send(struct worker *worker, const struct report *report); /* by each answer's `to` */
 
@@ -227,9 +228,8 @@ bool worker_follow_has_room(const struct worker_peer *peer); /* room for more ev
 uint32_t worker_follow_count(const struct worker *worker);   /* workers that it follows */
 
 /* peers.c */
-int worker_peers_open(struct worker *worker, struct fault *fault); /* dials the configured peers */
-/* Dials the addresses of the list. Never drops a link that is up. */
-void worker_peers_list(struct worker *worker, const struct endpoints *list);
+int worker_peers_open(struct worker *worker, struct fault *fault);           /* dials the configured peers */
+void worker_peers_list(struct worker *worker, const struct endpoints *list); /* dials all; drops no link */
 int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger);
 void worker_peers_close(struct worker *worker);
 /* Returns the slot of the link to this peer, and dials if there is none.  PEER_NONE: all slots are busy. */

@@ -72,7 +72,7 @@ static void command_run(struct worker_engine *engine, struct command *command)
         break;
     case COMMAND_BLOCKS_WANTED:
         worker_publish_all(engine, command->number, command->as.max_on_disk);
-        worker_remote_tell(engine, command->number, command->max_in_store);
+        worker_remote_publish_all(engine, command->number, command->max_in_store);
         break;
     case COMMAND_BLOCKS_LAST:
         for (uint32_t i = 0; i < command->as.last.n; i++)

@@ -142,7 +142,7 @@ void worker_engine_embedding(struct worker_engine *engine, uint32_t origin, cons
 static void engine_thread_flush(struct worker_engine *engine)
 {
     worker_publish_flush(engine);
-    worker_remote_tell_changes(engine);
+    worker_remote_publish_changes(engine);
     for (uint32_t i = 0; i < N_ORIGINS; i++)
         if (engine->pending[i] != NULL && mailbox_send(engine->reports, engine->pending[i]) == 0)
             engine->pending[i] = NULL;

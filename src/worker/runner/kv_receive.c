@@ -165,7 +165,7 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
         log_warn("kv_receive_incomplete", LOG_STR("request_id", task->spec.order.work.request_id),
                  LOG_ERR(arrival->code), LOG_U64("tokens_here", n_tokens),
                  LOG_U64("tokens", task->spec.order.n_tokens));
-    /* If the first token ends the answer, it ends it here too, whatever the peer says. */
+    /* If the first token ends the answer, it ends it here too, for any message of the peer. */
     sched_arrived(engine->sched, task->seq, n_tokens, arrival->is_whole ? &first : NULL, true);
 }
 

@@ -106,7 +106,7 @@ static void kv_send_on_message(void *arg, const struct kvxfer_message *message)
     worker_engine_to_peer(send->engine, send->transfer.peer, message);
 }
 
-/* Tells the pool that the peer has these blocks too, so it may evict them first. */
+/* Marks blocks that the peer has too, so that the pool may evict them first. */
 static void kv_send_share_blocks(const struct kv_send *send)
 {
     uint32_t n;
@@ -147,7 +147,7 @@ static const struct kvxfer_send_calls kv_send_calls = {
 
 /* ---- beginning ---- */
 
-/* Tells the transfer that windowed blocks before n are ready, in one layer or in all. */
+/* Reports to the transfer that windowed blocks before n are ready, in one layer or in all. */
 static void kv_send_push_windowed(struct kv_send *send, uint32_t layer, uint32_t n)
 {
     const struct kv_layout *layout = &send->engine->opts.engine.info.layout;

@@ -11,7 +11,7 @@
  * worker computed from the task's tokens, never by hashes from outside.  Their content is trusted, because
  * every piece is verified and only the owner knows the ticket.  The fetch takes blocks from the pool when the
  * OFFER says how many will come, so an owner without blocks costs none.  Arrived blocks are sealed and
- * cached, where the scheduler finds them. After the fetch, whatever its result, the task begins like any
+ * cached, where the scheduler finds them. After the fetch, with any result, the task begins like any
  * other.
  *
  * A second task that lacks the same block waits for the same fetch.  A fetch that no task waits for is

@@ -117,21 +117,21 @@ static void remote_note_answer(struct worker_remote *remote, const struct remote
     uint32_t n = 0;
 
     while (n < read->n_run && ends[n] != REMOTE_NOT_THERE)
-        remote_seen_has(&remote->seen, &read->hashes[n++]);
+        remote_seen_add(&remote->seen, &read->hashes[n++]);
     if (n < read->n_run)
-        remote_seen_lacks(&remote->seen, &read->hashes[n]);
+        remote_seen_remove(&remote->seen, &read->hashes[n]);
 }
 
-void worker_remote_tell_changes(struct worker_engine *engine)
+void worker_remote_publish_changes(struct worker_engine *engine)
 {
     if (engine->remote != NULL)
-        remote_seen_tell_changes(&engine->remote->seen, engine->reports);
+        remote_seen_publish_changes(&engine->remote->seen, engine->reports);
 }
 
-void worker_remote_tell(struct worker_engine *engine, uint32_t router, uint32_t most)
+void worker_remote_publish_all(struct worker_engine *engine, uint32_t router, uint32_t most)
 {
     if (engine->remote != NULL)
-        remote_seen_tell(&engine->remote->seen, engine->reports, router, most);
+        remote_seen_publish_all(&engine->remote->seen, engine->reports, router, most);
 }
 
 /* ---- waits ---- */
@@ -432,7 +432,7 @@ static void remote_on_block(struct worker_engine *engine, const struct kv_remote
         block->is_sealed = true;
     } else {
         if (event->result == E_NOT_FOUND || event->result == E_AUTH)
-            remote_seen_lacks(&engine->remote->seen, &block->hash);
+            remote_seen_remove(&engine->remote->seen, &block->hash);
         kv_unref(engine->pool, event->id);
     }
     if (++read->n_done < read->n)

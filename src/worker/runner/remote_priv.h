@@ -21,9 +21,9 @@ void worker_remote_drain(struct worker_engine *engine, bool is_on);
 /* Call it when the thread ends: waits until all blocks are written, for remote.flush_ns at most. */
 void worker_remote_flush(struct worker_engine *engine);
 void worker_remote_report(const struct worker_engine *engine, struct load_report *out);
-/* Reports which blocks the store has: to one router at most `most` blocks, or to all routers the latest changes. */
-void worker_remote_tell(struct worker_engine *engine, uint32_t router, uint32_t most);
-void worker_remote_tell_changes(struct worker_engine *engine);
+/* Reports blocks that the store has: at most `most` to one router; the changes since the last call to all routers. */
+void worker_remote_publish_all(struct worker_engine *engine, uint32_t router, uint32_t most);
+void worker_remote_publish_changes(struct worker_engine *engine);
 /* What the store is expected to have of blocks that the pool lacks, and how fast it is. Zeros: it is not used now. */
 struct remote_hope {
     uint32_t n_blocks; /* of the first ones */

@@ -34,7 +34,7 @@ void worker_remote_on_saved(struct worker_engine *engine, const struct kv_remote
         remote_pause_saves(remote);
     } else {
         remote->pause_ns = 0;
-        remote_seen_has(&remote->seen, &event->hash);
+        remote_seen_add(&remote->seen, &event->hash);
     }
     kv_save_end(engine->pool, KV_BELOW_REMOTE, event->id, has_failed);
 }

@@ -26,7 +26,7 @@ void remote_seen_close(struct remote_seen *seen)
     block_log_fini(&seen->changes);
 }
 
-void remote_seen_has(struct remote_seen *seen, const struct block_hash *hash)
+void remote_seen_add(struct remote_seen *seen, const struct block_hash *hash)
 {
     if (seen->blocks != NULL && block_set_add(seen->blocks, hash))
         block_log_add(&seen->changes, hash, BLOCK_IN_MEMORY);
@@ -41,7 +41,7 @@ uint32_t remote_seen_run(const struct remote_seen *seen, const struct block_hash
     return n_run;
 }
 
-void remote_seen_lacks(struct remote_seen *seen, const struct block_hash *hash)
+void remote_seen_remove(struct remote_seen *seen, const struct block_hash *hash)
 {
     if (seen->blocks == NULL)
         return;
@@ -56,7 +56,7 @@ static void remote_seen_send(const struct remote_seen *seen, struct mailbox *rep
         report_free(report);
 }
 
-void remote_seen_tell_changes(struct remote_seen *seen, struct mailbox *reports)
+void remote_seen_publish_changes(struct remote_seen *seen, struct mailbox *reports)
 {
     struct report *report;
     uint64_t first;
@@ -73,7 +73,8 @@ void remote_seen_tell_changes(struct remote_seen *seen, struct mailbox *reports)
     remote_seen_send(seen, reports, report);
 }
 
-void remote_seen_tell(const struct remote_seen *seen, struct mailbox *reports, uint32_t router, uint32_t most)
+void remote_seen_publish_all(const struct remote_seen *seen, struct mailbox *reports, uint32_t router,
+                             uint32_t most)
 {
     uint32_t n = seen->blocks != NULL ? block_set_count(seen->blocks) : 0;
     struct block_hash *hashes;

@@ -16,15 +16,16 @@ struct remote_seen {
 
 void remote_seen_open(struct remote_seen *seen, const char *url, const char *generation);
 void remote_seen_close(struct remote_seen *seen);
-void remote_seen_has(struct remote_seen *seen, const struct block_hash *hash);
-/* How many of these blocks, the first ones, the store was seen to have. */
+/* The store has this block. */
+void remote_seen_add(struct remote_seen *seen, const struct block_hash *hash);
+/* Number of these blocks, from the first on, that the store was seen to have. */
 uint32_t remote_seen_run(const struct remote_seen *seen, const struct block_hash *hashes, uint32_t n);
-/* Reported even if the set does not have it, because routers may know of it from another worker. */
-void remote_seen_lacks(struct remote_seen *seen, const struct block_hash *hash);
-/* The first reports the changes since the last call to all routers.  The second reports at most `most` blocks of
+/* The store lacks this block.  Reported even if the set does not have it: routers may know it from another worker. */
+void remote_seen_remove(struct remote_seen *seen, const struct block_hash *hash);
+/* The first reports the changes since its last call to all routers.  The second reports at most `most` blocks of
  * the set to one router. */
-void remote_seen_tell_changes(struct remote_seen *seen, struct mailbox *reports);
-void remote_seen_tell(const struct remote_seen *seen, struct mailbox *reports, uint32_t router,
-                      uint32_t most);
+void remote_seen_publish_changes(struct remote_seen *seen, struct mailbox *reports);
+void remote_seen_publish_all(const struct remote_seen *seen, struct mailbox *reports, uint32_t router,
+                             uint32_t most);
 
 #endif

@@ -52,13 +52,13 @@ void worker_end_state_hashes(const struct worker_engine *engine, const struct bl
 
 bool worker_end_state_seal(struct worker_engine *engine, kv_block_id id, const struct block_hash *hash)
 {
-    bool is_told = kv_window_groups(state_list_layout(engine)) == 0;
+    bool is_reported = kv_window_groups(state_list_layout(engine)) == 0;
 
-    if (is_told)
+    if (is_reported)
         kv_seal(engine->pool, id, hash);
     else
         kv_seal_quiet(engine->pool, id, hash);
-    return is_told;
+    return is_reported;
 }
 
 uint32_t worker_end_state_span(const struct worker_engine *engine)

@@ -454,7 +454,7 @@ static void task_on_token(void *arg, struct seq *seq, const struct sample_result
         worker_kv_send_first(task, token, false);
 }
 
-/* Reports logprobs in pieces that fit a frame, whatever the chunk. */
+/* Reports logprobs in pieces that fit a frame, for chunks of any size. */
 static void task_on_prompt_logprobs(void *arg, struct seq *seq, uint32_t from,
                                     const struct sample_result *scores, uint32_t n)
 {

@@ -19,7 +19,7 @@ static void it_is_tested_before_it_is_used(void **state)
     assert_false(breaker_wants_test(&breaker, 2)); /* one test at a time */
     assert_true(breaker_succeed(&breaker));
     assert_int_equal(breaker.state, BREAKER_UP);
-    assert_false(breaker_succeed(&breaker)); /* no news */
+    assert_false(breaker_succeed(&breaker)); /* the state does not change */
     assert_false(breaker_wants_test(&breaker, 3));
 }
 
@@ -37,7 +37,7 @@ static void rests_grow_and_end(void **state)
         assert_false(breaker_wants_test(&breaker, now_ns + rest_ns - 1));
         now_ns += rest_ns;
         assert_true(breaker_wants_test(&breaker, now_ns));
-        assert_false(breaker_fail(&breaker, now_ns)); /* it was down before: no news */
+        assert_false(breaker_fail(&breaker, now_ns)); /* it was down before: the state does not change */
         rest_ns = rest_ns < 15 * NS_PER_S ? 2 * rest_ns : 30 * NS_PER_S;
     }
     assert_int_equal(rest_ns, 30 * NS_PER_S);

@@ -168,7 +168,7 @@ static void sampling_limits(void **state)
     submit.n_prompt = 1;
     submit.sampling = &sampling;
     submit.constraint = (ProtobufCBinaryData){.data = constraint, .len = 1 << 20};
-    submit.keep_tokens = submit.keep_1h_tokens = 4 << 20;
+    submit.pin_5m_tokens = submit.pin_1h_tokens = 4 << 20;
     sampling.bias_ids = ids;
     sampling.bias = bias;
     sampling.n_bias = sampling.n_bias_ids = 1024;
@@ -180,12 +180,12 @@ static void sampling_limits(void **state)
     submit.constraint.len++;
     assert_refused(FRAME_SUBMIT, &submit, "Submit.constraint");
     submit.constraint.len = 0;
-    submit.keep_1h_tokens++;
-    assert_refused(FRAME_SUBMIT, &submit, "Submit.keep_1h_tokens");
-    submit.keep_1h_tokens = 0;
-    submit.keep_tokens++;
-    assert_refused(FRAME_SUBMIT, &submit, "Submit.keep_tokens");
-    submit.keep_tokens = 0;
+    submit.pin_1h_tokens++;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.pin_1h_tokens");
+    submit.pin_1h_tokens = 0;
+    submit.pin_5m_tokens++;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.pin_5m_tokens");
+    submit.pin_5m_tokens = 0;
     sampling.n_bias = sampling.n_bias_ids = 1025;
     assert_refused(FRAME_SUBMIT, &submit, "Sampling.bias_ids");
     sampling.n_bias = sampling.n_bias_ids = 2;
@@ -221,8 +221,8 @@ static void neighbouring_versions_understand_each_other(void **state)
         0x38, 1,                                    /* n_prompt */
         0x4a, 5,    0x45, 0,   0, 0x80, 0x3f,       /* sampling: frequency_penalty 1 */
         0x5a, 2,    '{',  '}',                      /* constraint */
-        0x60, 9,                                    /* keep_tokens */
-        0x68, 8,                                    /* keep_1h_tokens */
+        0x60, 9,                                    /* pin_5m_tokens */
+        0x68, 8,                                    /* pin_1h_tokens */
         0xfa, 0x06, 1,    'x',                      /* field 111: of a version to come */
     };
     Baton__Submit *submit;
@@ -233,8 +233,8 @@ static void neighbouring_versions_understand_each_other(void **state)
     assert_int_equal(submit->request, 5);
     assert_true(submit->sampling->frequency_penalty == 1);
     assert_int_equal(submit->constraint.len, 2);
-    assert_int_equal(submit->keep_tokens, 9);
-    assert_int_equal(submit->keep_1h_tokens, 8);
+    assert_int_equal(submit->pin_5m_tokens, 9);
+    assert_int_equal(submit->pin_1h_tokens, 8);
     frame_message_free(message);
     /* Up to n_prompt, with an empty sampling: all newer options are off. */
     assert_int_equal(frame_unpack(FRAME_SUBMIT, bytes_of("\x32\4\7\0\0\0\x38\1\x4a\0", 10), NULL, &message),

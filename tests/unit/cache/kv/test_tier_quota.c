@@ -91,7 +91,7 @@ static void check_victim(const struct tier_wish *wish, unsigned victim, const st
         assert_true(firsts[victim].rank <= wish->rank); /* own files never leave for a lower rank */
         return;
     }
-    assert_true(bytes > each); /* a tenant within its quota is not asked */
+    assert_true(bytes > each); /* a tenant within its quota gives nothing */
     assert_true(left >= each || (left >= taker && each - left < firsts[victim].bytes));
     if (taker > each) { /* a taker that has its quota takes only from tenants that have more, and nothing of
                          * higher rank */

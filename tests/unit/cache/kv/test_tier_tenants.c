@@ -171,7 +171,7 @@ static void marks_keep_their_order_within_a_tenant(void **state)
     flood(rig, CALM, 1, in_an_hour());
 }
 
-/* ---- the books ---- */
+/* ---- the accounts ---- */
 
 /* Compares the queues' choice with a search through all segments. */
 static void check_first(struct kv_tier *tier, unsigned at, uint64_t now_unix_ns)
@@ -297,7 +297,7 @@ static void those_beyond_the_last_place_have_one_quota(void **state)
     assert_int_equal(tenants(rig), KV_MAX_TENANTS);
 }
 
-/* The limit holds, however little is in each file. */
+/* The limit holds even if each file has little content. */
 static void files_are_no_more_than_descriptors_allow(void **state)
 {
     struct rig *rig = *state;

@@ -13,9 +13,9 @@ struct redis_rig {
     char url[64];
 };
 
-bool redis_rig_can(void); /* whether there is a redis-server to start */
-/* more: further arguments, NULL ends them.  port 0: any free one.  Returns when the server answers. */
+bool redis_rig_can(void); /* true if a redis-server is installed */
+/* Starts a server and waits until it answers.  more: further arguments, ended by NULL.  port 0: any free port. */
 void redis_rig_start(struct redis_rig *rig, uint16_t port, const char *const *more);
-void redis_rig_stop(struct redis_rig *rig); /* kills it, and waits */
+void redis_rig_stop(struct redis_rig *rig); /* kills the server and waits for its end */
 
 #endif

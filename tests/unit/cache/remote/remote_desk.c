@@ -49,7 +49,7 @@ void desk_open(struct desk *desk)
     assert_int_equal(kv_remote_open(&desk->opts, NULL, &desk->remote), 0);
 }
 
-/* Ticks until the store's state is this. */
+/* Ticks until the store has this state. */
 void desk_await(struct desk *desk, bool is_up)
 {
     uint64_t until_ns = clock_now_ns() + 60 * NS_PER_S;
@@ -130,8 +130,8 @@ int desk_read(struct desk *desk, kv_block_id id, uint64_t number)
     return rc < 0 ? rc : desk_wait(desk).result;
 }
 
-/* Writes blocks `from` to `to` of a chain, whose numbers are its places, from the ids of the same numbers.  Each
- * result must be this one. */
+/* Writes blocks `from` to `to` of a chain, each from the id of the same number.  Every write must have this
+ * result. */
 void desk_write_run(struct desk *desk, uint64_t from, uint64_t to, int result)
 {
     struct block_hash hashes[REMOTE_RUN_BLOCKS] = {{{0}}};
@@ -152,7 +152,7 @@ void desk_write_run(struct desk *desk, uint64_t from, uint64_t to, int result)
     }
 }
 
-/* Reads those blocks from the value that ends with block `end`, into ids from BLOCKS / 2 on. */
+/* Reads these blocks from the value that ends with block `end`, into ids from BLOCKS / 2 on. */
 void desk_read_run(struct desk *desk, uint64_t from, uint64_t to, uint64_t end, int result)
 {
     struct block_hash hashes[REMOTE_RUN_BLOCKS] = {{{0}}};
@@ -179,7 +179,7 @@ void desk_read_run(struct desk *desk, uint64_t from, uint64_t to, uint64_t end, 
     }
 }
 
-/* Asks for the first n blocks of the chain: ends[i] is the block whose value has block i. */
+/* Looks up the first n blocks of the chain.  ends[i]: the last block of the value that must have block i. */
 void desk_expect_ends(struct desk *desk, const uint32_t *ends, uint32_t n)
 {
     struct block_hash hashes[BLOCKS] = {{{0}}};
@@ -194,14 +194,14 @@ void desk_expect_ends(struct desk *desk, const uint32_t *ends, uint32_t n)
         assert_int_equal(event.ends[i], ends[i]);
 }
 
-/* A command of the test's own. */
+/* Sends a command of the test itself.  words NULL: only closes the connection. */
 void desk_command(struct desk *desk, const char *const *words, struct resp_item *item)
 {
     struct redis_url url;
     struct redis_conn_opts opts = {.url = &url, .stall_ns = 10 * NS_PER_S, .max_reply_bytes = 1 << 20};
     static struct redis_conn *conn;
 
-    redis_conn_close(conn); /* of the call before: its reply is not used any more */
+    redis_conn_close(conn); /* of the previous call, whose reply is no longer used */
     conn = NULL;
     if (words == NULL)
         return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A remote tier on a Redis server of a test's own, with an arena whose bytes follow from the numbers of blocks. */
+/* A remote tier on a Redis server for one test.  The bytes of the arena follow from the numbers of its blocks. */
 #ifndef TESTS_UNIT_CACHE_REMOTE_REMOTE_DESK_H
 #define TESTS_UNIT_CACHE_REMOTE_REMOTE_DESK_H
 

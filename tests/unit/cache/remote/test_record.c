@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of the remote tier: they open for their block and their key only, and any change is found. */
+/* Records of the remote tier: a record opens only for its block and its key, and every change of it is
+ * detected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +101,7 @@ static void the_wrong_block_key_or_model_does_not_open(void **state)
     assert_int_equal(remote_record_open(&other, desk->cipher, image, &hash_one, 3), E_MISMATCH);
     desk_seal(desk, &other, 8, "model layout 1");
     assert_int_equal(remote_record_open(&other, desk->cipher, image, &hash_one, 3), E_MISMATCH);
-    /* An owner of the store who knows the generation has no key all the same. */
+    /* The operator of the store may know the generation, but does not have the key. */
     memcpy(other.generation, desk->seal.generation, sizeof(other.generation));
     assert_int_equal(remote_record_open(&other, desk->cipher, image, &hash_one, 3), E_AUTH);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The remote tier on a real Redis server: blocks come back as they were, to whoever has the key; a store that lies,
- * is full, is gone, stands still or wants another password costs a result and no more. */
+/* The remote tier on a real Redis server.  Blocks come back unchanged to every worker that has the key.  A
+ * store that lies, is full, stops, hangs or wants another password costs results, and nothing else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void blocks_come_back(void **state)
     assert_int_equal(event.kind, KV_REMOTE_ASKED);
     assert_true(event.user == &mark && event.n == 3 && event.ends[0] == 0 &&
                 event.ends[1] == REMOTE_NOT_THERE && event.ends[2] == 2);
-    /* Another worker, after this one is gone. */
+    /* Another worker, after the first one has ended. */
     kv_remote_close(desk.remote);
     desk_open(&desk);
     desk_await(&desk, true);
@@ -92,7 +92,7 @@ static void many_at_once(void **state)
     desk_fini(&desk);
 }
 
-/* A value that is cut, exchanged, foreign or rubbish is never a block, and makes room for a right one. */
+/* A value that is cut, exchanged, foreign or random never becomes a block, and the next write replaces it. */
 static void wrong_values_are_not_believed(void **state)
 {
     char one[REMOTE_NAME_BYTES], two[REMOTE_NAME_BYTES];
@@ -127,7 +127,7 @@ static void wrong_values_are_not_believed(void **state)
     desk_fini(&desk);
 }
 
-/* A store whose values do not open is left alone. */
+/* The tier stops using a store whose values do not open. */
 static void a_lying_store_is_given_up(void **state)
 {
     char name[REMOTE_NAME_BYTES];
@@ -180,7 +180,7 @@ static void a_killed_store_comes_back(void **state)
     redis_rig_stop(&desk.redis);
     assert_true(desk_read(&desk, 5, 1) < 0);
     assert_false(kv_remote_is_up(desk.remote));
-    for (unsigned i = 0; i < 1000; i++) /* costs nothing while it is away */
+    for (unsigned i = 0; i < 1000; i++) /* refused at once while the store is down */
         assert_int_equal(desk_read(&desk, 5, 1), E_CLOSED);
     redis_rig_start(&desk.redis, port, NULL);
     desk_await(&desk, true);
@@ -203,7 +203,7 @@ static void a_store_that_stands_still_is_given_up(void **state)
     kill(desk.redis.pid, SIGCONT);
     desk_await(&desk, true);
     assert_int_equal(desk_write(&desk, 0, 1), 0);
-    /* Who waits gives up earlier than the thread: three in a row are enough. */
+    /* Callers give up before the thread does: three late calls in a row count as a failure of the store. */
     kv_remote_late(desk.remote);
     kv_remote_late(desk.remote);
     assert_true(kv_remote_is_up(desk.remote));

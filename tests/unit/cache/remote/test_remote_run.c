@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of several blocks on a real Redis server: whole, in part, cut, and beside those of other workers. */
+/* Values of several blocks on a real Redis server: read whole, in part or cut, and beside values of other
+ * workers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -78,7 +79,7 @@ static void only_new_blocks_are_written(void **state)
     desk_fini(&desk);
 }
 
-/* A cut value still has its last blocks; what is not whole does not open, and the value is removed. */
+/* The last blocks of a cut value open.  Reading a block that is not whole fails, and removes the value. */
 static void a_cut_run_has_its_last_blocks(void **state)
 {
     static const uint32_t ends[] = {REMOTE_NOT_THERE, REMOTE_NOT_THERE, 4, 4, 4};
@@ -116,7 +117,7 @@ static void a_cut_run_has_its_last_blocks(void **state)
     desk_fini(&desk);
 }
 
-/* Values that a question does not see make room when a block is written. */
+/* A write replaces values that no lookup finds. */
 static void what_is_in_the_way_is_removed(void **state)
 {
     char name[REMOTE_NAME_BYTES];
@@ -163,7 +164,7 @@ static void long_parts_are_refused(void **state)
     desk_fini(&desk);
 }
 
-/* Bytes after the last record are never read. */
+/* The tier never reads bytes after the last record. */
 static void more_bytes_do_no_harm(void **state)
 {
     static const uint32_t ends[] = {2, 2, 2};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs: how long values are, and which of them have the blocks of a chain. */
+/* Runs: the length of values, and which values have the blocks of a chain. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static void the_last_value_wins(void **state)
     assert_memory_equal(ends, short_want, sizeof(short_want));
 }
 
-/* The same as a search of all values for each block. */
+/* Compares the result with a search of all values for each block. */
 static void every_block_is_found(void **state)
 {
     struct rng rng;

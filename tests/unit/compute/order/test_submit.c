@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SUBMIT has the whole work order: unpack reads all that pack writes, over a real frame. */
+/* SUBMIT has the whole work order: over a real frame, unpack reads every field that pack writes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,8 +25,7 @@ static struct work_order order_full(void)
                                         .tenant = "team",
                                         .weight = 7,
                                         .max_new_tokens = 99,
-                                        .keep_tokens = 3,
-                                        .keep_1h_tokens = 2,
+                                        .pin_tokens = {3, 2},
                                         .public_tokens = 1,
                                         .score_from = 4,
                                         .ignores_end = true,

@@ -152,7 +152,7 @@ void cpu_rig_check_turns(void)
     for (uint32_t turn = 0; turn < 4; turn++) {
         cpu_rig_complete(&rig, tokens, n, 30, &answer);
         cpu_rig_expect_same(&answer, tokens, n, 30);
-        /* All full blocks of the previous turn are reused: what continues after them was kept. */
+        /* All full blocks of the previous turn are reused, with the state or the windows after them. */
         assert_int_equal(answer.stats.n_reused, n_before / BLOCK_TOKENS * BLOCK_TOKENS);
         for (uint32_t i = 0; i < answer.n; i++)
             tokens[n + i] = answer.tokens[i].id;

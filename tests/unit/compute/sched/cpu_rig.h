@@ -44,14 +44,14 @@ void cpu_rig_open_for(struct cpu_rig *rig, struct model *model, uint32_t n_block
 void cpu_rig_open(struct cpu_rig *rig, uint32_t n_blocks, uint32_t chunk_tokens);
 /* Also checks that no block was lost. */
 void cpu_rig_close(struct cpu_rig *rig);
-/* A prompt to be answered with n_new tokens; clears the answer, which its events fill. */
+/* Returns a spec for n_new tokens, and clears the answer that its events will fill. */
 struct seq_spec cpu_rig_spec(const token_id *tokens, uint32_t n, uint32_t n_new, struct answer *answer);
 /* Runs steps until the sequence and all others have ended. */
 void cpu_rig_run(struct cpu_rig *rig, const struct seq_spec *spec);
 /* cpu_rig_spec() and cpu_rig_run(). */
 void cpu_rig_complete(struct cpu_rig *rig, const token_id *tokens, uint32_t n, uint32_t n_new,
                       struct answer *answer);
-/* Checks the answer against the one that cpu_world.whole gives alone, in an empty pool, token by token. */
+/* Compares the answer, token by token, with that of cpu_world.whole, alone in an empty pool. */
 void cpu_rig_expect_same(const struct answer *got, const token_id *tokens, uint32_t n, uint32_t n_new);
 /* Fills tokens [from, to) at random. */
 void cpu_rig_draw(token_id *tokens, uint32_t from, uint32_t to);

@@ -47,7 +47,7 @@ static void the_objective_bounds_the_step(void **state)
 {
     struct sched_budget budget = some_budget();
 
-    budget.itl_ns += 1; /* so that rounding does not decide */
+    budget.itl_ns += 1; /* half a token more, so that rounding does not decide */
     assert_int_equal(tokens_of(&budget), 40);
     budget.margin = 1.25;
     assert_int_equal(tokens_of(&budget), 30);
@@ -63,7 +63,7 @@ static void prompts_always_progress(void **state)
 {
     struct sched_budget budget = some_budget();
 
-    budget.decode_s = 0.080; /* the objective is broken already: a quarter of that time goes to prompts */
+    budget.decode_s = 0.080; /* steps already exceed the objective: prompts get a quarter of its time */
     assert_int_equal(tokens_of(&budget), 20);
     budget.decode_s = 0.004;
     budget.step_s = endless_s;
@@ -88,8 +88,8 @@ static void without_decoding_only_the_longest_step_counts(void **state)
 static void a_chunk_ends_on_a_block(void **state)
 {
     assert_int_equal(sched_budget_chunk(100, 70, 5, 32, true), 70);    /* it ends its prompt */
-    assert_int_equal(sched_budget_chunk(100, 500, 0, 32, true), 96);   /* 4 are cut */
-    assert_int_equal(sched_budget_chunk(100, 500, 10, 32, true), 100); /* 14 would be: more than an eighth */
+    assert_int_equal(sched_budget_chunk(100, 500, 0, 32, true), 96);   /* cuts 4 tokens */
+    assert_int_equal(sched_budget_chunk(100, 500, 10, 32, true), 100); /* would cut 14: more than an eighth */
     assert_int_equal(sched_budget_chunk(100, 500, 10, 32, false), 86);
     assert_int_equal(sched_budget_chunk(10, 500, 12, 32, false), 10); /* no boundary within reach */
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost model learns the step times of an invented machine, and remembers them. */
+/* The cost model learns the step times of a simulated machine, and keeps them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ static void steps_are_predicted(void **state)
     }
 }
 
-/* Hours of one decoding sequence say nothing about prompts; the known cost of prompts stays. */
+/* Hours of decoding one sequence do not change the learned cost of prompts. */
 static void unmeasured_parts_keep_their_estimate(void **state)
 {
     struct cost_step prompt = {.n_prompt = 256, .n_pairs = 256 * 500.0},

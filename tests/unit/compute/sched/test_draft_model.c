@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draft models in virtual time: whether they are used where they pay and left alone where they do not, how they
- * catch up on long prompts, and what becomes of their blocks.
+/* Draft models in virtual time: they draft only where that saves time, read long prompts in slices, and give
+ * their blocks back.
  *
- * The draft model is a second simulated engine. It samples what the first one samples, until a wrapper replaces
- * some of its tokens. Like the first engine it checks all KV that it reads. */
+ * The draft model is a second simulated engine.  It samples the tokens of the first one, but a wrapper replaces
+ * some of them.  Like the first engine it checks all KV that it reads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -141,8 +141,7 @@ static struct took time_of(const struct rig_opts *opts, uint32_t n_seqs, uint32_
     return took;
 }
 
-/* From tokens that are never right to always, from a draft model that costs next to nothing to one as slow as the
- * model. */
+/* Acceptance rates from 0 to 1, and draft models from almost free to as slow as the model. */
 static void it_is_used_where_it_pays(void **state)
 {
     static const uint32_t rights[] = {0, 40, 70, 90, 100}, costs[] = {2, 10, 30, 100}, seqs[] = {1, 3, 8};
@@ -209,7 +208,7 @@ static void it_reads_long_prompts_in_slices(void **state)
     close_drafter();
 }
 
-/* For an answer of a few tokens the draft model reads no long prompt. */
+/* If the answer has few tokens, the draft model does not read a long prompt. */
 static void it_reads_nothing_for_a_short_answer(void **state)
 {
     struct rig_opts opts = opts_of(SPECULATE_AUTO, 400);
@@ -231,7 +230,7 @@ static void it_reads_nothing_for_a_short_answer(void **state)
     close_drafter();
 }
 
-/* With blocks for a part of the sequences only, and more of them freed as sequences end. */
+/* The draft model has blocks for some of the sequences.  Sequences that end free more. */
 static void blocks_for_some_are_enough(void **state)
 {
     struct rig_opts opts = opts_of(SPECULATE_ALWAYS, 20);
@@ -244,7 +243,7 @@ static void blocks_for_some_are_enough(void **state)
     close_drafter();
 }
 
-/* Its failure ends no answer: it is left alone from then on. */
+/* A failure of the draft model ends no answer.  The scheduler no longer uses the model. */
 static void a_failed_one_is_left_alone(void **state)
 {
     struct rig_opts opts = opts_of(SPECULATE_ALWAYS, 200);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrival and departure: two schedulers, one sequence,
- * and a copy of bytes between their arenas, as in a transfer. */
+/* Hand-offs in the scheduler: two schedulers, one sequence, and a copy of bytes between their arenas, as in a
+ * transfer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +80,7 @@ static struct sample_result first_of(const struct track *track)
     return (struct sample_result){.id = track->answer[0]};
 }
 
-/* P's first token and D's others form the answer of a single worker. */
+/* The first token of P and the later tokens of D equal the answer of a single worker. */
 static void assert_answer_is_whole(const struct track *at_p, const struct track *at_d, uint32_t n_tokens,
                                    uint32_t max_new_tokens)
 {
@@ -230,15 +230,15 @@ static void peers_are_not_believed(void **state)
     sched_cancel(p.sched, at_p.seq);
 }
 
-/* Both workers of a pair pin the blocks that the request wants pinned. */
+/* Both workers of a pair pin the blocks as the request asks. */
 static void both_sides_keep_what_is_marked(void **state)
 {
     struct track at_d = {0}, at_p = {0};
     struct seq_spec from = departing(18, 9), to = arriving(18, 9);
     struct kv_pool_counts counts;
 
-    from.work.keep_tokens = to.work.keep_tokens = 14; /* three blocks and a half */
-    from.work.keep_1h_tokens = to.work.keep_1h_tokens = 4;
+    from.work.pin_tokens[WORK_PIN_5M] = to.work.pin_tokens[WORK_PIN_5M] = 14; /* three blocks and a half */
+    from.work.pin_tokens[WORK_PIN_1H] = to.work.pin_tokens[WORK_PIN_1H] = 4;
     assert_int_equal(rig_submit(&p, from, &at_p), 0);
     rig_run(&p);
     assert_int_equal(rig_submit(&d, to, &at_d), 0);
@@ -383,7 +383,7 @@ static void arrivals_are_refused_without_room(void **state)
     assert_int_equal(rig_submit(&small, arriving(18, 9), &late), E_KV_FULL);
     assert_null(late.seq);
     assert_int_equal(rig_submit(&small, rig_spec(prompt, 18, 9, 1), &tracks[1]), 0);
-    rig_run(&small); /* it waits for room, so no arrival may take that room */
+    rig_run(&small); /* the sequence waits for room, so no arrival may take it */
     assert_int_equal(rig_submit(&small, arriving(4, 9), &late), E_OVERLOADED);
     sched_cancel(small.sched, tracks[0].seq);
     rig_step(&small);

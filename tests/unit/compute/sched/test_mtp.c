@@ -164,7 +164,7 @@ static int checked_step(void *self, const struct engine_batch *batch, struct sam
 
 static struct engine model_inner;
 
-/* A step of the model takes 10 ms, whatever it computes. */
+/* Every step of the model takes 10 ms. */
 static int slow_step(void *self, const struct engine_batch *batch, struct sample_result *results_out)
 {
     head_world.now_ns += 10000000;
@@ -320,7 +320,7 @@ static void the_head_reads_the_prompt_that_is_computed(void **state)
     kv_pool_free(opts.pool);
     opts = sched_opts_of(&engine, &head, SPECULATE_AUTO);
     assert_int_equal(sched_new(&opts, &sched), 0);
-    assert_int_equal(read_of_prompt(sched, 0, PROMPT, false), 0); /* nothing says yet that it pays */
+    assert_int_equal(read_of_prompt(sched, 0, PROMPT, false), 0); /* no speed is measured yet */
     sched_free(sched);
     kv_pool_free(opts.pool);
     engine_free(&engine);
@@ -370,7 +370,7 @@ static void prompts_are_read_where_that_pays(void **state)
     (void)state;
     assert_int_equal(read_when_known(2000000, ANSWER), PROMPT - 1);
     assert_int_equal(read_when_known(2000000, 2),
-                     0); /* few tokens save too little for two steps of the head */
+                     0); /* with few tokens, drafting saves less than two steps of the head take */
     assert_int_equal(read_when_known(20000000, ANSWER), 0); /* no draft token pays */
 }
 

@@ -194,15 +194,15 @@ static void preemption_changes_no_token(void **state)
     for_each_model(check_crowd);
 }
 
-/* A pool of exactly the blocks that one sequence needs, and a few more.  A snapshot of its own answer must not
- * stand in its way: once the sequence waited for blocks that only the snapshot held. */
+/* A pool of exactly the blocks that one sequence needs, or a few more.  The snapshot of its own answer must
+ * give way.  Otherwise the sequence waits for ever for blocks that only the snapshot has. */
 static void check_tight_pool(void)
 {
     uint32_t n_state = kv_layout_state_blocks(model_kv_layout(cpu_world.model));
     token_id tokens[40];
 
     cpu_rig_draw(tokens, 0, 40);
-    cpu_world.max_seqs = 1; /* so that snapshots leave only two blocks alone */
+    cpu_world.max_seqs = 1; /* so that snapshots leave only two blocks free */
     for (uint32_t n_more = 0; n_more <= 3 * n_state + 2; n_more++) {
         struct answer answer;
         struct cpu_rig rig;

@@ -464,7 +464,7 @@ static void answers_to_one_prompt_compute_it_once(void **state)
     rig_close(&rig);
 }
 
-/* Requests need more than the pool has.  Pinned parts stay, the unpinned end does not. */
+/* Requests need more blocks than the pool has.  Pinned blocks stay; the unpinned ones at the end do not. */
 static void marked_prompts_outlast_others(void **state)
 {
     struct track track = {0};
@@ -474,8 +474,8 @@ static void marked_prompts_outlast_others(void **state)
     begin(&(struct rig_opts){.n_blocks = 32, .context_length = 120});
     rig_prompt(other, 200, 2);
     spec = rig_spec(prompt, 40, 4, 1);
-    spec.work.keep_tokens = 30; /* seven blocks and a half */
-    spec.work.keep_1h_tokens = 9;
+    spec.work.pin_tokens[WORK_PIN_5M] = 30; /* seven blocks and a half */
+    spec.work.pin_tokens[WORK_PIN_1H] = 9;
     assert_int_equal(rig_submit(&rig, spec, &track), 0);
     rig_run(&rig);
     assert_int_equal(rig_submit(&rig, rig_spec(other, 90, 8, 1), &track), 0);

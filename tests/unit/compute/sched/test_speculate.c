@@ -149,7 +149,7 @@ static uint32_t preemptions(const struct rig_opts *opts, uint64_t seed, uint32_t
     return n;
 }
 
-/* Draft tokens take blocks only if many are free, and give them back first: they preempt no sequence. */
+/* Draft tokens take blocks only if many are free, and give them back first.  They never preempt a sequence. */
 static void drafts_preempt_nobody(void **state)
 {
     struct rig_opts opts = {.n_blocks = 46, .max_batch_tokens = 64, .chunk_tokens = 64, .max_drafts = 24};
@@ -169,7 +169,7 @@ static void drafts_preempt_nobody(void **state)
     assert_true(n_accepted > 1000);
 }
 
-/* ---- does it pay? ---- */
+/* ---- time that drafting saves or loses ---- */
 
 static uint64_t time_of(const struct rig_opts *opts, uint32_t echo, uint32_t n_seqs, uint32_t *n_accepted)
 {

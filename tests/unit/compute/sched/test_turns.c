@@ -100,7 +100,7 @@ static void one_long_prompt_is_no_wall(void **state)
     assert_as_alone(&calm, 1, 20, 4);
 }
 
-/* However many short prompts other tenants send, half of the steps belong to the long one. */
+/* Half of the steps belong to the long prompt, for any number of short prompts of other tenants. */
 static void a_long_prompt_gets_on_beside_short_ones(void **state)
 {
     struct track loud = {0}, calm[N_TEXTS] = {0};

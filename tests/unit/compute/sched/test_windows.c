@@ -288,7 +288,7 @@ static void check_random(void)
             struct guest *guest = &guests[begun++];
             struct seq_spec spec = cpu_rig_spec(guest->tokens, guest->n, guest->n_new, &guest->answer);
 
-            spec.work.keep_tokens = (uint32_t)rng_below(&cpu_world.rng, guest->n);
+            spec.work.pin_tokens[WORK_PIN_5M] = (uint32_t)rng_below(&cpu_world.rng, guest->n);
             assert_int_equal(sched_submit(rig.sched, &spec, &guest->seq), 0);
         }
         if (rng_below(&cpu_world.rng, 60) == 0 && sched_next(rig.sched, NULL) != NULL)

@@ -99,8 +99,7 @@ static void the_verdict_is_the_later_of_prompt_and_seat(void **state)
     assert_false(verdict.is_in_time);
 }
 
-/* The limit of a long prompt is twice its own time.
- * An idle worker is always in time, whatever the margin. */
+/* The limit of a long prompt is twice its own time.  An idle worker is always in time, with any margin. */
 static void a_long_prompt_alone_is_in_time(void **state)
 {
     struct picker_outlook outlook = {.prompt_tokens_per_s = 1000};
@@ -115,7 +114,7 @@ static void a_long_prompt_alone_is_in_time(void **state)
     assert_false(verdict.is_in_time);
 }
 
-/* Whatever the ratio of truth to prediction, nine of ten admitted requests are in time. */
+/* For any ratio of real to predicted time, nine of ten admitted requests are in time. */
 static void the_margin_makes_up_for_wrong_predictions(void **state)
 {
     static const double factors[] = {0.33, 1, 1.5, 3};
@@ -232,7 +231,7 @@ static void a_turn_waits_for_one_of_each_tenant(void **state)
     assert_int_equal(picker_turn_ahead(100, 150, 3, 0), 150);
     assert_int_equal(picker_turn_ahead(0, 10000, 2, 0), 0);
     assert_int_equal(picker_turn_ahead(100, 10000, 2, 70),
-                     130); /* it is behind: it comes before most of the others */
+                     130); /* the tenant got less than its share, so it comes before most others */
     assert_int_equal(picker_turn_ahead(100, 10000, 2, 200), 100);
     assert_int_equal(picker_turn_ahead(UINT64_MAX, 10, 2, 0), UINT64_MAX);
 }

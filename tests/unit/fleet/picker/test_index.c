@@ -397,7 +397,7 @@ static void workers_that_restart_for_ever(void **state)
     picker_index_free(index);
 }
 
-/* No call does more than its blocks and a little sweeping, whatever was forgotten before. */
+/* The work of a call is its own blocks and a little sweeping, for any number of forgotten blocks. */
 static void forgetting_is_paid_for_in_small_parts(void **state)
 {
     enum { N = 20000 };
@@ -492,7 +492,7 @@ static void assert_same_counts(struct picker_index *index, uint64_t now_ns)
 
     for (uint32_t family = 0; family < N_FAMILIES; family++)
         for (uint32_t i = 0; i < CHAIN; i++) {
-            /* Blocks that are too old leave. */
+            /* Removes the blocks that are too old. */
             picker_index_last_replica(index, &model.chains[family][i], now_ns);
             (void)model_knows(id_of(family, i), now_ns);
         }

@@ -90,7 +90,7 @@ static void who_has_to_read_is_asked_where_that_pays_too(void **state)
     assert_int_equal(find(PICKER_FETCH_AUTO).slot, PICKER_NONE);
 }
 
-/* Nobody reads for the fetching worker the blocks that it has itself. */
+/* An owner does not read blocks that the fetching worker has itself. */
 static void only_what_is_missing_is_read(void **state)
 {
     rows[ASKER].cached_tokens = 320;

@@ -34,7 +34,7 @@ struct option {
     bool is_there;
 };
 
-/* ---- the plain way ---- */
+/* ---- the plain search ---- */
 
 static int64_t whole_ns(double ns)
 {
@@ -333,7 +333,7 @@ static int try_everything(const struct world *world, struct picker_choice *out)
     return best.level != ANY ? 0 : E_OVERLOADED;
 }
 
-/* ---- random worlds ---- */
+/* ---- random clusters ---- */
 
 static uint64_t one_of(struct rng *rng, const uint64_t *values, size_t n)
 {

@@ -102,8 +102,7 @@ static void no_room_is_no_placement(void **state)
     choose(workers, 2, 400, E_OVERLOADED);
 }
 
-/* A full decode worker would have to compute an arriving prompt again:
- * the request waits, whatever the objectives. */
+/* A full decode worker would have to compute an arriving prompt again.  So the request waits, with any objectives. */
 static void a_full_decode_worker_is_no_placement(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -137,7 +136,7 @@ static void excluded_and_unusable_workers_are_left_out(void **state)
     assert_int_equal(choice.decode, 1);
 }
 
-/* ---- nobody keeps the objectives ---- */
+/* ---- no worker keeps the objectives ---- */
 
 /* A pause of 4 s was taken for a step once: 192.6 ms, with no sequence running. */
 static void workers_that_seem_slow_are_not_left_idle(void **state)
@@ -157,7 +156,7 @@ static void workers_that_seem_slow_are_not_left_idle(void **state)
     goals.yield = PICKER_KEEPS;
 }
 
-/* Objectives of a thousandth: learned speeds decide which worker, never whether. */
+/* Objectives that no worker can keep: learned speeds decide which worker is chosen, and never refuse all. */
 static void no_rate_leaves_a_worker_idle(void **state)
 {
     static const double factors[] = {1e-6, 1e-3, 1, 1e3, 1e6};

@@ -151,7 +151,7 @@ static void two_routers_do_not_run_to_the_same_workers(void **state)
     close_site(&b);
 }
 
-/* ---- the books ---- */
+/* ---- the ledgers ---- */
 
 static uint64_t total(const struct site *site)
 {
@@ -210,7 +210,7 @@ static void rows_are_reports_with_the_ledger(void **state)
     picker_fleet_charge(
         fleet, 5, &(struct picker_charge){.prefill_tokens = 200, .read_tokens = 70, .context_tokens = 150});
     picker_fleet_row(fleet, 5, &row);
-    assert_int_equal(row.queued_prefill_tokens, 600); /* the larger */
+    assert_int_equal(row.queued_prefill_tokens, 600); /* the larger of the report and the ledger */
     assert_int_equal(row.n_running, 2);
     assert_int_equal(row.blocks_free, 3); /* less seven for 250 tokens */
     assert_int_equal(row.queued_read_tokens, 70);

@@ -94,7 +94,7 @@ static void roles_follow_the_load(void **state)
     play(600, 40, 4000, 50); /* prompts for four workers, hardly an answer */
     assert_in_range(n_prefill(), 6, 7);
     assert_int_equal(bench.plan.reason, PICKER_ROLES_ROOM);
-    play(900, 20, 300, 1000); /* the other way round */
+    play(900, 20, 300, 1000); /* decode work for most workers, hardly a prompt */
     assert_in_range(n_prefill(), 1, 2);
     assert_in_range(bench.n_flips, 6, 9);
 }
@@ -109,7 +109,7 @@ static void a_role_changes_once_a_period(void **state)
     assert_int_equal(bench.plan.reason, PICKER_ROLES_RECENT);
     play(30, 40, 4000, 50);
     assert_int_equal(bench.n_flips, 2);
-    picker_roles_changed(&bench.roles, bench.now_ns); /* another router, or an operator */
+    picker_roles_changed(&bench.roles, bench.now_ns); /* by another router, or by an operator */
     play(300, 20, 300, 1000);
     assert_in_range(bench.n_flips, 4, 6);
 }
@@ -287,7 +287,7 @@ static void a_room_is_where_one_in_twenty_waits_too_long(void **state)
     }
 }
 
-/* Whatever the input, the policy's result is within its bounds. */
+/* For any input, the policy's result is within its bounds. */
 static void any_input_has_an_answer(void **state)
 {
     (void)state;

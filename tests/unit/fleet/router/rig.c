@@ -117,16 +117,16 @@ static void note_submit(struct link *link, const Baton__Submit *submit)
 {
     if (link->n_sent == RIG_MAX_SENT)
         abort();
-    link->sent[link->n_sent++] = (struct rig_submit){.request = submit->request,
-                                                     .seed = submit->sampling->seed,
-                                                     .mode = submit->mode,
-                                                     .n_prompt = submit->n_prompt,
-                                                     .max_new_tokens = submit->max_new_tokens,
-                                                     .digest = digest_submit(submit),
-                                                     .keep_tokens = submit->keep_tokens,
-                                                     .keep_1h_tokens = submit->keep_1h_tokens,
-                                                     .score_from = submit->score_from,
-                                                     .owner_tokens = submit->owner_tokens};
+    link->sent[link->n_sent++] =
+        (struct rig_submit){.request = submit->request,
+                            .seed = submit->sampling->seed,
+                            .mode = submit->mode,
+                            .n_prompt = submit->n_prompt,
+                            .max_new_tokens = submit->max_new_tokens,
+                            .digest = digest_submit(submit),
+                            .pin_tokens = {submit->pin_5m_tokens, submit->pin_1h_tokens},
+                            .score_from = submit->score_from,
+                            .owner_tokens = submit->owner_tokens};
     note_tokens(&link->sent[link->n_sent - 1], submit);
     if (submit->owner != NULL)
         str_copy(link->sent[link->n_sent - 1].owner, sizeof(link->sent->owner), submit->owner->node);

@@ -18,7 +18,7 @@ struct rig_submit { /* a request that a worker received */
     uint64_t tokens_digest;    /* digest of the ids, however they were packed */
     struct sample_opts sample; /* without the bias */
     uint64_t digest;           /* digest of bias and grammar */
-    uint32_t keep_tokens, keep_1h_tokens;
+    uint32_t pin_tokens[WORK_N_PINS];
     uint32_t score_from;
     char owner[64]; /* owner for a prefix fetch; empty: none */
     uint32_t owner_tokens;
@@ -51,11 +51,11 @@ struct rig {
     struct rig_client *clients;
     uint32_t n_clients;
     struct sample_opts sample; /* sampling options of the next clients */
-    const char *constraint;    /* NULL: any shape */
+    const char *constraint;    /* NULL: none */
     bool scores_prompt;
     uint64_t capabilities; /* capabilities of the next workers; 0: none stated */
     uint32_t tokens_from;  /* the least id in the next prompts; the others are less than 100 above it */
-    uint32_t keep_tokens, keep_1h_tokens;
+    uint32_t pin_tokens[WORK_N_PINS];
     uint32_t n_soon[GEN_SOON_STEPS]; /* calls of on_soon */
     bool has_same_prompts;           /* otherwise each client has its own prompt */
     const char *tenant;              /* tenant of the next clients; NULL: none */

@@ -108,8 +108,7 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
                                .work = {.max_new_tokens = max_new_tokens,
                                         .sample = rig->sample,
                                         .score_from = rig->scores_prompt,
-                                        .keep_tokens = rig->keep_tokens,
-                                        .keep_1h_tokens = rig->keep_1h_tokens}};
+                                        .pin_tokens = {rig->pin_tokens[0], rig->pin_tokens[1]}}};
     struct gen_failure failure = {0};
 
     client->rig = rig;

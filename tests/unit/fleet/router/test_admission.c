@@ -139,7 +139,7 @@ static void a_request_that_waited_in_vain_is_refused(void **state)
     assert_true(n_refused(REFUSED_LATE) == 1);
 }
 
-/* Whatever speed the workers report, an idle fleet accepts a request. */
+/* With any reported speed, an idle fleet accepts a request. */
 static void an_idle_fleet_refuses_nothing(void **state)
 {
     static const double speeds[] = {0.001, 1, 1000};

@@ -403,8 +403,9 @@ static void send_part(struct link *link, uint32_t part, bool is_last)
     rig_events(&rig, link, &events);
 }
 
-/* However much workers tell a cold router: a message is copied, or costs the loop its own number of blocks when the
- * queue is full; one slice of a turn costs BLOCK_SLICE; and in the end the router knows all of them. */
+/* Workers report many blocks to a cold router.  Each message is copied, or costs the loop its own number of
+ * blocks when the queue is full.  One slice of a turn costs BLOCK_SLICE.  In the end the router knows all
+ * blocks. */
 static void a_cold_router_learns_a_million_blocks_bit_by_bit(void **state)
 {
     enum { PARTS = 600, QUEUED = 512 }; /* 1.2 million; a million are queued */
@@ -446,8 +447,8 @@ static uint32_t n_asked(struct link *const *links, uint32_t n)
     return n_wanted;
 }
 
-/* Of forty workers that come up, 32 are asked for their blocks; each that has told them, or left, lets the next one be
- * asked, and one that says nothing is asked again behind the others. */
+/* Forty workers come up.  The router asks 32 of them for their blocks.  It asks the next one when a worker has
+ * reported its blocks or left.  A silent worker is asked again after the others. */
 static void a_few_snapshots_come_at_a_time(void **state)
 {
     enum { N = 40, AT_ONCE = 32 };
@@ -464,7 +465,7 @@ static void a_few_snapshots_come_at_a_time(void **state)
     send_nothing(links[1]); /* once more, unasked: it frees no place */
     assert_int_equal(n_asked(links, N), AT_ONCE + 1);
     rig_lose(&rig, links[2]);
-    links[2] = NULL; /* it had been asked */
+    links[2] = NULL; /* was asked before */
     assert_int_equal(n_asked(links, N), AT_ONCE + 1);
     for (uint32_t i = 0; i < N; i++) /* two seconds pass for those that were asked */
         rig.router.workers[i].follower.asked_ns -= 3 * NS_PER_S;

@@ -55,15 +55,15 @@ static void all_workers_are_asked_for_the_same(void **state)
                                       .bias = bias,
                                       .n_bias = 2};
     rig.constraint = "{\"json\": {}}";
-    rig.keep_tokens = 320;
-    rig.keep_1h_tokens = 64;
+    rig.pin_tokens[WORK_PIN_5M] = 320;
+    rig.pin_tokens[WORK_PIN_1H] = 64;
     client = rig_submit(&rig, 500, 20);
     asked = *rig_last(d);
     assert_true(asked.sample.wants_logprob && asked.sample.n_top == 2 && asked.sample.n_bias == 2);
     assert_true(asked.sample.frequency_penalty == -1.5f && asked.sample.presence_penalty == 0.5f);
     assert_true(asked.sample.repetition_penalty == 1.25f);
-    assert_int_equal(asked.keep_tokens, 320);
-    assert_int_equal(asked.keep_1h_tokens, 64);
+    assert_int_equal(asked.pin_tokens[WORK_PIN_5M], 320);
+    assert_int_equal(asked.pin_tokens[WORK_PIN_1H], 64);
     assert_int_equal(rig_last(p)->digest, asked.digest);
     assert_memory_equal(&rig_last(p)->sample, &asked.sample, sizeof(asked.sample));
     rig_accept(&rig, p, 0);

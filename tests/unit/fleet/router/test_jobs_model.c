@@ -20,7 +20,7 @@ static struct link *links[N_WORKERS];
 static uint64_t next_epoch;
 static struct rng dice;
 static bool has_classes;
-static uint32_t n_pauses; /* seen in all */
+static uint32_t n_pauses; /* of all seeds together */
 
 static void come_up(uint32_t at)
 {

@@ -54,7 +54,7 @@ static uint32_t n_booked(uint32_t slot)
     return picker_fleet_ledger(rig.router.fleet, slot)->n_seqs;
 }
 
-/* Reports of a worker that always says that it is idle: the router must know better. */
+/* Sends reports of a worker that always claims to be idle.  The router must count the stream all the same. */
 static void report_idle(struct link *link)
 {
     Baton__LoadReport load = BATON__LOAD_REPORT__INIT;

@@ -67,7 +67,7 @@ static void a_queue_has_its_predicted_time(void **state)
     load.blocks_free = load.blocks_total = 10000;
     load.prefill_tokens_per_s = 1000;
     load.queued_prefill_tokens = 1000;
-    load.queued_prefill_s = 5; /* they attend to much */
+    load.queued_prefill_s = 5; /* prompts with much attention */
     rig_beat(&rig, p, &load);
     picker_fleet_row(rig.router.fleet, 0, &row);
     assert_true(picker_queue_s(&row) == 5);

@@ -28,7 +28,7 @@ static void beat(struct link *link, uint64_t store, bool is_draining)
     rig_beat(&rig, link, &load);
 }
 
-/* One request tells the prompt's hashes.  d0 had it and drains; d1 has none of it. */
+/* One request gives the router the prompt's hashes.  d0 had the prompt and drains; d1 has none of it. */
 static int open_rig(void **state)
 {
     struct rig_client *client;

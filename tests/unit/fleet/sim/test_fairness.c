@@ -65,7 +65,7 @@ static double served(const struct sim_result *result, uint32_t tenant)
     return (double)result->classes[tenant].n_done;
 }
 
-/* Jain's index of what the tenants were served. */
+/* Jain's index of the tokens that each tenant received. */
 static double jain(const struct sim_result *result, uint32_t n)
 {
     double sum = 0, squares = 0;

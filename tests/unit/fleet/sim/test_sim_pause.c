@@ -23,7 +23,7 @@ static struct generate_opts two_kinds(void)
                                   .other_rate_per_s = 16,
                                   .other_prompt_tokens = 700,
                                   .other_answer_tokens = 400,
-                                  .tells_kinds = true,
+                                  .marks_kinds = true,
                                   .seed = 3};
 }
 

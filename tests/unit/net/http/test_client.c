@@ -171,7 +171,7 @@ static void expect_failure(struct seen seen, int result)
 
 #define GET ((struct http_call_opts){.method = HTTP_GET})
 
-/* ---- answers as they should be ---- */
+/* ---- valid answers ---- */
 
 static void bodies_of_every_framing(void **state)
 {
@@ -341,7 +341,7 @@ static void addresses_and_paths_are_checked(void **state)
     rig_free(rig);
 }
 
-/* ---- answers as they should not be ---- */
+/* ---- invalid answers ---- */
 
 static void cut_answers_are_failures(void **state)
 {

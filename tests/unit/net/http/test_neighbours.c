@@ -103,7 +103,7 @@ static void a_thousand_slow_heads_delay_no_other_client(void **state)
     assert_int_equal(pthread_create(&thread, NULL, drip, &dripper), 0);
     beside_ns = calm_wait_ns(&rig, "beside 1000 connections dripping heads", alone_ns + 20 * NS_PER_MS);
     assert_true(beside_ns < alone_ns + 20 * NS_PER_MS);
-    /* Each is closed at its deadline, however it sends. */
+    /* Each connection is closed at its deadline, with any pattern of sending. */
     assert_true(conns_become(&rig, 0) || conns_become(&rig, 0) || conns_become(&rig, 0));
     print_message("all gone after %.1f s, %u rounds\n", (double)(clock_now_ns() - began) / 1e9,
                   (unsigned)dripper.n_rounds);
@@ -153,7 +153,7 @@ static void strangers_make_room(void **state)
     }
     raw_send_str(fds[0], GET("/echo")); /* the oldest has shown its key */
     assert_int_equal(raw_read_answer(fds[0], &in, NULL), 200);
-    raw_send_str(fds[1], GET("/no")); /* this one has not */
+    raw_send_str(fds[1], GET("/no")); /* the next one has shown none */
     buf_clear(&in);
     assert_int_equal(raw_read_answer(fds[1], &in, NULL), 401);
     assert_int_equal(raw_ask(rig.port, GET("/echo"), NULL), 200);

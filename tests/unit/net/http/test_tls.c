@@ -140,7 +140,7 @@ static void unusable_files_are_named(void **state)
     pki_end(world.folder);
 }
 
-/* ---- talking ---- */
+/* ---- exchanges ---- */
 
 static void versions_and_protocols_are_agreed_on(void **state)
 {

@@ -261,7 +261,7 @@ static void proofs_are_of_one_connection(void **state)
     assert_true(shake(client, server));
     assert_true(shake(other_client, other_server));
     assert_true(shake(old_client, old_server));
-    assert_int_equal(tls_prove(one, old_client, single), 0); /* the handshake has said it */
+    assert_int_equal(tls_prove(one, old_client, single), 0); /* the handshake has proved it */
     assert_int_equal(tls_prove(two, client, proofs), 2);
     assert_int_equal(proofs[1].id, cluster_key_id(key_b));
     assert_true(tls_proof_holds(two, server, &proofs[0]));

@@ -67,7 +67,7 @@ static void one_worker_of_three_throttles_nothing(void **state)
     assert_int_equal(common_limits_elsewhere(common, &id), 2);
     common_limits_take(common, &id, now_ns, parts);
     assert_true(parts[0] > -1e-6 && parts[0] < 1e-6);
-    /* with two, the larger claim counts: nothing tells which one lies */
+    /* with two, the larger claim counts: the router cannot know which one lies */
     common_limits_view_down(common, 2, now_ns);
     send_claim(common, 1, &lie, now_ns);
     assert_true(common_limits_elsewhere(common, &id) >= UINT32_MAX);

@@ -314,7 +314,7 @@ static void rules_are_read_whole_or_refused(void **state)
     struct auth_rule rule = {0};
 
     assert_int_equal(auth_rule_parse(&rule, "tpm=40k", NULL), 0);
-    assert_int_equal(rule.tokens_per_min, 40000);
+    assert_int_equal(rule.per_min[LIMIT_TOKENS], 40000);
     assert_int_equal(auth_rule_parse(&rule, "expires=2028-02-29", NULL), 0);
     assert_int_equal(rule.expires_unix_s, 1835395200);
 }

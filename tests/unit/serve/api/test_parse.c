@@ -407,7 +407,7 @@ static void defaults_are_set(void **state)
     assert_true(isnan(r.work.sample.temperature) && r.work.sample.top_p == 1 && r.work.sample.min_p == 0 &&
                 r.work.sample.top_k == 0 && !r.has_seed && !r.is_stream);
     assert_int_equal(r.tool_choice, GEN_TOOLS_AUTO);
-    assert_false(r.mark.is_set);
+    assert_false(r.marks[WORK_PIN_5M].is_set);
     gen_request_fini(&r);
 }
 
@@ -433,20 +433,24 @@ static void breakpoints_are_found(void **state)
           "}],\"messages\":[" USER("\"a\"") "," USER("[{\"type\":\"text\",\"text\":\"b\"," MARK
                                                      "},{\"type\":\"text\",\"text\":\"c\"}]") "]}",
           &r);
-    assert_true(r.mark.is_set && r.mark.n_messages == 1 && r.mark.n_blocks == 2);
-    assert_true(r.mark_1h.is_set && r.mark_1h.n_messages == 0);
+    assert_true(r.marks[WORK_PIN_5M].is_set && r.marks[WORK_PIN_5M].n_messages == 1 &&
+                r.marks[WORK_PIN_5M].n_blocks == 2);
+    assert_true(r.marks[WORK_PIN_1H].is_set && r.marks[WORK_PIN_1H].n_messages == 0);
     gen_request_fini(&r);
 
     parse("{" BASE "\"system\":[{\"type\":\"text\",\"text\":\"one\"," MARK_1H
           "},{\"type\":\"text\",\"text\":\"two\"," MARK "}]," HI "}",
           &r);
-    assert_true(r.mark_1h.is_set && r.mark_1h.n_messages == 0 && r.mark_1h.system_bytes == 3);
-    assert_true(r.mark.is_set && r.mark.n_messages == 0 && r.mark.system_bytes == 0);
+    assert_true(r.marks[WORK_PIN_1H].is_set && r.marks[WORK_PIN_1H].n_messages == 0 &&
+                r.marks[WORK_PIN_1H].system_bytes == 3);
+    assert_true(r.marks[WORK_PIN_5M].is_set && r.marks[WORK_PIN_5M].n_messages == 0 &&
+                r.marks[WORK_PIN_5M].system_bytes == 0);
     gen_request_fini(&r);
 
     parse("{" BASE MARK "," HI "}", &r);
-    assert_true(r.mark.system_bytes == 0);
-    assert_true(r.mark.is_set && r.mark.n_messages == 1 && r.mark.n_blocks == 1 && !r.mark_1h.is_set);
+    assert_true(r.marks[WORK_PIN_5M].system_bytes == 0);
+    assert_true(r.marks[WORK_PIN_5M].is_set && r.marks[WORK_PIN_5M].n_messages == 1 &&
+                r.marks[WORK_PIN_5M].n_blocks == 1 && !r.marks[WORK_PIN_1H].is_set);
     gen_request_fini(&r);
 
     assert_int_equal(

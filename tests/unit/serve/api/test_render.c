@@ -37,7 +37,7 @@ static int num(json_t *object, const char *name)
     return (int)json_integer_value(json_object_get(object, name));
 }
 
-static const struct api_usage usage = {12, 2048, 30, 20, 3, 2};
+static const struct api_usage usage = {12, 2048, {30, 20}, 3, 2};
 
 static void a_message_has_its_shape(void **state)
 {

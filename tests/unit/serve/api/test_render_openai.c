@@ -34,8 +34,7 @@ static void is(struct buf *text, const char *want)
 
 static const struct api_usage usage = {.input_tokens = 5,
                                        .cache_read_tokens = 32,
-                                       .created_5m_tokens = 2,
-                                       .created_1h_tokens = 1,
+                                       .created_tokens = {2, 1},
                                        .output_tokens = 7,
                                        .thinking_tokens = 4};
 #define USAGE                                                                                                \

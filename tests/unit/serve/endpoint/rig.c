@@ -83,7 +83,7 @@ bool passes(atomic_uint *counter, unsigned value)
     return *counter >= value;
 }
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 void put_post(struct buf *out, const char *path, const char *fields, const char *body)
 {

@@ -13,7 +13,7 @@
 
 #include "net/http/sse_parse.h"
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 void put_request(struct buf *out, const char *path, const char *fields, const char *body)
 {

@@ -97,7 +97,7 @@ static void logprobs_of_held_text_wait(void **state)
                 "offset\":["
                 "1,2,3]}");
     push(&f, "END", 5);
-    logprobs_skip(f.logprobs); /* now it was one */
+    logprobs_skip(f.logprobs); /* now it was a stop string */
     is_text(&f, NONE);
     end(&f);
 }

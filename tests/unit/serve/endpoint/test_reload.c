@@ -187,7 +187,8 @@ static void a_running_request_keeps_its_account(void **state)
     buf_fini(&request);
 }
 
-/* However many reloads are requested meanwhile, one more reads the changes since the first began to read. */
+/* Any number of reloads that are requested meanwhile become one, which reads the changes since the first began
+ * to read. */
 static void one_more_follows_a_running_one(void **state)
 {
     (void)state;

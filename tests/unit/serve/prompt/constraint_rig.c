@@ -55,7 +55,7 @@ const struct constraint_family families[] = {
 };
 const size_t n_families = ARRAY_LEN(families);
 
-/* ---- asking ---- */
+/* ---- requests ---- */
 
 void ask(const struct gen_model *model, const char *fields, bool begins_thinking, struct ask *out)
 {

@@ -123,8 +123,8 @@ static void breakpoints_fall_on_tokens(void **state)
         size_t len = strlen(table[i].end);
 
         make(*state, table[i].body, &prompt);
-        assert_true(prompt.mark_tokens > 0 && prompt.mark_tokens < prompt.ids.n);
-        spell(*state, &prompt, prompt.mark_tokens, &text);
+        assert_true(prompt.mark_tokens[WORK_PIN_5M] > 0 && prompt.mark_tokens[WORK_PIN_5M] < prompt.ids.n);
+        spell(*state, &prompt, prompt.mark_tokens[WORK_PIN_5M], &text);
         if (text.len_bytes < len || memcmp(text.data + text.len_bytes - len, table[i].end, len) != 0)
             fail_msg("mark %zu: %s", i, (const char *)text.data);
         prompt_fini(&prompt);
@@ -142,16 +142,15 @@ static void counts_add_up(void **state)
                  {100, 0, 500, 100, 0, 0}};
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        struct prompt prompt = {
-            .ids = {.n = 100}, .mark_tokens = table[i].mark, .mark_1h_tokens = table[i].mark_1h};
+        struct prompt prompt = {.ids = {.n = 100}, .mark_tokens = {table[i].mark, table[i].mark_1h}};
         struct api_usage usage = {0};
 
         prompt_account(&prompt, table[i].cached, 32, &usage);
         assert_int_equal(usage.cache_read_tokens, table[i].read);
-        assert_int_equal(usage.created_5m_tokens, table[i].in_5m);
-        assert_int_equal(usage.created_1h_tokens, table[i].in_1h);
-        assert_int_equal(usage.input_tokens + usage.cache_read_tokens + usage.created_5m_tokens +
-                             usage.created_1h_tokens,
+        assert_int_equal(usage.created_tokens[WORK_PIN_5M], table[i].in_5m);
+        assert_int_equal(usage.created_tokens[WORK_PIN_1H], table[i].in_1h);
+        assert_int_equal(usage.input_tokens + usage.cache_read_tokens + usage.created_tokens[WORK_PIN_5M] +
+                             usage.created_tokens[WORK_PIN_1H],
                          100);
     }
 }
@@ -286,7 +285,7 @@ static void marks_need_no_rendering_of_their_own(void **state)
          "\"content\":"
          "[{\"type\":\"text\",\"text\":\"b\"," MARK "}]},{\"role\":\"user\",\"content\":\"c\"}]}",
          &prompt);
-    assert_int_equal(prompt.mark_tokens, 3); /* a;b */
+    assert_int_equal(prompt.mark_tokens[WORK_PIN_5M], 3); /* a;b */
     assert_int_equal(prompt.ids.n, 6);
     prompt_fini(&prompt);
     sim_model_close(&model);

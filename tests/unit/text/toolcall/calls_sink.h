@@ -12,7 +12,7 @@ struct calls_sink {
     struct json_walk walk;
     bool is_in_call, is_thinking;
     unsigned n_argument_pieces;
-    int stop_at_end; /* what on_end returns */
+    int stop_at_end; /* result of on_end */
 };
 
 extern const struct calls_events calls_sink_events;

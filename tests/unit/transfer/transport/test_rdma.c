@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* RDMA under faults, over devices that fail on demand (tests/conformance/verbs_fake.c).  Whatever happens to
- * queue pairs, ports and calls, every piece arrives once.  No byte is written into blocks of a closed ticket,
- * or read from blocks of a stopped push. */
+/* RDMA under faults, over devices that fail on demand (tests/conformance/verbs_fake.c).  For any fault of queue
+ * pairs, ports and calls, every piece arrives once.  No byte is written into blocks of a closed ticket, or read
+ * from blocks of a stopped push. */
 #include "tests/conformance/tr_world.h"
 #include "tests/conformance/verbs_fake.h"
 
@@ -135,7 +135,7 @@ static int reset(void **state)
     return 0;
 }
 
-/* ---- going well ---- */
+/* ---- without faults ---- */
 
 static void queue_pairs_are_as_they_should_be(void **state)
 {

@@ -431,8 +431,8 @@ static void sampling_fields_arrive(void **state)
     message.n_prompt = 3;
     message.sampling = &sampling;
     message.constraint = (ProtobufCBinaryData){.data = (uint8_t *)"{}", .len = 2};
-    message.keep_tokens = 2;
-    message.keep_1h_tokens = 1;
+    message.pin_5m_tokens = 2;
+    message.pin_1h_tokens = 1;
     sampling.wants_logprob = true;
     sampling.n_top = 7;
     sampling.frequency_penalty = 0.25f;
@@ -450,8 +450,8 @@ static void sampling_fields_arrive(void **state)
     assert_int_equal(sample->bias[1].id, 9);
     assert_true(sample->bias[1].bias == 0.5f);
     assert_true(bytes_is(buf_view(&order->constraint), "{}"));
-    assert_int_equal(order->work.keep_tokens, 2);
-    assert_int_equal(order->work.keep_1h_tokens, 1);
+    assert_int_equal(order->work.pin_tokens[WORK_PIN_5M], 2);
+    assert_int_equal(order->work.pin_tokens[WORK_PIN_1H], 1);
 }
 
 static void a_new_life_ends_what_the_old_one_asked_for(void **state)

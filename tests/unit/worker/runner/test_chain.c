@@ -44,7 +44,7 @@ size_t __wrap_prefix_roots_chain(const struct prefix_roots *roots, const uint32_
     return __real_prefix_roots_chain(roots, tokens, n_tokens, block_tokens, hashes_out);
 }
 
-/* ---- the tier, played: it has N_STORED blocks, and reads at once ---- */
+/* ---- the simulated tier: it has N_STORED blocks, and reads at once ---- */
 
 struct kv_tier {
     struct kv_tier_event done[N_POOL];

@@ -115,7 +115,7 @@ uint64_t kv_tier_read_ns(const struct kv_tier *self, uint32_t n_blocks)
     return n_blocks * self->read_ns;
 }
 
-/* ---- the rest of the worker, played ---- */
+/* ---- the rest of the worker, simulated ---- */
 
 static double prefill_tokens_per_s;
 

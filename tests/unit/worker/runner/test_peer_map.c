@@ -25,7 +25,7 @@ static uint32_t n_wanted[WORKER_MAX_PEERS], max_on_disk[WORKER_MAX_PEERS];
 static size_t queued_bytes; /* on every link */
 static bool is_full;        /* the engine thread accepts no events */
 
-/* ---- the rest of the worker, played ---- */
+/* ---- the rest of the worker, simulated ---- */
 
 static uint32_t peer_of(const struct link *link)
 {
@@ -382,7 +382,7 @@ static void memory_comes_before_disk(void **state)
     assert_int_equal(choose(0).peer, 1);
     assert_true(choose(0).has_to_read);
     assert_int_equal(choose(0).tokens, 18 * TOKENS);
-    load.read_bytes_per_s = 1e6; /* practically for ever */
+    load.read_bytes_per_s = 1e6; /* longer than any request waits */
     worker_follow_load(disk, &load);
     assert_int_equal(choose(0).peer, 0);
     engine->peer_is_up[0] = false; /* the engine thread knows of its loss first */

@@ -124,7 +124,7 @@ void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes
     abort();
 }
 
-/* ---- the map and the disk, played ---- */
+/* ---- the simulated map and disk ---- */
 
 static void compute(struct node *node, const struct block_hash *hashes, uint32_t n);
 

@@ -217,7 +217,7 @@ static int close_both(void **state)
     return 0;
 }
 
-/* ---- turning the wheel ---- */
+/* ---- turns of both workers ---- */
 
 static void take_answers(struct side *side)
 {

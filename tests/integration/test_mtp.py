@@ -106,6 +106,7 @@ def a_pair_answers_the_same(family="glm4moe"):
             assert (drafted(decode, "mtp") > 100) == (speculate == "always"), decode.status()["drafts"]
             handed = c.ask(LONG + "What is my name?" * 3, model="mtp", max_tokens=20)
             assert handed.serving["transferred"] > 0, handed.serving
+            assert "draft_model_failed" not in decode.tail(1000), decode.tail(30)
     assert answers[0] == answers[1]
 
 

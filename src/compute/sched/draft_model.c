@@ -350,6 +350,8 @@ void draft_model_catch_up(struct sched *sched)
         if (seq->state != SEQ_DECODE)
             continue; /* draft_prompt.c */
         draft_place(seq);
+        if (draft_pending(seq) == 0)
+            continue; /* an MTP head that has no row yet, after a hand-off */
         n = draft_pending(seq) - 1;
         if (kv->blocks == NULL || n < draft_pending_most(sched) || budget == 0 ||
             n_items == SCHED_DRAFT_SEQS || !draft_may_begin(sched, seq) ||

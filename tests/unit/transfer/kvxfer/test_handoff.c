@@ -9,7 +9,8 @@
  *   - every transfer ends at both ends, and no lease is left
  *   - "whole" is reported only if every piece was really copied, and then the bytes are the sender's
  *
- * Some transfers send blocks of windowed layers behind the prompt's, from a block on that the receiver may have. */
+ * Some transfers send blocks of windowed layers behind the prompt's, from a block on that the receiver may have. Some
+ * offer blocks of an MTP head, which the receiver may leave out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,10 +25,12 @@
 #include "transfer/kvxfer/send.h"
 
 #define N_LAYERS   3
-#define N_POOL     16
+#define N_POOL     20
 #define N_PROMPT   5
 #define N_WINDOWS  2
-#define N_ALL      ((1 + N_WINDOWS) * N_PROMPT)
+#define N_HEAD     2
+#define HEAD_AT    ((1 + N_WINDOWS) * N_PROMPT) /* in the tables */
+#define N_ALL      (HEAD_AT + N_HEAD)
 #define TIMEOUT_NS (100 * NS_PER_MS)
 #define MAX_PIECES 64
 #define MAX_MAIL   64
@@ -48,8 +51,8 @@ static struct world {
     struct rng rng;
     struct kv_pool *from, *to;
     uint32_t from_arena[N_LAYERS][N_POOL], to_arena[N_LAYERS][N_POOL];
-    kv_block_id from_table[N_ALL], to_table[N_ALL]; /* the prompt's, then that of each group */
-    uint32_t from_ready, skip, n_windows, first_windowed;
+    kv_block_id from_table[N_ALL], to_table[N_ALL]; /* the prompt's, that of each group, the head's */
+    uint32_t from_ready, skip, n_windows, first_windowed, n_head, n_head_granted;
     struct kvxfer_send *send;
     struct kvxfer_recv *recv;
     /* transport */
@@ -70,6 +73,7 @@ static struct world {
     bool is_offered, first_given, sender_gone, receiver_gone;
     uint64_t now_ns;
 } w;
+static uint32_t n_whole_heads; /* transfers that brought a head's blocks */
 
 /* ---- the fake transport ---- */
 
@@ -277,6 +281,9 @@ static void grant(uint64_t transfer)
     for (uint32_t g = 1; g <= w.n_windows; g++)
         for (uint32_t b = windowed_from(); b < N_PROMPT; b++)
             blocks[n++] = w.to_table[g * N_PROMPT + b];
+    w.n_head_granted = rng_below(&w.rng, 3) == 0 ? 0 : w.n_head;
+    for (uint32_t b = 0; b < w.n_head_granted; b++)
+        blocks[n++] = w.to_table[HEAD_AT + b];
     opts.n_blocks = n;
     assert_int_equal(kvxfer_recv_new(&opts, w.now_ns, &w.recv), 0);
 }
@@ -341,6 +348,8 @@ static void begin(uint64_t seed, bool has_windows)
     send.n_windows = w.n_windows = has_windows ? (uint32_t)rng_below(&w.rng, N_WINDOWS + 1) : 0;
     send.first_windowed = w.first_windowed = (uint32_t)rng_below(&w.rng, N_PROMPT + 1);
     w.skip = (uint32_t)rng_below(&w.rng, 3);
+    send.n_head_blocks = w.n_head = has_windows ? (uint32_t)rng_below(&w.rng, N_HEAD + 1) : 0;
+    send.head_tokens = 40 * w.n_head;
     for (uint32_t l = 0; l < N_LAYERS; l++)
         for (uint32_t b = 0; b < N_ALL; b++)
             w.from_arena[l][w.from_table[b]] = 1000 + l * 100 + b;
@@ -368,6 +377,8 @@ static void sender_turn(void)
                                          w.from_ready + 1, w.from_table + (g + 1) * N_PROMPT);
         }
         w.from_ready++;
+        if (w.n_head > 0 && w.from_ready + N_HEAD > N_PROMPT) /* the last chunks complete its blocks */
+            kvxfer_send_head_ready(w.send, w.from_ready == N_PROMPT ? w.n_head : 1, w.from_table + HEAD_AT);
     } else if (!w.first_given) {
         w.first_given = true;
         kvxfer_send_first(w.send, &first, false);
@@ -418,6 +429,10 @@ static void check_end(void)
             for (uint32_t g = 1; g <= w.n_windows; g++)
                 for (uint32_t at = g * N_PROMPT + windowed_from(); at < (g + 1) * N_PROMPT; at++)
                     assert_int_equal(w.to_arena[l][w.to_table[at]], 1000 + l * 100 + at);
+        for (uint32_t l = 0; l < N_LAYERS; l++)
+            for (uint32_t at = HEAD_AT; at < HEAD_AT + w.n_head_granted; at++)
+                assert_int_equal(w.to_arena[l][w.to_table[at]], 1000 + l * 100 + at);
+        n_whole_heads += w.n_head_granted > 0;
     }
     if (w.arrived)
         for (uint32_t l = 0; l < N_LAYERS; l++)
@@ -485,6 +500,7 @@ static void every_transfer_ends_and_nothing_lands_late(void **state)
     for (uint64_t seed = 1; seed <= 5000; seed++)
         run(seed, false, &n_whole);
     assert_in_range(n_whole, 500, 4900); /* faults had effects, but not always */
+    assert_in_range(n_whole_heads, n_whole / 4, 3 * n_whole / 4);
 }
 
 static void deliver_all(void)

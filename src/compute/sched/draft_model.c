@@ -25,7 +25,8 @@
  *
  * MTP head. The model's own head (compute/model/mtp.c) takes the draft model's place. It reads, with each token, the
  * row from which the model sampled it. So its position 0 is the first token with a row: the prompt's second, if the
- * steps of the prompt gave their rows (draft_prompt.c); the answer's first, after a hand-off. A sequence keeps a few
+ * steps of the prompt gave their rows (draft_prompt.c), here or before a hand-off (draft_handoff.c); else the answer's
+ * second. A sequence keeps a few
  * rows that the head has not read. When it has not drafted for longer, the head begins again at the oldest row. After
  * a step the head reads the accepted tokens again: the model's rows replace its own.
  *

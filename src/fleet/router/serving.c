@@ -27,6 +27,7 @@ void router_part_serving(struct job_part *part, const Baton__Serving *serving)
     part->serving.attention_bytes = serving->attention_bytes;
     part->serving.recurrent_bytes = serving->recurrent_bytes;
     part->serving.index_bytes = serving->index_bytes;
+    part->serving.mtp_bytes = serving->mtp_bytes;
     part->serving.decode_ns = serving->decode_ns;
     part->serving.transport[0] = '\0'; /* answers and headers contain it, so only known names are allowed */
     if (strcmp(serving->transport, "shm") == 0 || strcmp(serving->transport, "tcp") == 0 ||
@@ -54,6 +55,7 @@ static void serving_add_part(const struct job *job, const struct job_part *part,
     sum->attention_bytes += part->serving.attention_bytes;
     sum->recurrent_bytes += part->serving.recurrent_bytes;
     sum->index_bytes += part->serving.index_bytes;
+    sum->mtp_bytes += part->serving.mtp_bytes;
     sum->decode_ns += part->serving.decode_ns;
     if (part->serving.transport[0] != '\0')
         memcpy(sum->transport, part->serving.transport, sizeof(sum->transport));

@@ -144,7 +144,8 @@ struct gen_serving { /* serving stats of an answer, summed over all workers that
     uint32_t accepted_tokens; /* ... and draft tokens accepted: answer tokens without a step of their own */
     uint64_t attention_bytes; /* of a hand-off: keys and values ... */
     uint64_t recurrent_bytes; /* ... the state of recurrent layers ... */
-    uint64_t index_bytes;     /* ... and keys of a sparse-attention indexer */
+    uint64_t index_bytes;     /* ... keys of a sparse-attention indexer ... */
+    uint64_t mtp_bytes;       /* ... and keys and values of the MTP head */
     uint64_t queue_ns, prefill_ns, decode_ns, ttft_ns, total_ns;
     uint64_t transfer_ns;    /* first to last byte of KV; most of it overlaps the prefill ... */
     uint64_t exposed_ns;     /* ... and the part that delayed the answer: first token sampled, no decoding */

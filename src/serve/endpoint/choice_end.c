@@ -28,6 +28,7 @@ static void add_serving(const struct gen_serving *one, struct gen_serving *sum)
     sum->attention_bytes += one->attention_bytes;
     sum->recurrent_bytes += one->recurrent_bytes;
     sum->index_bytes += one->index_bytes;
+    sum->mtp_bytes += one->mtp_bytes;
     sum->n_redispatched += one->n_redispatched;
     sum->n_preempted += one->n_preempted;
     sum->drafted_tokens += one->drafted_tokens;

@@ -96,6 +96,7 @@ static void fill_serving(const struct task_answer *from, Baton__Serving *serving
     serving->attention_bytes = from->attention_bytes;
     serving->recurrent_bytes = from->recurrent_bytes;
     serving->index_bytes = from->index_bytes;
+    serving->mtp_bytes = from->mtp_bytes;
     serving->transport = (char *)from->transport;
 }
 

@@ -253,6 +253,7 @@ static void local_job_take_serving(struct local_job *job, const struct task_answ
     job->serving.attention_bytes = answer->attention_bytes;
     job->serving.recurrent_bytes = answer->recurrent_bytes;
     job->serving.index_bytes = answer->index_bytes;
+    job->serving.mtp_bytes = answer->mtp_bytes;
     str_copy(job->serving.transport, sizeof(job->serving.transport), answer->transport);
     job->serving.n_preempted = stats->n_preempted;
     job->serving.drafted_tokens = stats->n_drafted;

@@ -25,10 +25,10 @@
  *
  * MTP head. The model's own head (compute/model/mtp.c) takes the draft model's place. It reads, with each token, the
  * row from which the model sampled it. So its position 0 is the first token with a row: the prompt's second, if the
- * steps of the prompt gave their rows (draft_prompt.c), here or before a hand-off (draft_handoff.c); else the answer's
- * second. A sequence keeps a few
- * rows that the head has not read. When it has not drafted for longer, the head begins again at the oldest row. After
- * a step the head reads the accepted tokens again: the model's rows replace its own.
+ * steps of the prompt gave their rows (draft_prompt.c), here or before a hand-off (draft_handoff.c); else the first
+ * token that is sampled here. A sequence keeps a few rows that the head has not read. When it has not drafted for
+ * longer, the head begins again at the oldest row. After a step the head reads the accepted tokens again: the model's
+ * rows replace its own.
  *
  *     text          t0 ... t5 | t6 t7 t8 t9       t6: the first sampled token
  *     rows                      h5 h6 h7 h8       of the step that sampled the token

@@ -63,6 +63,8 @@ bool sched_head(const struct sched *sched, const struct seq *seq, struct sched_h
 void sched_head_departed(struct sched *sched, struct seq *seq)
 {
     draft_kv_give_back(sched, seq);
+    seq->draft.kv.departs = false;
+    seq->draft.kv.n_rows = 0;
 }
 
 int sched_head_arrive(struct sched *sched, struct seq *seq, uint32_t first, struct sched_head *out)

@@ -20,7 +20,7 @@ double sched_head_worth_s(const struct sched *sched, const struct seq *seq);
 uint32_t sched_head_depart(struct sched *sched, struct seq *seq, double worth_s);
 /* What the head has read of the sequence. Valid until the next step. */
 bool sched_head(const struct sched *sched, const struct seq *seq, struct sched_head *out);
-/* The KV is copied; its blocks are given back. */
+/* The KV is copied, or not wanted any more: its blocks are given back. */
 void sched_head_departed(struct sched *sched, struct seq *seq);
 /* For an ARRIVING sequence: takes blocks for the head's KV of given tokens [first, all), and a place for the row. The
  * caller fills them at once, then calls sched_arrived(). E_INVAL: no such tokens. E_UNSUPPORTED: the sequence has no

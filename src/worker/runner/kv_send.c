@@ -274,10 +274,13 @@ static void kv_send_open_head(struct kv_send *send)
     if (worker_head_layout(engine) == 0)
         return;
     first = sched_head_depart(engine->sched, task->seq, engine->kv_sends->head_worth_s[send->transfer.peer]);
-    if (first == 0 || worker_head_open(engine, seq_spec(task->seq)->tenant, task->spec.order.n_tokens - first,
-                                       &send->head) < 0)
+    if (first == 0)
         return;
-    send->head.first = first;
+    if (worker_head_open(engine, seq_spec(task->seq)->tenant, task->spec.order.n_tokens - first,
+                         &send->head) == 0)
+        send->head.first = first;
+    else
+        sched_head_departed(engine->sched, task->seq);
 }
 
 void worker_kv_send_begin(struct worker_engine *engine, struct task *task)

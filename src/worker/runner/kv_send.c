@@ -269,11 +269,11 @@ static void kv_send_open_head(struct kv_send *send)
 {
     struct worker_engine *engine = send->engine;
     struct task *task = send->task;
-    uint32_t first;
+    uint32_t peer = send->transfer.peer, first;
 
-    if (worker_head_layout(engine) == 0)
+    if (worker_head_layout(engine) == 0 || peer >= WORKER_MAX_PEERS)
         return;
-    first = sched_head_depart(engine->sched, task->seq, engine->kv_sends->head_worth_s[send->transfer.peer]);
+    first = sched_head_depart(engine->sched, task->seq, engine->kv_sends->head_worth_s[peer]);
     if (first == 0)
         return;
     if (worker_head_open(engine, seq_spec(task->seq)->tenant, task->spec.order.n_tokens - first,

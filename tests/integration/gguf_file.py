@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the F32 tensors of a GGUF file, and writes a copy of it with one more key."""
+"""Reads the F32 tensors of a GGUF file, and writes a copy of it with one more key, or with other values of tensors."""
 import math
 import struct
 
@@ -23,6 +23,7 @@ class GgufFile:
         infos = [self._info() for _ in range(n_tensors)]
         self.infos_end = self.at
         self.start = (self.at + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        self.offsets = {name: self.start + offset for name, _, kind, offset in infos if kind == F32}
         self.tensors = {name: struct.unpack_from(f"<{n}f", self.data, self.start + offset)
                         for name, n, kind, offset in infos if kind == F32}
 
@@ -51,6 +52,15 @@ class GgufFile:
         dims = self._take(f"<{self._take('<I')[0]}Q")
         kind, offset = self._take("<IQ")
         return name, math.prod(dims), kind, offset
+
+    def write_with_tensors(self, path, tensors):
+        """Writes the file to path with other floats in the named tensors."""
+        data = bytearray(self.data)
+        for name, floats in tensors.items():
+            assert len(floats) == len(self.tensors[name]), name
+            struct.pack_into(f"<{len(floats)}f", data, self.offsets[name], *floats)
+        with open(path, "wb") as file:
+            file.write(data)
 
     def write_with_switch(self, path, name, value):
         """Writes the file to path with one more key, which is true or false."""

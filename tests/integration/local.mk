@@ -45,7 +45,7 @@ endif
 EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py tests/bench/bench_loop.py tests/bench/bench_loop_ports.py \
 	tests/bench/bench_truth.py tests/bench/bench_goodput.py tests/bench/bench_routers.py tests/bench/bench_remote.py
 TESTS += $(integration_tests)
-EXTRA_DIST += $(integration_tests) tests/integration/cluster.py tests/integration/gguf_file.py tests/integration/draft_client.py
+EXTRA_DIST += $(integration_tests) tests/integration/cluster.py tests/integration/gguf_file.py tests/integration/draft_client.py tests/integration/right_head.py
 TEST_EXTENSIONS = .py .vm
 PY_LOG_COMPILER = env BATON_BUILD=$(abs_top_builddir) BATON_SOURCE=$(abs_top_srcdir) PYTHONDONTWRITEBYTECODE=1 python3
 TESTS += tests/integration/test_prefix_fetch.py tests/integration/test_disk_index.py tests/integration/test_peers.py

@@ -2,7 +2,8 @@
 """MTP heads through real daemons.  A model of random weights drafts with its own head (nextn tensors).  The same tokens with
 the same log probabilities come with it and without it, at temperature 0 and with seeds, handed over and from a cached prefix,
 with a grammar, in a batch; its KV memory may be too small for all.  sched.mtp = no and sched.draft_model leave the head out.
-The weights of the head say nothing useful, so most draft tokens are wrong: unit tests show heads that are right."""
+Such a head says nothing useful, so most of its draft tokens are wrong. right_head.py makes one that is right if it knows the
+prompt: a hand-off brings it the KV, and so the acceptance rate of one worker."""
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import draft_client  # noqa: E402
 from cluster import BUILD, MODEL, Cluster, in_threads, main, patience  # noqa: E402
+import right_head  # noqa: E402
 from draft_client import wait_ready  # noqa: E402
 
 TOOL = os.path.join(BUILD, "baton-model")
@@ -106,12 +108,101 @@ def a_pair_answers_the_same(family="glm4moe"):
             assert (drafted(decode, "mtp") > 100) == (speculate == "always"), decode.status()["drafts"]
             handed = c.ask(LONG + "What is my name?" * 3, model="mtp", max_tokens=20)
             assert handed.serving["transferred"] > 0, handed.serving
+            assert "draft_model_failed" not in decode.tail(1000), decode.tail(30)
     assert answers[0] == answers[1]
 
 
 def hybrids_and_latents_answer_the_same():
     for family in ("qwen35", "deepseek2"):
         a_pair_answers_the_same(family)
+
+
+def make_right(c):
+    path = make(c, "glm4moe", "--type", "F32")
+    right_head.make_right(path, n_layers=4, width=64)
+    return path
+
+
+def stories(port):
+    """Answers to prompts that begin differently, so that no prefix of them is cached."""
+    return [ask(port, f"Tell me of a {topic}. {LONG}", {"temperature": 1, "seed": 3 + i}, 60) for i, topic in enumerate(TOPICS)]
+
+
+def accepted(worker):
+    """Share of the head's draft tokens that were right."""
+    n = drafted(worker, "mtp")
+    assert n > 100, worker.status()["drafts"]
+    return worker.status()["drafts"]["mtp"]["accepted"] / n
+
+
+def one_worker_and_pairs(c, *prefills):
+    """Yields answers and acceptance: of one worker, then of pairs whose prefill worker has these settings."""
+    path = make_right(c)
+    one = c.worker("decode", **settings(path, sched__speculate="always"))
+    wait_ready(one)
+    yield stories(one.http), accepted(one)
+    for prefill in prefills:
+        with Cluster() as pair:
+            pair.router()
+            pair.worker("prefill", **settings(path, **prefill))
+            decode = pair.worker("decode", **settings(path, sched__speculate="always"))
+            pair.wait_ready(prefill=1, decode=1)
+            yield stories(pair.routers[0].http), accepted(decode)
+
+
+def a_hand_off_brings_the_head_its_kv():
+    with Cluster() as c:
+        (want, one), (with_kv, pair), (without_kv, alone) = one_worker_and_pairs(
+            c, dict(sched__speculate="always"), dict(sched__mtp="no"))
+    print(f"accepted: one worker {one:.0%}, a pair {pair:.0%}, without the head's KV {alone:.0%}")
+    assert with_kv == want and without_kv == want
+    assert one > 0.6 and pair > 0.95 * one and alone < 0.3 * one, (one, pair, alone)
+
+
+def mtp_bytes(c, text):
+    answer = c.ask(text + LONG, model="mtp", max_tokens=8, temperature=0)
+    assert answer.serving["transferred"] > 0, answer.serving
+    return answer.serving["transferred_bytes"]["mtp"]
+
+
+def the_decode_worker_says_what_it_is_worth():
+    """The prefill worker learns from the first GRANT that the KV is worth its time, and from another worker that it is not."""
+    for speculate, is_worth_it in (("always", True), ("off", False)):
+        with Cluster() as c:
+            path = make_right(c)
+            c.router()
+            c.worker("prefill", **settings(path))
+            c.worker("decode", **settings(path, sched__speculate=speculate))
+            c.wait_ready(prefill=1, decode=1)
+            assert mtp_bytes(c, "First. ") == 0
+            assert (mtp_bytes(c, "Second. ") > 0) == is_worth_it
+            assert (mtp_bytes(c, "Third. ") > 0) == is_worth_it
+
+
+def cut_hand_offs_stay_exact():
+    """A prefill worker dies while it hands over. The pool of a decode worker, or the head's memory, has no room for the KV."""
+    with Cluster() as c:
+        path = make_right(c)
+        always = settings(path, sched__speculate="always")
+        plain = c.worker("decode", **settings(path, sched__speculate="off"))
+        wait_ready(plain)
+        want = [stories(plain.http)] * 4
+    for number, cramped in enumerate((dict(), dict(kv__memory="1700KiB"), dict(sched__draft_memory="1MiB"))):
+        with Cluster() as c:
+            path = make_right(c)
+            always["model__path"] = path
+            c.router()
+            for more in (dict(), cramped):
+                c.worker("prefill", **{**always, **more})
+            c.worker("decode", **{**always, **cramped})
+            c.wait_ready(prefill=2, decode=1)
+
+            def kill():
+                time.sleep(patience(0.3))
+                c.workers[0].kill()
+
+            got = in_threads([lambda: stories(c.routers[0].http)] * 4 + ([kill] if number == 0 else []))
+            assert got[:4] == want, number
 
 
 def check(worker):
@@ -142,4 +233,5 @@ def memory_of_the_head_is_checked():
 
 
 main([one_worker_answers_the_same, a_pair_answers_the_same, hybrids_and_latents_answer_the_same,
+      a_hand_off_brings_the_head_its_kv, the_decode_worker_says_what_it_is_worth, cut_hand_offs_stay_exact,
       memory_of_the_head_is_checked])

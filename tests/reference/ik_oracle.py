@@ -53,8 +53,8 @@ EXPLAINED = {
     "llama4": ("the same as mixtral", None),
     "llama4-interleaved": ("the same as mixtral", None),
     "granitemoe": ("the same as granite and mixtral", None),
-    "hunyuan-moe": ("not traced", None),
-    "mistral3": ("not traced; as llama without scaling by position, both agree", {"--arch mistral3": "--arch llama",
+    "hunyuan-moe": ("it norms heads before RoPE", None),
+    "mistral3": ("it counts positions from 1 for the scale of queries, and sharpens by YaRN again", {"--arch mistral3": "--arch llama",
                  "--set rope.scaling.yarn_log_multiplier=1.0 ": "", "--set attention.temperature_scale=0.3 ": ""}),
 }
 

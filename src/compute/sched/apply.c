@@ -140,7 +140,8 @@ static void apply_drawn(struct sched *sched, uint32_t index, const struct sample
     struct seq *seq = item->seq;
     uint32_t n_accepted = draft_accepted(item, results);
 
-    draft_keep_rows(sched, index, 1 + n_accepted);
+    if (!seq->draft.kv.departs) /* else it is kept already */
+        draft_keep_rows(sched, index, 1 + n_accepted);
     if (item->n_drafts > 0)
         draft_learn(sched, seq, item->n_drafts, n_accepted);
     for (uint32_t i = 0; i <= n_accepted; i++) {

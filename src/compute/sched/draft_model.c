@@ -25,9 +25,10 @@
  *
  * MTP head. The model's own head (compute/model/mtp.c) takes the draft model's place. It reads, with each token, the
  * row from which the model sampled it. So its position 0 is the first token with a row: the prompt's second, if the
- * steps of the prompt gave their rows (draft_prompt.c); the answer's first, after a hand-off. A sequence keeps a few
- * rows that the head has not read. When it has not drafted for longer, the head begins again at the oldest row. After
- * a step the head reads the accepted tokens again: the model's rows replace its own.
+ * steps of the prompt gave their rows (draft_prompt.c), here or before a hand-off (draft_handoff.c); else the first
+ * token that is sampled here. A sequence keeps a few rows that the head has not read. When it has not drafted for
+ * longer, the head begins again at the oldest row. After a step the head reads the accepted tokens again: the model's
+ * rows replace its own.
  *
  *     text          t0 ... t5 | t6 t7 t8 t9       t6: the first sampled token
  *     rows                      h5 h6 h7 h8       of the step that sampled the token
@@ -350,6 +351,8 @@ void draft_model_catch_up(struct sched *sched)
         if (seq->state != SEQ_DECODE)
             continue; /* draft_prompt.c */
         draft_place(seq);
+        if (draft_pending(seq) == 0)
+            continue; /* an MTP head that has no row yet, after a hand-off */
         n = draft_pending(seq) - 1;
         if (kv->blocks == NULL || n < draft_pending_most(sched) || budget == 0 ||
             n_items == SCHED_DRAFT_SEQS || !draft_may_begin(sched, seq) ||

@@ -42,6 +42,7 @@ struct draft_kv { /* a sequence's KV in the draft model's arena */
     float *rows;
     uint32_t n_rows;
     uint32_t n_computed; /* tokens of the sequence whose KV is present */
+    bool departs;        /* the MTP head reads the prompt for a peer: draft_handoff.c */
     uint32_t n_ahead;    /* draft tokens behind them whose KV is present, until the step has verified them */
 };
 
@@ -133,5 +134,11 @@ int draft_prompt_open(struct sched *sched); /* E_NOMEM */
 void draft_ask_rows(struct sched *sched, uint32_t index);
 /* After the step: the head reads those rows. */
 void draft_read_prompts(struct sched *sched);
+/* True if the head's KV of the whole text fits into free blocks, and one more for each running sequence. */
+bool draft_has_room(const struct sched *sched, const struct seq *seq);
+/* Seconds that reading the sequence's prompt may take, by what the head is expected to save. 0: it saves nothing. */
+double draft_worth_s(const struct sched *sched, const struct seq *seq);
+/* The expected seconds of reading the rest of the prompt, the model's part included. */
+double draft_read_s(const struct sched *sched, const struct seq *seq);
 
 #endif

@@ -10,7 +10,8 @@
  * computes one layer more. Both are measured as a part of the step, so the budget of prompt tokens knows them.
  *
  * Only rows that this worker computes are there. After tokens from the prefix cache, or blocks of another worker, the
- * head begins with the first computed token. A prompt that will be handed off is not read.
+ * head begins with the first computed token. A prompt that will be handed off is read for the other worker's head
+ * (draft_handoff.c).
  *
  * With SPECULATE_AUTO, reading has to pay: CONTEXT_SHARE of the time that the head's draft tokens are expected to save must
  * exceed the time of reading. While the head is unknown, it reads no prompt. */
@@ -34,31 +35,38 @@ int draft_prompt_open(struct sched *sched)
     return sched->draft_model.prompt_rows != NULL ? 0 : E_NOMEM;
 }
 
-/* True if the expected gain of reading the rest of the sequence's prompt exceeds the cost. */
-static bool prompt_reading_pays(const struct sched *sched, const struct seq *seq)
+double draft_worth_s(const struct sched *sched, const struct seq *seq)
 {
-    const struct draft_model *model = &sched->draft_model;
-    uint32_t n_left = seq->spec.n_tokens - seq->n_computed;
     struct cost_step decode = {.n_rows = 1, .n_pairs = seq->spec.n_tokens};
-    struct cost_step read = {.n_prompt = n_left, .n_pairs = cost_pairs(seq->n_computed, n_left)};
-    double plain, faster, saved_s;
+    double plain, faster;
 
-    if (sched->opts.speculate == SPECULATE_ALWAYS)
-        return true;
-    if (!model->is_known)
-        return false;
+    if (!sched->draft_model.is_known)
+        return 0;
     plain = draft_rate(sched, &decode, 0, 0, false);
     faster = draft_rate(sched, &decode, draft_chance(sched, seq, KIND_MODEL), sched->opts.max_drafts, true);
     if (plain <= 0 || faster <= DRAFT_GAIN_MIN * plain)
-        return false;
-    if (!cost_knows_prompts(&model->cost))
-        return true; /* to learn the cost */
-    saved_s = fmin(seq->n_left, ANSWER_MOST) * (1 / plain - 1 / faster);
-    return CONTEXT_SHARE * saved_s > READ_LAYERS * cost_predict(&model->cost, &read);
+        return 0;
+    return CONTEXT_SHARE * fmin(seq->n_left, ANSWER_MOST) * (1 / plain - 1 / faster);
 }
 
-/* True if the head's KV of the whole text fits into free blocks, and one more for each running sequence. */
-static bool prompt_has_room(const struct sched *sched, const struct seq *seq)
+double draft_read_s(const struct sched *sched, const struct seq *seq)
+{
+    uint32_t n_left = seq->spec.n_tokens - seq->n_computed;
+    struct cost_step read = {.n_prompt = n_left, .n_pairs = cost_pairs(seq->n_computed, n_left)};
+
+    if (!cost_knows_prompts(&sched->draft_model.cost))
+        return 0; /* the cost is learned by reading */
+    return READ_LAYERS * cost_predict(&sched->draft_model.cost, &read);
+}
+
+static bool prompt_reading_pays(const struct sched *sched, const struct seq *seq)
+{
+    if (seq->draft.kv.departs || sched->opts.speculate == SPECULATE_ALWAYS)
+        return true;
+    return draft_worth_s(sched, seq) > draft_read_s(sched, seq);
+}
+
+bool draft_has_room(const struct sched *sched, const struct seq *seq)
 {
     uint32_t n_blocks = draft_blocks_for(sched, seq->spec.n_tokens);
 
@@ -80,8 +88,8 @@ void draft_ask_rows(struct sched *sched, uint32_t index)
     size_t n_before = 0;
 
     if (model->engine == NULL || model->prompt_rows == NULL || seq->draft.kv.blocks == NULL ||
-        seq->state != SEQ_PREFILL || seq->spec.departs || seq->n_left <= 1 || prompt_rows_of(item) == 0 ||
-        !prompt_has_room(sched, seq) || !prompt_reading_pays(sched, seq))
+        seq->state != SEQ_PREFILL || seq->spec.departs != seq->draft.kv.departs || seq->n_left <= 1 ||
+        prompt_rows_of(item) == 0 || !draft_has_room(sched, seq) || !prompt_reading_pays(sched, seq))
         return;
     for (uint32_t i = 0; i < index; i++)
         n_before += sched->items[i].n_tokens;
@@ -124,5 +132,8 @@ void draft_read_prompts(struct sched *sched)
     for (uint32_t i = 0; i < sched->plan.n_items && sched->draft_model.engine != NULL; i++)
         if (sched->items[i].rows != NULL)
             read_prompt_rows(sched, sched->plan.items[i].seq, &sched->items[i]);
+    for (uint32_t i = 0; i < sched->plan.n_items; i++) /* before on_prefilled, which packs the row too */
+        if (sched->plan.items[i].seq->draft.kv.departs && sched->items[i].wants_token)
+            draft_keep_rows(sched, i, 1);
     sched->draft_model.step_s = before_s; /* the clock of the model's step has counted it */
 }

@@ -87,7 +87,7 @@ int sched_keep(struct sched *sched, struct seq *seq)
         return 0;
     }
     seq_unhold(sched, seq);
-    seq->spec.departs = false;
+    seq->spec.departs = seq->draft.kv.departs = false;
     seq->state = SEQ_DECODE;
     return 0;
 }

@@ -6,7 +6,7 @@
  *    preempt.c  block room for decoding sequences          handoff.c  arrival and departure
  *    draft.c    draft tokens to verify                     ngram.c    index of repeated text
  *    draft_choose.c  how many of them                      draft_model.c  a second model that samples them
- *    draft_prompt.c  an MTP head reads prompts
+ *    draft_prompt.c  an MTP head reads prompts             draft_handoff.c  its KV goes to another worker
  *    load.c     learned rates, counters                    cost.c     cost model of a step
  *    recurrent.c  recurrent state and its snapshots      windows.c  blocks of windowed layers
  */

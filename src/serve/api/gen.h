@@ -139,7 +139,7 @@ enum gen_stop { /* why an answer ended */
  *     transferred_tokens  prompt tokens whose KV moved from the prefill to the decode worker
  *     drafted_tokens      draft tokens verified
  *     accepted_tokens     draft tokens accepted: answer tokens without a step of their own
- *     attention_bytes     of a hand-off: keys and values; recurrent_bytes, index_bytes: its other kinds of state
+ *     attention_bytes     of a hand-off: keys and values; recurrent_bytes, index_bytes, mtp_bytes: its other kinds
  *     transfer_ns         first to last byte of KV; most of it overlaps the prefill
  *     exposed_ns          the part of it that delayed the answer: first token sampled, no decoding */
 #define GEN_SERVING_COUNTS(X)                                                                                \
@@ -151,7 +151,8 @@ enum gen_stop { /* why an answer ended */
     X(uint32_t, accepted_tokens, accepted)                                                                   \
     X(uint64_t, attention_bytes, attention_bytes)                                                            \
     X(uint64_t, recurrent_bytes, recurrent_bytes)                                                            \
-    X(uint64_t, index_bytes, index_bytes)
+    X(uint64_t, index_bytes, index_bytes)                                                                    \
+    X(uint64_t, mtp_bytes, mtp_bytes)
 #define GEN_SERVING_TIMES(X)                                                                                 \
     X(uint64_t, queue_ns, queue_ns)                                                                          \
     X(uint64_t, prefill_ns, prefill_ns)                                                                      \

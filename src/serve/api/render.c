@@ -236,9 +236,10 @@ void api_put_serving(struct buf *out, const struct gen_serving *serving)
                serving->prompt_tokens, serving->computed_tokens, serving->reused_tokens,
                serving->transferred_tokens, serving->drawn_tokens, serving->n_redispatched,
                serving->n_preempted, serving->drafted_tokens, serving->accepted_tokens);
-    buf_printf(out, "\"transferred_bytes\":{\"attention\":%llu,\"recurrent\":%llu,\"index\":%llu},",
+    buf_printf(out,
+               "\"transferred_bytes\":{\"attention\":%llu,\"recurrent\":%llu,\"index\":%llu,\"mtp\":%llu},",
                (unsigned long long)serving->attention_bytes, (unsigned long long)serving->recurrent_bytes,
-               (unsigned long long)serving->index_bytes);
+               (unsigned long long)serving->index_bytes, (unsigned long long)serving->mtp_bytes);
     put_ms(out, "queue_ms", serving->queue_ns);
     put_ms(out, "prefill_ms", serving->prefill_ns);
     put_ms(out, "transfer_ms", serving->transfer_ns);

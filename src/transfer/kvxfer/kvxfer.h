@@ -50,6 +50,9 @@ struct kvxfer_message {
     uint64_t tenant;           /* FETCH: the tenant that disk reads count for; 0: read nothing from disk */
     uint32_t n_tokens;         /* OFFER, DONE */
     uint32_t n_blocks;         /* OFFER: blocks of the prompt; GRANT: length of blocks[] */
+    uint32_t head_tokens;      /* OFFER: KV of an MTP head for this many tokens may follow; 0: none */
+    uint64_t head_layout;      /* OFFER: the fingerprint of its layout */
+    uint32_t head_worth_us;    /* GRANT: time that the sender may spend on such KV in later transfers */
     const kv_block_id *blocks; /* GRANT: borrowed for the call */
     uint32_t skip_blocks;      /* GRANT: leading blocks that the receiver already has */
     uint64_t ticket;           /* GRANT */

@@ -94,7 +94,8 @@ int kvxfer_recv_new(const struct kvxfer_recv_opts *opts, uint64_t now_ns, struct
                                                .n_blocks = recv->n_leased,
                                                .skip_blocks = opts->skip_blocks,
                                                .ticket = opts->ticket,
-                                               .transport = opts->kind});
+                                               .transport = opts->kind,
+                                               .head_worth_us = opts->head_worth_us});
     return 0;
 }
 

@@ -46,8 +46,9 @@ struct kvxfer_recv_opts {
     uint32_t n_blocks;
     uint32_t skip_blocks; /* leading blocks that this worker has cached */
     uint32_t n_tokens;
-    enum tr_kind kind;   /* the transport that carries the pieces */
-    bool is_fetch;       /* a prefix fetch: whole when every piece is there, no first token follows */
+    enum tr_kind kind;      /* the transport that carries the pieces */
+    uint32_t head_worth_us; /* for the GRANT */
+    bool is_fetch;          /* a prefix fetch: whole when every piece is there, no first token follows */
     uint64_t timeout_ns; /* give up after this time without progress; 30 times as long before the first token,
                           * because the sender may compute other prompts first */
 };

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See send.h for the drawing.
  *
- * A run is the part of one block table that is sent: the prompt's blocks, or those of a group of windowed layers.
- * Runs lie behind one another in the grant:
+ * A run is the part of one block table that is sent: the prompt's blocks, those of a group of windowed layers, or
+ * those of an MTP head. Runs lie behind one another in the grant:
  *
  *     blocks of the prompt    0 1 2 3 4 5 6 7        skip = 2, first_windowed = 5
- *     in the grant            2 3 4 5 6 7 | 5 6 7 | 5 6 7
- *                             prompt        group 0  group 1
+ *     in the grant            2 3 4 5 6 7 | 5 6 7 | 5 6 7 | 0 1
+ *                             prompt        group 0  group 1  head
+ *
+ * The receiver may leave the head's blocks out. The number of blocks in the grant says so.
  *
  * Progress is counted per layer of a run: ready[l] blocks are computed, pushed[l] blocks were handed to the
  * transport. A block's id is captured and leased when its first layer is ready. From then on the sequence
@@ -35,7 +37,9 @@ enum send_state {
 
 struct send_run {
     uint32_t first; /* number of its first block */
-    uint32_t skip;  /* once granted: number of the first block to send, and its offset in the grant */
+    uint32_t end;   /* number after its last block */
+    bool is_head;
+    uint32_t skip; /* once granted: number of the first block to send, and its offset in the grant */
     uint32_t at;
     uint32_t *ready, *pushed; /* [n_layers] blocks before this number */
     kv_block_id *blocks;      /* from first on; those up to n_captured are leased */
@@ -46,7 +50,7 @@ struct kvxfer_send {
     enum send_state state;
     struct kvxfer_send_opts opts;
     char tcp_address[128], unix_path[108];
-    struct send_run *runs; /* [n_runs] the prompt's, then those of windowed layers; all end at n_blocks */
+    struct send_run *runs; /* [n_runs] the prompt's, those of windowed layers, then the head's */
     uint32_t n_runs;
     bool has_first, is_finished, must_confirm_stop;
     struct kvxfer_first first;
@@ -74,13 +78,18 @@ static void send_message(struct kvxfer_send *send, struct kvxfer_message message
     send->opts.calls->message(send->opts.arg, &message);
 }
 
-/* Returns the number of blocks to send to a receiver that has the first skip_blocks. */
+static uint32_t send_skip(const struct send_run *run, uint32_t skip_blocks)
+{
+    return run->is_head || run->first > skip_blocks ? run->first : skip_blocks;
+}
+
+/* Returns the number of blocks to send to a receiver that has the first skip_blocks, without those of the head. */
 static uint32_t send_n_blocks(const struct kvxfer_send *send, uint32_t skip_blocks)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < send->n_runs; i++)
-        n += send->opts.n_blocks - (send->runs[i].first > skip_blocks ? send->runs[i].first : skip_blocks);
+        n += send->runs[i].is_head ? 0 : send->runs[i].end - send_skip(&send->runs[i], skip_blocks);
     return n;
 }
 
@@ -93,23 +102,28 @@ static void send_offer(struct kvxfer_send *send, uint64_t now_ns)
                                                .request = send->opts.request,
                                                .fetch = send->opts.fetch,
                                                .n_tokens = send->opts.n_tokens,
-                                               .n_blocks = send_n_blocks(send, 0)});
+                                               .n_blocks = send_n_blocks(send, 0),
+                                               .head_tokens = send->opts.head_tokens,
+                                               .head_layout = send->opts.head_layout});
 }
 
 static int send_open_runs(struct kvxfer_send *send)
 {
     const struct kvxfer_send_opts *opts = &send->opts;
+    uint32_t n_runs = 1 + opts->n_windows + (opts->n_head_blocks > 0);
 
-    send->runs = calloc(1 + (size_t)opts->n_windows, sizeof(*send->runs));
+    send->runs = calloc(n_runs, sizeof(*send->runs));
     if (send->runs == NULL)
         return E_NOMEM;
-    for (; send->n_runs < 1 + opts->n_windows; send->n_runs++) {
+    for (; send->n_runs < n_runs; send->n_runs++) {
         struct send_run *run = &send->runs[send->n_runs];
 
-        run->first = send->n_runs == 0 ? 0 : opts->first_windowed;
+        run->is_head = send->n_runs > opts->n_windows;
+        run->first = send->n_runs == 0 || run->is_head ? 0 : opts->first_windowed;
+        run->end = run->is_head ? opts->n_head_blocks : opts->n_blocks;
         run->ready = calloc(opts->n_layers, sizeof(*run->ready));
         run->pushed = calloc(opts->n_layers, sizeof(*run->pushed));
-        run->blocks = calloc(opts->n_blocks - run->first, sizeof(*run->blocks));
+        run->blocks = calloc(run->end - run->first, sizeof(*run->blocks));
         if (run->ready == NULL || run->pushed == NULL || run->blocks == NULL) {
             send->n_runs++; /* counted now, so that free covers it */
             return E_NOMEM;
@@ -230,7 +244,7 @@ static void send_pump(struct kvxfer_send *send)
         for (uint32_t layer = 0; layer < send->opts.n_layers; layer++) {
             if (!send_pump_layer(send, &send->runs[i], layer))
                 return; /* the next event or tick tries again */
-            n_left += send->runs[i].pushed[layer] < send->opts.n_blocks;
+            n_left += send->runs[i].pushed[layer] < send->runs[i].end;
         }
     if (n_left == 0)
         send_set_state(send, SEND_PUSHED);
@@ -250,9 +264,9 @@ static void send_run_ready(struct kvxfer_send *send, struct kvxfer_window window
 {
     struct send_run *run = &send->runs[window.group];
 
-    if (send_is_over(send))
+    if (send_is_over(send) || run->end == run->first) /* left out */
         return;
-    ASSERT(n_ready <= send->opts.n_blocks);
+    ASSERT(n_ready <= run->end);
     send_capture(send, run, n_ready, table);
     if (window.layer == KVXFER_ALL_LAYERS) {
         for (uint32_t l = 0; l < send->opts.n_layers; l++)
@@ -279,6 +293,13 @@ void kvxfer_send_window_ready(struct kvxfer_send *send, struct kvxfer_window win
     ASSERT(window.group < send->opts.n_windows);
     window.group++; /* run 0 is the prompt's */
     send_run_ready(send, window, n_ready, table);
+}
+
+void kvxfer_send_head_ready(struct kvxfer_send *send, uint32_t n_ready, const kv_block_id *table)
+{
+    ASSERT(send->opts.n_head_blocks > 0);
+    send_run_ready(send, (struct kvxfer_window){.group = send->n_runs - 1, .layer = KVXFER_ALL_LAYERS},
+                   n_ready, table);
 }
 
 static void send_message_first(struct kvxfer_send *send)
@@ -308,24 +329,38 @@ static void send_place_runs(struct kvxfer_send *send, uint32_t skip_blocks)
     for (uint32_t i = 0; i < send->n_runs; i++) {
         struct send_run *run = &send->runs[i];
 
-        run->skip = run->first > skip_blocks ? run->first : skip_blocks;
+        run->skip = send_skip(run, skip_blocks);
         run->at = at;
-        at += send->opts.n_blocks - run->skip;
+        at += run->end - run->skip;
     }
+}
+
+/* The receiver wants no KV of the head. */
+static void send_leave_head_out(struct kvxfer_send *send)
+{
+    struct send_run *run = &send->runs[send->n_runs - 1];
+
+    while (run->n_captured > 0)
+        kv_unlease(send->opts.pool, run->blocks[--run->n_captured]);
+    for (uint32_t layer = 0; layer < send->opts.n_layers; layer++)
+        run->ready[layer] = 0;
+    run->end = run->first;
 }
 
 static void send_on_grant(struct kvxfer_send *send, const struct kvxfer_message *grant, uint64_t now_ns)
 {
     struct tr_target target = {.kind = grant->transport, .ticket = grant->ticket};
-    uint32_t wanted;
+    uint32_t wanted, n_head = send->opts.n_head_blocks, n_others;
 
     if (send->state != SEND_OFFERED || send_is_over(send))
         return;
-    if (grant->skip_blocks > send->opts.n_blocks ||
-        grant->n_blocks != send_n_blocks(send, grant->skip_blocks) || grant->n_blocks == 0) {
+    n_others = grant->skip_blocks > send->opts.n_blocks ? 0 : send_n_blocks(send, grant->skip_blocks);
+    if (n_others == 0 || (grant->n_blocks != n_others && grant->n_blocks != n_others + n_head)) {
         send_give_up(send, E_PROTO);
         return;
     }
+    if (n_head > 0 && grant->n_blocks == n_others)
+        send_leave_head_out(send);
     target.address = grant->transport == TR_SHM ? send->unix_path : send->tcp_address;
     wanted = send->opts.n_layers * grant->n_blocks;
     if (tr_start_push(send->opts.transport, send->opts.transfer, &target, wanted) < 0) {

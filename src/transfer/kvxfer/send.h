@@ -43,6 +43,9 @@ struct kvxfer_send_opts {
     /* Number of further block tables, one for each group of windowed layers (cache/kv/window.h); 0: none.  Their
      * blocks from first_windowed on follow the prompt's in the transfer. */
     uint32_t n_windows, first_windowed;
+    /* Blocks behind all others that the receiver may leave out: KV of an MTP head for head_tokens tokens. 0: none. */
+    uint32_t n_head_blocks, head_tokens;
+    uint64_t head_layout;
     const char *tcp_address, *unix_path; /* the receiver's addresses; copied */
     uint64_t timeout_ns;                 /* give up after this time without progress */
 };
@@ -62,6 +65,8 @@ void kvxfer_send_ready(struct kvxfer_send *send, uint32_t layer, uint32_t n_read
 /* The same for a table of windowed layers: blocks [first_windowed, n_ready) of this layer of the group. */
 void kvxfer_send_window_ready(struct kvxfer_send *send, struct kvxfer_window window, uint32_t n_ready,
                               const kv_block_id *table);
+/* The same for the blocks of the MTP head, all layers. */
+void kvxfer_send_head_ready(struct kvxfer_send *send, uint32_t n_ready, const kv_block_id *table);
 void kvxfer_send_first(struct kvxfer_send *send, const struct kvxfer_first *first, bool is_finished);
 void kvxfer_send_cancel(struct kvxfer_send *send, int code); /* the sequence ended here */
 void kvxfer_send_peer_lost(struct kvxfer_send *send);

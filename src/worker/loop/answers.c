@@ -96,6 +96,7 @@ void worker_answer_serving(const struct task_answer *from, Baton__Serving *out)
     out->attention_bytes = from->attention_bytes;
     out->recurrent_bytes = from->recurrent_bytes;
     out->index_bytes = from->index_bytes;
+    out->mtp_bytes = from->mtp_bytes;
     out->transport = (char *)from->transport;
 }
 

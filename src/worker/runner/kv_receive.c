@@ -12,6 +12,7 @@
  *
  * A struct kv_receive may outlive its task, because destination blocks stay leased until the transport has
  * closed the ticket. */
+#include "worker/runner/head_kv_priv.h"
 #include "worker/runner/state_list_priv.h"
 #include "worker/runner/transfers_priv.h"
 
@@ -50,6 +51,7 @@ struct kv_receive {           /* the KV receive of one task */
     struct task *task;        /* NULL: the task ended first */
     struct kvxfer_recv *recv; /* from MOVING on */
     enum tr_kind transport;
+    struct head_kv head; /* of the MTP head, if the sender has it and this worker wants it */
     uint64_t began_ns;
 };
 
@@ -81,6 +83,7 @@ static void kv_receive_free(struct kv_receive *receive)
     worker_transfers_remove(receive->engine, &receive->transfer);
     list_remove(&receive->all);
     receive->engine->kv_receives->n--;
+    worker_head_close(receive->engine, &receive->head);
     kvxfer_recv_free(receive->recv);
     free(receive);
 }
@@ -110,24 +113,27 @@ static struct sample_result kv_receive_first(const struct kvxfer_first *from)
     return first;
 }
 
-/* Counts a transfer's bytes by kind of state. Blocks of recurrent state have the size of the other blocks, and all
- * of them must arrive for the transfer to be used. In the other blocks each layer ends with its index. */
+/* Counts a transfer's bytes by kind of state. Blocks of recurrent state and those of the MTP head have the size of the
+ * other blocks, and all of them must arrive for the transfer to be used. In the other blocks each layer ends with its index. */
 static void kv_receive_count_kinds(const struct kv_receive *receive, const struct kvxfer_arrival *arrival)
 {
     struct worker_engine *engine = receive->engine;
     const struct kv_layout *layout = &engine->opts.engine.info.layout;
     struct task *task = receive->task;
     uint32_t n_state;
-    uint64_t state_bytes;
+    uint64_t state_bytes, left = arrival->n_bytes;
 
     (void)seq_state_blocks(engine->sched, task->seq, &n_state);
     if (n_state > 0 && !arrival->is_whole)
         return;
     state_bytes = (uint64_t)n_state * kv_layout_block_bytes(layout);
-    task->recurrent_bytes = state_bytes < arrival->n_bytes ? state_bytes : arrival->n_bytes;
-    task->index_bytes = (arrival->n_bytes - task->recurrent_bytes) / kv_layout_layer_block_bytes(layout) *
-                        kv_layout_index_bytes(layout);
-    task->attention_bytes = arrival->n_bytes - task->recurrent_bytes - task->index_bytes;
+    task->recurrent_bytes = state_bytes < left ? state_bytes : left;
+    left -= task->recurrent_bytes;
+    state_bytes = arrival->is_whole ? receive->head.n_blocks * kv_layout_block_bytes(layout) : 0;
+    task->mtp_bytes = state_bytes < left ? state_bytes : left;
+    left -= task->mtp_bytes;
+    task->index_bytes = left / kv_layout_layer_block_bytes(layout) * kv_layout_index_bytes(layout);
+    task->attention_bytes = left - task->index_bytes;
 }
 
 /* Returns how many of the prompt's tokens have usable KV here. A prefix needs its end state, and the end state comes last. */
@@ -165,6 +171,10 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
         log_warn("kv_receive_incomplete", LOG_STR("request_id", task->spec.order.work.request_id),
                  LOG_ERR(arrival->code), LOG_U64("tokens_here", n_tokens),
                  LOG_U64("tokens", task->spec.order.n_tokens));
+    if (arrival->is_whole && receive->head.blocks != NULL &&
+        !worker_head_unpack(engine, task->seq, &receive->head))
+        log_debug("kv_receive_without_head", LOG_STR("request_id", task->spec.order.work.request_id));
+    worker_head_close(engine, &receive->head);
     /* If the first token ends the answer, it ends it here too, for any message of the peer. */
     sched_arrived(engine->sched, task->seq, n_tokens, arrival->is_whole ? &first : NULL, true);
 }
@@ -189,25 +199,29 @@ static uint32_t kv_receive_n_windowed(const struct kv_receive *receive, const st
     return kv_window_groups(layout) * (recv->n_blocks - (first > skip_blocks ? first : skip_blocks));
 }
 
-/* Opens the receiving end: the prompt's blocks, then those of its recurrent state or of its windowed layers. */
+/* Opens the receiving end: the prompt's blocks, then those of its recurrent state, of its windowed layers and of the MTP
+ * head. */
 static int kv_receive_open(struct kv_receive *receive, struct kvxfer_recv_opts *recv)
 {
     const struct sched *sched = receive->engine->sched;
     uint32_t n_kv = recv->n_blocks, n_groups = kv_window_groups(&receive->engine->opts.engine.info.layout),
              n_windowed = kv_receive_n_windowed(receive, recv, recv->skip_blocks), n_state;
     const kv_block_id *state = seq_state_blocks(sched, receive->task->seq, &n_state);
+    const struct head_kv *head = &receive->head;
     kv_block_id *table = NULL;
     int rc;
 
-    if (n_state + n_windowed > 0) {
-        table = calloc(n_kv + n_state + n_windowed, sizeof(*table));
+    if (n_state + n_windowed + head->n_blocks > 0) {
+        recv->n_blocks = n_kv + n_state + n_windowed + head->n_blocks;
+        table = calloc(recv->n_blocks, sizeof(*table));
         if (table == NULL)
             return E_NOMEM;
         memcpy(table, recv->blocks, n_kv * sizeof(*table));
         if (n_state > 0)
             memcpy(table + n_kv, state, n_state * sizeof(*table));
+        if (head->n_blocks > 0)
+            memcpy(table + recv->n_blocks - head->n_blocks, head->blocks, head->n_blocks * sizeof(*table));
         recv->blocks = table;
-        recv->n_blocks = n_kv + n_state + n_windowed;
     }
     for (uint32_t group = 0; group < n_groups; group++) {
         uint32_t n = n_windowed / n_groups;
@@ -218,6 +232,28 @@ static int kv_receive_open(struct kv_receive *receive, struct kvxfer_recv_opts *
     rc = kvxfer_recv_new(recv, clock_now_ns(), &receive->recv);
     free(table);
     return rc;
+}
+
+/* Takes blocks for the KV of the sender's MTP head, if this worker has the same head. */
+static void kv_receive_open_head(struct kv_receive *receive, const struct kvxfer_message *offer)
+{
+    struct worker_engine *engine = receive->engine;
+    const struct seq *seq = receive->task->seq;
+
+    if (offer->head_tokens == 0 || offer->head_tokens >= offer->n_tokens ||
+        offer->head_layout != worker_head_layout(engine))
+        return;
+    (void)worker_head_open(engine, seq_spec(seq)->tenant, offer->head_tokens, &receive->head);
+}
+
+static uint32_t kv_receive_head_worth_us(const struct kv_receive *receive)
+{
+    double worth_us;
+
+    if (worker_head_layout(receive->engine) == 0)
+        return 0;
+    worth_us = 1e6 * sched_head_worth_s(receive->engine->sched, receive->task->seq);
+    return worth_us < UINT32_MAX ? (uint32_t)worth_us : UINT32_MAX;
 }
 
 static void kv_receive_grant(struct kv_receive *receive, uint32_t peer, const struct kvxfer_message *offer)
@@ -247,12 +283,15 @@ static void kv_receive_grant(struct kv_receive *receive, uint32_t peer, const st
     receive->transport = recv.kind = worker_engine_kind_for(engine, peer);
     if (worker_transfers_add_incoming(engine, &receive->transfer, offer->transfer) == 0) {
         recv.ticket = receive->transfer.ticket;
+        recv.head_worth_us = kv_receive_head_worth_us(receive);
+        kv_receive_open_head(receive, offer);
         if (kv_receive_open(receive, &recv) == 0) {
             kv_receive_set_state(receive, KV_RECEIVE_MOVING);
             task->times.transfer_began_ns = clock_now_ns();
             task->times.transfer_peer = peer;
             return;
         }
+        worker_head_close(engine, &receive->head);
         worker_transfers_remove(engine, &receive->transfer);
     }
     worker_transfers_refuse_offer(engine, peer, offer->transfer, E_FULL);

@@ -6,6 +6,7 @@
  *       +--- link lost or never up, no memory, task over -------------------+
  *
  *    in MOVING:  [grant] --> each layer of each step is pushed as it is computed
+ *                KV of the MTP head, if the model has one, behind each chunk (head_kv.c)
  *                first token   --> the router at once, PREFILL_DONE to the peer
  *                TRANSFER_DONE --> the sequence is released and its blocks stay here as cache
  *                              --> the router receives HANDED_OFF
@@ -16,6 +17,7 @@
  *
  * A struct kv_send may outlive its task, because its leases last until the transport reads the blocks no
  * more. */
+#include "worker/runner/head_kv_priv.h"
 #include "worker/runner/transfers_priv.h"
 
 #include <stdlib.h>
@@ -39,6 +41,7 @@ enum kv_send_state {
 struct kv_sends { /* all KV sends of a worker */
     struct list all;
     uint32_t n;
+    double head_worth_s[WORKER_MAX_PEERS]; /* as the peer's latest GRANT says */
     struct metric *m_done, *m_failed;
 };
 
@@ -53,6 +56,7 @@ struct kv_send {              /* the KV send of one task */
     kv_block_id *table;       /* [n_blocks + n_state] all blocks to send; NULL: the model has no recurrent
                                * state */
     uint32_t n_state;
+    struct head_kv head; /* of the MTP head */
     uint64_t began_ns;
     bool has_first, is_finished;
     struct kvxfer_first first; /* may be sampled before the link is up */
@@ -66,6 +70,8 @@ static void kv_send_set_state(struct kv_send *send, enum kv_send_state state)
     log_debug("kv_send_state", LOG_U64("transfer", send->transfer.id),
               LOG_STR("from", kv_send_states[send->state]), LOG_STR("to", kv_send_states[state]));
     send->state = state;
+    if (state == KV_SEND_CLOSED)
+        worker_head_close(send->engine, &send->head);
 }
 
 static uint32_t kv_send_block_tokens(const struct worker_engine *engine)
@@ -80,6 +86,7 @@ static void kv_send_free(struct kv_send *send)
     worker_transfers_remove(send->engine, &send->transfer);
     list_remove(&send->all);
     send->engine->kv_sends->n--;
+    worker_head_close(send->engine, &send->head);
     kvxfer_send_free(send->send);
     free(send->table);
     free(send);
@@ -194,9 +201,21 @@ static void kv_send_push_all(struct kv_send *send)
     kvxfer_send_ready(send->send, KVXFER_ALL_LAYERS, send->n_blocks + n_state, send->table);
 }
 
+static void kv_send_push_head(struct kv_send *send, uint32_t to)
+{
+    bool is_last = to >= send->task->spec.order.n_tokens;
+    uint32_t n;
+
+    if (send->head.blocks == NULL)
+        return;
+    n = worker_head_pack(send->engine, send->task->seq, &send->head, is_last);
+    kvxfer_send_head_ready(send->send, n, send->head.blocks);
+}
+
 /* Sends all layers of tokens [0, to); between steps. */
 static void kv_send_push_computed(struct kv_send *send, uint32_t to)
 {
+    kv_send_push_head(send, to);
     if (send->table != NULL && to >= send->task->spec.order.n_tokens)
         kv_send_push_all(send);
     else
@@ -225,6 +244,9 @@ static void kv_send_offer(struct kv_send *send)
     opts.n_tokens = send->task->spec.order.n_tokens;
     opts.n_windows = kv_window_groups(&engine->opts.engine.info.layout);
     opts.first_windowed = kv_window_kept(&engine->opts.engine.info.layout, opts.n_tokens);
+    opts.n_head_blocks = send->head.n_blocks;
+    opts.head_tokens = send->head.n_tokens;
+    opts.head_layout = send->head.n_tokens > 0 ? worker_head_layout(engine) : 0;
     opts.tcp_address = peer->tcp_address;
     opts.unix_path = peer->unix_path;
     if (kvxfer_send_new(&opts, clock_now_ns(), &send->send) < 0) {
@@ -240,6 +262,25 @@ static void kv_send_offer(struct kv_send *send)
         kv_send_push_computed(send, n_computed);
     if (send->has_first)
         kvxfer_send_first(send->send, &send->first, send->is_finished);
+}
+
+/* Lets the MTP head read the prompt, and takes blocks to send its KV, if the peer has use for it. */
+static void kv_send_open_head(struct kv_send *send)
+{
+    struct worker_engine *engine = send->engine;
+    struct task *task = send->task;
+    uint32_t peer = send->transfer.peer, first;
+
+    if (worker_head_layout(engine) == 0 || peer >= WORKER_MAX_PEERS)
+        return;
+    first = sched_head_depart(engine->sched, task->seq, engine->kv_sends->head_worth_s[peer]);
+    if (first == 0)
+        return;
+    if (worker_head_open(engine, seq_spec(task->seq)->tenant, task->spec.order.n_tokens - first,
+                         &send->head) == 0)
+        send->head.first = first;
+    else
+        sched_head_departed(engine->sched, task->seq);
 }
 
 void worker_kv_send_begin(struct worker_engine *engine, struct task *task)
@@ -259,6 +300,7 @@ void worker_kv_send_begin(struct worker_engine *engine, struct task *task)
     send->n_blocks =
         (task->spec.order.n_tokens + kv_send_block_tokens(engine) - 1) / kv_send_block_tokens(engine);
     (void)seq_state_blocks(engine->sched, task->seq, &send->n_state);
+    kv_send_open_head(send);
     send->began_ns = clock_now_ns();
     list_push_back(&engine->kv_sends->all, &send->all);
     engine->kv_sends->n++;
@@ -320,6 +362,8 @@ void worker_kv_send_message(struct transfer *transfer, const struct kvxfer_messa
 {
     struct kv_send *send = kv_send_of(transfer);
 
+    if (message->kind == KVXFER_GRANT)
+        send->engine->kv_sends->head_worth_s[transfer->peer] = message->head_worth_us / 1e6;
     if (send->send != NULL)
         kvxfer_send_message(send->send, message, clock_now_ns());
 }
@@ -350,6 +394,7 @@ void worker_kv_send_end(struct task *task)
 
 void worker_kv_send_peer(struct worker_engine *engine, uint32_t peer, bool is_up)
 {
+    engine->kv_sends->head_worth_s[peer] = 0;
     list_for_each_safe (node, spare, &engine->kv_sends->all) {
         struct kv_send *send = container_of(node, struct kv_send, all);
 

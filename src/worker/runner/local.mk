@@ -3,8 +3,8 @@ noinst_LIBRARIES += libworker_runner.a
 libworker_runner_a_SOURCES = src/worker/runner/block_map_priv.h src/worker/runner/chain.c src/worker/runner/hashing.c \
 	src/worker/runner/commands.c src/worker/runner/disk.c \
 	src/worker/runner/disk_priv.h src/worker/runner/engine_thread.c src/worker/runner/engine_thread.h \
-	src/worker/runner/engine_thread_priv.h src/worker/runner/health.c src/worker/runner/kv_receive.c \
-	src/worker/runner/kv_send.c \
+	src/worker/runner/engine_thread_priv.h src/worker/runner/head_kv.c src/worker/runner/head_kv_priv.h src/worker/runner/health.c \
+	src/worker/runner/kv_receive.c src/worker/runner/kv_send.c \
 	src/worker/runner/measure.c src/worker/runner/messages.c src/worker/runner/messages.h \
 	src/worker/runner/peer_map.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
 	src/worker/runner/publish.c src/worker/runner/remote.c src/worker/runner/remote_seen.c src/worker/runner/remote_seen_priv.h src/worker/runner/remote_priv.h src/worker/runner/remote_state_priv.h src/worker/runner/remote_save.c src/worker/runner/remote_metrics.c src/worker/runner/remote_metrics_priv.h src/worker/runner/state_list.c src/worker/runner/state_list_priv.h src/worker/runner/grammars.c src/worker/runner/tasks.c src/worker/runner/task_spans.c src/worker/runner/transfers.c \
@@ -27,11 +27,16 @@ check_PROGRAMS += tests/unit/worker/runner/test_prefix_fetch
 TESTS += tests/unit/worker/runner/test_prefix_fetch
 # The test fakes the transport, the clock and the rest of the worker.
 tests_unit_worker_runner_test_prefix_fetch_SOURCES = tests/unit/worker/runner/test_prefix_fetch.c tests/unit/worker/runner/prefix_fetch_rig.h \
-	tests/unit/worker/runner/prefix_fetch_transport.c src/worker/runner/chain.c src/worker/runner/kv_receive.c \
+	tests/unit/worker/runner/prefix_fetch_transport.c src/worker/runner/chain.c src/worker/runner/head_kv.c src/worker/runner/kv_receive.c \
 	src/worker/runner/kv_send.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
 	src/worker/runner/state_list.c src/worker/runner/task_spans.c \
 	src/worker/runner/transfers.c src/worker/runner/transport_choice.c
 tests_unit_worker_runner_test_prefix_fetch_LDADD = libtransfer_kvxfer.a libproto.a libbase_metrics.a $(link_compute_sched) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/runner/test_head_kv
+TESTS += tests/unit/worker/runner/test_head_kv
+# The test fakes the scheduler.
+tests_unit_worker_runner_test_head_kv_SOURCES = tests/unit/worker/runner/test_head_kv.c src/worker/runner/head_kv.c
+tests_unit_worker_runner_test_head_kv_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/runner/test_peer_map
 TESTS += tests/unit/worker/runner/test_peer_map
 # The test fakes the links and the engine thread.

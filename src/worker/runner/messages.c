@@ -185,7 +185,8 @@ static int read_grant(const Baton__Grant *grant, struct kvxfer_message *out)
                                    .n_blocks = at,
                                    .skip_blocks = grant->skip_blocks,
                                    .ticket = grant->ticket,
-                                   .transport = transport_of(grant->transport)};
+                                   .transport = transport_of(grant->transport),
+                                   .head_worth_us = grant->head_worth_us};
     return 0;
 }
 
@@ -213,7 +214,9 @@ static struct kvxfer_message read_offer(const Baton__Offer *offer)
                                    .request = offer->request,
                                    .fetch = offer->ask,
                                    .n_tokens = offer->n_tokens,
-                                   .n_blocks = offer->n_blocks};
+                                   .n_blocks = offer->n_blocks,
+                                   .head_tokens = offer->head_tokens,
+                                   .head_layout = offer->head_layout};
 }
 
 static struct kvxfer_message read_refused(const Baton__GrantRefused *refused)
@@ -321,6 +324,7 @@ static int send_grant(const struct kvxfer_message *message, wire_send send, void
         grant.transfer = message->transfer;
         grant.skip_blocks = message->skip_blocks;
         grant.ticket = message->ticket;
+        grant.head_worth_us = message->head_worth_us;
         grant.transport = (char *)(uintptr_t)worker_transport_name(message->transport);
         rc = send(arg, FRAME_GRANT, &grant.base);
     }
@@ -339,6 +343,8 @@ static int messages_send_offer(const struct kvxfer_message *message, wire_send s
     offer.n_tokens = message->n_tokens;
     offer.n_blocks = message->n_blocks;
     offer.ask = message->fetch;
+    offer.head_tokens = message->head_tokens;
+    offer.head_layout = message->head_layout;
     return send(arg, FRAME_OFFER, &offer.base);
 }
 

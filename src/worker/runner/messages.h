@@ -142,7 +142,7 @@ struct task_answer {       /* an update on one request */
     struct task_times *times; /* with a finish; heap, owned by the report; NULL: none */
     struct seq_stats stats;
     uint64_t transfer_ns, exposed_ns;
-    uint64_t attention_bytes, recurrent_bytes, index_bytes; /* of a hand-off, by kind of state */
+    uint64_t attention_bytes, recurrent_bytes, index_bytes, mtp_bytes; /* of a hand-off, by kind of state */
     char transport[16];
 };
 

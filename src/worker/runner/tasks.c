@@ -106,6 +106,7 @@ static void task_put_serving(const struct task *task, struct task_answer *answer
     answer->attention_bytes = task->attention_bytes;
     answer->recurrent_bytes = task->recurrent_bytes;
     answer->index_bytes = task->index_bytes;
+    answer->mtp_bytes = task->mtp_bytes;
     memcpy(answer->transport, task->transport, sizeof(answer->transport));
 }
 

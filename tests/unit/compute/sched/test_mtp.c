@@ -22,7 +22,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "compute/engine/engine_cpu.h"
-#include "compute/sched/sched.h"
+#include "compute/sched/head.h"
 #include "tests/unit/compute/model/tiny.h"
 
 enum { N_SEQS = 4, ANSWER = 60, PROMPT = 20, BLOCK = 16, BLOCKS = 64, VOCAB = 200, MOST_DRAFTS = 5 };
@@ -56,6 +56,8 @@ struct head_world {
     uint64_t now_ns;        /* a clock that engines move */
     uint64_t head_ns;       /* time of a step of the head on it */
     uint32_t n_answer;      /* tokens of an answer */
+    struct sched *sched;    /* of departing sequences ... */
+    double worth_s;         /* ... and what their head's KV is worth */
     uint32_t first[N_SEQS]; /* of each sequence: the token at the head's position 0 ... */
     uint32_t next[N_SEQS];  /* ... and its next position */
     struct answer answers[N_SEQS];
@@ -112,6 +114,16 @@ static void on_token(void *arg, struct seq *seq, const struct sample_result *tok
     (void)arg;
     assert_true(answer->n < ANSWER);
     answer->tokens[answer->n++] = token->id;
+}
+
+/* The peer of a departing sequence would spend worth_s. */
+static void on_admitted(void *arg, struct seq *seq)
+{
+    bool departs = seq_spec(seq)->departs;
+
+    (void)arg;
+    assert_int_equal(sched_head_depart(head_world.sched, seq, head_world.worth_s),
+                     departs && head_world.worth_s > 0);
 }
 
 static void open_engine(struct model *model, uint32_t max_items, struct engine *out, void **arena_out)
@@ -203,6 +215,13 @@ static void submit_all(struct sched *sched, float temperature)
     }
 }
 
+struct side { /* a scheduler with all that it borrows */
+    struct engine engine, head;
+    void *arena, *head_arena;
+    struct sched_opts opts;
+    struct sched *sched;
+};
+
 /* Makes a pool for the scheduler; the caller frees it. */
 static struct sched_opts sched_opts_of(struct engine *engine, struct engine *head,
                                        enum sched_speculate speculate)
@@ -222,30 +241,47 @@ static struct sched_opts sched_opts_of(struct engine *engine, struct engine *hea
     return opts;
 }
 
+static void open_engines(struct side *side)
+{
+    open_engine(head_world.model, N_SEQS, &side->engine, &side->arena);
+    open_engine(head_world.head, SCHED_DRAFT_SEQS, &side->head, &side->head_arena);
+    check_steps(&side->head);
+}
+
+static void open_sched(struct side *side, enum sched_speculate speculate)
+{
+    side->opts = sched_opts_of(&side->engine, &side->head, speculate);
+    assert_int_equal(sched_new(&side->opts, &side->sched), 0);
+}
+
+static void close_sched(struct side *side)
+{
+    sched_free(side->sched);
+    kv_pool_free(side->opts.pool);
+}
+
+static void close_engines(struct side *side)
+{
+    engine_free(&side->engine);
+    engine_free(&side->head);
+    free(side->arena);
+    free(side->head_arena);
+}
+
 /* Answers all prompts together. Returns the steps that it took. */
 static uint32_t answer_all(float temperature, enum sched_speculate speculate, struct sched_load *load_out)
 {
-    struct engine engine, head;
-    void *arena, *head_arena;
-    struct sched_opts opts;
-    struct sched *sched;
+    struct side side;
     uint32_t n_steps = 0;
 
-    open_engine(head_world.model, N_SEQS, &engine, &arena);
-    open_engine(head_world.head, SCHED_DRAFT_SEQS, &head, &head_arena);
-    check_steps(&head);
-    opts = sched_opts_of(&engine, &head, speculate);
-    assert_int_equal(sched_new(&opts, &sched), 0);
-    submit_all(sched, temperature);
-    for (; sched_has_work(sched); n_steps++)
-        assert_true(sched_run_step(sched) > 0);
-    sched_load(sched, load_out);
-    sched_free(sched);
-    kv_pool_free(opts.pool);
-    engine_free(&engine);
-    engine_free(&head);
-    free(arena);
-    free(head_arena);
+    open_engines(&side);
+    open_sched(&side, speculate);
+    submit_all(side.sched, temperature);
+    for (; sched_has_work(side.sched); n_steps++)
+        assert_true(sched_run_step(side.sched) > 0);
+    sched_load(side.sched, load_out);
+    close_sched(&side);
+    close_engines(&side);
     return n_steps;
 }
 
@@ -297,69 +333,48 @@ static uint32_t read_of_prompt(struct sched *sched, uint32_t which, uint32_t n, 
     return head_world.n_prompt;
 }
 
-/* Without cached tokens, and not before a hand-off. */
+/* Without cached tokens, and not before a hand-off that does not ask for it. */
 static void the_head_reads_the_prompt_that_is_computed(void **state)
 {
-    struct engine engine, head;
-    void *arena, *head_arena;
-    struct sched_opts opts;
-    struct sched *sched;
+    struct side side;
 
     (void)state;
-    open_engine(head_world.model, N_SEQS, &engine, &arena);
-    open_engine(head_world.head, SCHED_DRAFT_SEQS, &head, &head_arena);
-    check_steps(&head);
-    opts = sched_opts_of(&engine, &head, SPECULATE_ALWAYS);
-    assert_int_equal(sched_new(&opts, &sched), 0);
-    assert_int_equal(read_of_prompt(sched, 0, PROMPT, true), 0);
-    assert_int_equal(read_of_prompt(sched, 0, BLOCK - 1, false),
+    open_engines(&side);
+    open_sched(&side, SPECULATE_ALWAYS);
+    assert_int_equal(read_of_prompt(side.sched, 0, PROMPT, true), 0);
+    assert_int_equal(read_of_prompt(side.sched, 0, BLOCK - 1, false),
                      BLOCK - 2); /* the cache has whole blocks only */
-    assert_int_equal(read_of_prompt(sched, 0, PROMPT, false), PROMPT - 1 - BLOCK);
+    assert_int_equal(read_of_prompt(side.sched, 0, PROMPT, false), PROMPT - 1 - BLOCK);
     assert_int_equal(head_world.answers[0].n, ANSWER);
-    sched_free(sched);
-    kv_pool_free(opts.pool);
-    opts = sched_opts_of(&engine, &head, SPECULATE_AUTO);
-    assert_int_equal(sched_new(&opts, &sched), 0);
-    assert_int_equal(read_of_prompt(sched, 0, PROMPT, false), 0); /* no speed is measured yet */
-    sched_free(sched);
-    kv_pool_free(opts.pool);
-    engine_free(&engine);
-    engine_free(&head);
-    free(arena);
-    free(head_arena);
+    close_sched(&side);
+    open_sched(&side, SPECULATE_AUTO);
+    assert_int_equal(read_of_prompt(side.sched, 0, PROMPT, false), 0); /* no speed is measured yet */
+    close_sched(&side);
+    close_engines(&side);
 }
 
 /* What the head reads of the fourth prompt, after three answers that showed its acceptance and cost. */
 static uint32_t read_when_known(uint64_t head_ns, uint32_t n_last)
 {
-    struct engine engine, head;
+    struct side side;
     struct engine_ops slow;
-    void *arena, *head_arena;
-    struct sched_opts opts;
-    struct sched *sched;
     uint32_t n_read = 0;
 
     head_world.head_ns = head_ns;
-    open_engine(head_world.model, N_SEQS, &engine, &arena);
-    open_engine(head_world.head, SCHED_DRAFT_SEQS, &head, &head_arena);
-    check_steps(&head);
-    model_inner = engine;
-    slow = *engine.ops;
+    open_engines(&side);
+    model_inner = side.engine;
+    slow = *side.engine.ops;
     slow.step = slow_step;
-    engine.ops = &slow;
-    opts = sched_opts_of(&engine, &head, SPECULATE_AUTO);
-    opts.now_ns = world_now;
-    assert_int_equal(sched_new(&opts, &sched), 0);
+    side.engine.ops = &slow;
+    side.opts = sched_opts_of(&side.engine, &side.head, SPECULATE_AUTO);
+    side.opts.now_ns = world_now;
+    assert_int_equal(sched_new(&side.opts, &side.sched), 0);
     for (uint32_t i = 0; i < N_SEQS; i++) {
         head_world.n_answer = i + 1 < N_SEQS ? ANSWER : n_last;
-        n_read = read_of_prompt(sched, i, PROMPT, false);
+        n_read = read_of_prompt(side.sched, i, PROMPT, false);
     }
-    sched_free(sched);
-    kv_pool_free(opts.pool);
-    engine_free(&engine);
-    engine_free(&head);
-    free(arena);
-    free(head_arena);
+    close_sched(&side);
+    close_engines(&side);
     head_world.head_ns = 0;
     head_world.n_answer = ANSWER;
     return n_read;
@@ -377,22 +392,129 @@ static void prompts_are_read_where_that_pays(void **state)
 /* The rows of the model would not be those that the head reads. */
 static void a_head_of_another_model_is_refused(void **state)
 {
-    struct engine engine, head;
-    void *arena, *head_arena;
-    struct sched_opts opts;
-    struct sched *sched;
+    struct side side;
 
     (void)state;
-    open_engine(head_world.model, SCHED_DRAFT_SEQS, &engine, &arena);
-    open_engine(head_world.head, SCHED_DRAFT_SEQS, &head, &head_arena);
-    head.info.hidden++;
-    opts = sched_opts_of(&engine, &head, SPECULATE_AUTO);
-    assert_int_equal(sched_new(&opts, &sched), E_MISMATCH);
-    kv_pool_free(opts.pool);
-    engine_free(&engine);
-    engine_free(&head);
-    free(arena);
-    free(head_arena);
+    open_engines(&side);
+    side.head.info.hidden++;
+    side.opts = sched_opts_of(&side.engine, &side.head, SPECULATE_AUTO);
+    assert_int_equal(sched_new(&side.opts, &side.sched), E_MISMATCH);
+    kv_pool_free(side.opts.pool);
+    close_engines(&side);
+}
+
+/* ---- hand-off ---- */
+
+static void copy_blocks(const struct kv_layout *layout, const void *from, const kv_block_id *from_ids,
+                        void *to, const kv_block_id *to_ids, uint32_t n)
+{
+    size_t bytes = kv_layout_layer_block_bytes(layout);
+
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t layer = 0; layer < layout->n_layers; layer++)
+            memcpy((uint8_t *)to + kv_layout_offset(layout, BLOCKS, layer, to_ids[i]),
+                   (const uint8_t *)from + kv_layout_offset(layout, BLOCKS, layer, from_ids[i]), bytes);
+}
+
+static struct seq *submit_one(struct side *side, bool departs)
+{
+    struct seq_spec spec = {
+        .tokens = head_world.prompts[0],
+        .n_tokens = PROMPT,
+        .n_prompt = PROMPT,
+        .departs = departs,
+        .arrives = !departs,
+        .user = &head_world.answers[departs],
+        .work = {.max_new_tokens = ANSWER, .sample = {.top_p = 1, .temperature = 0.4f, .seed = 7}}};
+    struct seq *seq;
+
+    assert_int_equal(sched_submit(side->sched, &spec, &seq), 0);
+    return seq;
+}
+
+/* Moves the KV of the model, and that of the head if it has read the prompt. */
+static void move_kv(struct side *from, struct seq *leaving, struct side *to, struct seq *coming)
+{
+    const struct kv_layout *layout = model_kv_layout(head_world.model);
+    uint32_t n_blocks, n_state, n_cached;
+    const kv_block_id *blocks = seq_blocks(leaving, &n_blocks, NULL);
+    const kv_block_id *state = seq_state_blocks(from->sched, leaving, &n_state);
+    uint32_t n_prompt = (PROMPT + BLOCK - 1) / BLOCK;
+    struct sched_head head, place;
+
+    copy_blocks(layout, from->arena, blocks, to->arena, seq_blocks(coming, &n_blocks, &n_cached), n_prompt);
+    assert_int_equal(n_cached, 0);
+    copy_blocks(layout, from->arena, state, to->arena, seq_state_blocks(to->sched, coming, &n_state),
+                n_state);
+    if (!sched_head(from->sched, leaving, &head))
+        return;
+    assert_int_equal(head.first, 1);
+    assert_int_equal(head.n_tokens, PROMPT - 1);
+    assert_int_equal(sched_head_arrive(to->sched, coming, 0, &place), E_INVAL);
+    assert_int_equal(sched_head_arrive(to->sched, coming, PROMPT, &place), E_INVAL);
+    assert_int_equal(sched_head_arrive(to->sched, coming, head.first, &place), 0);
+    assert_int_equal(place.n_tokens, head.n_tokens);
+    copy_blocks(model_kv_layout(head_world.head), from->head_arena, head.blocks, to->head_arena, place.blocks,
+                (head.n_tokens + BLOCK - 1) / BLOCK);
+    memcpy(place.row, head.row, head_world.hidden * sizeof(float));
+    sched_head_departed(from->sched, leaving);
+}
+
+/* Answers the first prompt with two schedulers. Returns the head's position with the answer's first token. */
+static uint32_t answer_with_a_hand_off(double worth_s, struct sched_load *load_out)
+{
+    struct side p, d;
+    struct seq *leaving, *coming;
+    struct sample_result first;
+    uint32_t at;
+
+    memset(head_world.answers, 0, sizeof(head_world.answers));
+    head_world.next[0] = 0;
+    open_engines(&p);
+    open_engines(&d);
+    p.opts = sched_opts_of(&p.engine, &p.head, SPECULATE_AUTO);
+    p.opts.events.on_admitted = on_admitted;
+    assert_int_equal(sched_new(&p.opts, &p.sched), 0);
+    open_sched(&d, SPECULATE_ALWAYS);
+    leaving = submit_one(&p, true);
+    coming = submit_one(&d, false);
+    assert_int_equal(sched_head_depart(d.sched, coming, HUGE_VAL), 0); /* it does not depart */
+    head_world.sched = p.sched;
+    head_world.worth_s = worth_s;
+    while (seq_state(leaving) != SEQ_HELD)
+        assert_true(sched_run_step(p.sched) > 0);
+    move_kv(&p, leaving, &d, coming);
+    at = head_world.next[0];
+    first = (struct sample_result){.id = head_world.answers[1].tokens[0]};
+    assert_int_equal(sched_release(p.sched, leaving), 0);
+    assert_int_equal(sched_arrived(d.sched, coming, PROMPT, &first, true), 0);
+    while (sched_has_work(d.sched))
+        assert_true(sched_run_step(d.sched) > 0);
+    sched_load(d.sched, load_out);
+    close_sched(&p);
+    close_sched(&d);
+    close_engines(&p);
+    close_engines(&d);
+    return at;
+}
+
+/* With the KV of its prompt, or from the first token on; the tokens are the same. */
+static void a_head_drafts_after_a_hand_off(void **state)
+{
+    struct sched_load load;
+    struct answer plain;
+
+    (void)state;
+    (void)answer_all(0.4f, SPECULATE_OFF, &load);
+    plain = head_world.answers[0];
+    for (uint32_t has_kv = 0; has_kv < 2; has_kv++) {
+        assert_int_equal(answer_with_a_hand_off(has_kv ? HUGE_VAL : 0, &load), has_kv ? PROMPT - 1 : 0);
+        assert_memory_equal(&head_world.answers[0], &plain, sizeof(plain));
+        assert_int_equal(head_world.first[0],
+                         has_kv ? 1 : PROMPT + 1); /* the token that its KV begins with */
+        assert_true(load.n_drafted[SCHED_DRAFT_MTP] > 20);
+        assert_true(10 * load.n_accepted[SCHED_DRAFT_MTP] >= 9 * load.n_drafted[SCHED_DRAFT_MTP]);
+    }
 }
 
 static void norm_embeddings(struct gguf *gguf, uint32_t hidden)
@@ -463,6 +585,7 @@ int main(void)
         cmocka_unit_test(the_head_reads_the_prompt_that_is_computed),
         cmocka_unit_test(prompts_are_read_where_that_pays),
         cmocka_unit_test(a_head_of_another_model_is_refused),
+        cmocka_unit_test(a_head_drafts_after_a_hand_off),
     };
 
     int n_failed = 0;

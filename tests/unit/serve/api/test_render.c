@@ -171,6 +171,7 @@ static void message_events_have_their_shapes(void **state)
                                   .attention_bytes = 4096,
                                   .recurrent_bytes = 1ull << 33,
                                   .index_bytes = 77,
+                                  .mtp_bytes = 78,
                                   .drafted_tokens = 9,
                                   .accepted_tokens = 3,
                                   .prefill_worker = "p\"1",
@@ -199,6 +200,7 @@ static void message_events_have_their_shapes(void **state)
     kinds = json_object_get(json_object_get(json_object_get(root, "usage"), "baton"), "transferred_bytes");
     assert_int_equal(num(kinds, "attention"), 4096);
     assert_int_equal(num(kinds, "index"), 77);
+    assert_int_equal(num(kinds, "mtp"), 78);
     assert_true(json_integer_value(json_object_get(kinds, "recurrent")) == 1ll << 33);
     assert_int_equal(num(json_object_get(json_object_get(root, "usage"), "baton"), "drafted"), 9);
     assert_int_equal(num(json_object_get(json_object_get(root, "usage"), "baton"), "accepted"), 3);

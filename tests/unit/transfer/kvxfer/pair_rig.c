@@ -217,6 +217,9 @@ static void grant(uint64_t transfer)
     for (uint32_t g = 1; g <= pair.n_windows; g++)
         for (uint32_t b = windowed_from(); b < PAIR_PROMPT; b++)
             blocks[n++] = pair.to_table[g * PAIR_PROMPT + b];
+    pair.n_head_granted = rng_below(&pair.rng, 3) == 0 ? 0 : pair.n_head;
+    for (uint32_t b = 0; b < pair.n_head_granted; b++)
+        blocks[n++] = pair.to_table[PAIR_HEAD_AT + b];
     opts.n_blocks = n;
     assert_int_equal(kvxfer_recv_new(&opts, pair.now_ns, &pair.recv), 0);
 }
@@ -287,6 +290,8 @@ void pair_begin(uint64_t seed, bool has_windows)
     send.n_windows = pair.n_windows = has_windows ? (uint32_t)rng_below(&pair.rng, PAIR_WINDOWS + 1) : 0;
     send.first_windowed = pair.first_windowed = (uint32_t)rng_below(&pair.rng, PAIR_PROMPT + 1);
     pair.skip = (uint32_t)rng_below(&pair.rng, 3);
+    send.n_head_blocks = pair.n_head = has_windows ? (uint32_t)rng_below(&pair.rng, PAIR_HEAD + 1) : 0;
+    send.head_tokens = 40 * pair.n_head;
     for (uint32_t l = 0; l < PAIR_LAYERS; l++)
         for (uint32_t b = 0; b < PAIR_BLOCKS; b++)
             pair.from_arena[l][pair.from_table[b]] = 1000 + l * 100 + b;
@@ -314,6 +319,10 @@ void pair_sender_turn(void)
                                          pair.from_ready + 1, pair.from_table + (g + 1) * PAIR_PROMPT);
         }
         pair.from_ready++;
+        if (pair.n_head > 0 &&
+            pair.from_ready + PAIR_HEAD > PAIR_PROMPT) /* the last chunks complete its blocks */
+            kvxfer_send_head_ready(pair.send, pair.from_ready == PAIR_PROMPT ? pair.n_head : 1,
+                                   pair.from_table + PAIR_HEAD_AT);
     } else if (!pair.first_given) {
         pair.first_given = true;
         kvxfer_send_first(pair.send, &first, false);
@@ -372,6 +381,9 @@ void pair_check_end(void)
             for (uint32_t g = 1; g <= pair.n_windows; g++)
                 for (uint32_t at = g * PAIR_PROMPT + windowed_from(); at < (g + 1) * PAIR_PROMPT; at++)
                     assert_int_equal(pair.to_arena[l][pair.to_table[at]], 1000 + l * 100 + at);
+        for (uint32_t l = 0; l < PAIR_LAYERS; l++)
+            for (uint32_t at = PAIR_HEAD_AT; at < PAIR_HEAD_AT + pair.n_head_granted; at++)
+                assert_int_equal(pair.to_arena[l][pair.to_table[at]], 1000 + l * 100 + at);
     }
     if (pair.arrived)
         for (uint32_t l = 0; l < PAIR_LAYERS; l++)

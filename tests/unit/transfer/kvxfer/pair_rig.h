@@ -17,10 +17,12 @@
 #include "transfer/kvxfer/send.h"
 
 #define PAIR_LAYERS     3
-#define PAIR_POOL       16
+#define PAIR_POOL       20
 #define PAIR_PROMPT     5 /* blocks of the prompt, and of each group of windowed layers */
 #define PAIR_WINDOWS    2 /* groups, at most */
-#define PAIR_BLOCKS     ((1 + PAIR_WINDOWS) * PAIR_PROMPT)
+#define PAIR_HEAD       2 /* blocks of an MTP head, at most */
+#define PAIR_HEAD_AT    ((1 + PAIR_WINDOWS) * PAIR_PROMPT) /* in the tables */
+#define PAIR_BLOCKS     (PAIR_HEAD_AT + PAIR_HEAD)
 #define PAIR_TIMEOUT_NS (100 * NS_PER_MS)
 #define PAIR_MAX_PIECES 64
 #define PAIR_MAX_MAIL   64
@@ -40,14 +42,15 @@ struct mail {
 struct pair {
     struct rng rng;
     uint64_t now_ns;
-    /* both workers: pools, arenas, and the block tables, the prompt's first, then that of each group */
+    /* both workers: pools, arenas, and the block tables: the prompt's, that of each group, the head's */
     struct kv_pool *from, *to;
     uint32_t from_arena[PAIR_LAYERS][PAIR_POOL], to_arena[PAIR_LAYERS][PAIR_POOL];
     kv_block_id from_table[PAIR_BLOCKS], to_table[PAIR_BLOCKS];
     uint32_t from_ready; /* computed blocks of the prompt */
     uint32_t skip;       /* leading blocks that the receiver has */
     uint32_t n_windows, first_windowed;
-    bool first_given; /* the sender has the first token */
+    uint32_t n_head, n_head_granted; /* offered blocks of an MTP head, and those that the receiver took */
+    bool first_given;                /* the sender has the first token */
     bool sender_gone, receiver_gone;
     /* the ends, and their reports */
     struct kvxfer_send *send;
@@ -69,7 +72,8 @@ struct pair {
 
 extern struct pair pair;
 
-/* Makes both pools and the sending end, which sends an OFFER.  has_windows: with a random number of groups. */
+/* Makes both pools and the sending end, which sends an OFFER.  has_windows: with a random number of groups, and of
+ * blocks of an MTP head. */
 void pair_begin(uint64_t seed, bool has_windows);
 void pair_check_end(void); /* checks what both ends reported, and gives their blocks back */
 void pair_end(void);       /* frees the ends and the pools */

@@ -41,6 +41,9 @@ static void assert_round_trip(const struct kvxfer_message *said)
     assert_int_equal(heard.code, said->code);
     assert_int_equal(heard.retry_after_ms, said->retry_after_ms);
     assert_int_equal(heard.from_sender, said->from_sender);
+    assert_int_equal(heard.head_tokens, said->head_tokens);
+    assert_true(heard.head_layout == said->head_layout);
+    assert_int_equal(heard.head_worth_us, said->head_worth_us);
     assert_int_equal(heard.first.id, said->first.id);
     assert_int_equal(heard.first.n_top, said->first.n_top);
     assert_memory_equal(heard.first.top_ids, said->first.top_ids, sizeof(heard.first.top_ids));
@@ -78,6 +81,12 @@ static void every_message_comes_back(void **state)
         {.kind = KVXFER_FETCH, .fetch = 10, .hashes = hashes, .n_hashes = 2, .tenant = 77},
         {.kind = KVXFER_FETCH_REFUSED, .fetch = 11, .code = E_NOT_FOUND},
         {.kind = KVXFER_OFFER, .transfer = 12, .fetch = 10, .n_tokens = 64, .n_blocks = 2},
+        {.kind = KVXFER_OFFER,
+         .n_tokens = 65,
+         .n_blocks = 3,
+         .head_tokens = 64,
+         .head_layout = UINT64_MAX - 1},
+        {.kind = KVXFER_GRANT, .blocks = blocks, .n_blocks = 1, .ticket = 5, .head_worth_us = UINT32_MAX},
     };
 
     for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)

@@ -10,7 +10,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import BUILD, MODEL, Cluster, main, patience  # noqa: E402
+import draft_client  # noqa: E402
+from cluster import BUILD, MODEL, Cluster, in_threads, main, patience  # noqa: E402
 
 CPUS = sorted(os.sched_getaffinity(0))
 FILLER = "The relay runs on, and every runner hands the baton over. " * 12
@@ -111,6 +112,53 @@ def a_handoff_between_values():
         assert c.ask(FILLER, port=decode.http, max_tokens=30).text == expected
 
 
+EXPERTS = "expert_count=8 expert_used_count=3 expert_feed_forward_length=160"
+FAMILIES = {  # experts alone; with biases; latent attention, shared experts, a head that drafts; one matrix of gate and up
+    "qwen3moe": EXPERTS,
+    "gpt-oss": EXPERTS + " attention.sliding_window=64",
+    "deepseek2": EXPERTS + " expert_shared_count=1 leading_dense_block_count=1 attention.kv_lora_rank=32 attention.key_length=24 "
+                 "attention.value_length=16 rope.dimension_count=8 nextn_predict_layers=1",
+    "phi3": "",
+}
+
+
+def model_of(c, family):
+    path = os.path.join(c.dir, family + ".gguf")
+    keys = [word for key in FAMILIES[family].split() for word in ("--set", key)]
+    subprocess.run([os.path.join(BUILD, "baton-model"), "make", "--arch", family, "--layers", "3", "--hidden", "128", "--heads", "4",
+                    "--kv-heads", "2", "--head-dim", "32", "--ffn", "320", "--context", "2048", "--type", "Q8_0", *keys,
+                    "--vocab-from", MODEL, path], check=True, capture_output=True, timeout=patience(60))
+    return path
+
+
+def families_give_the_same_answers():
+    """Log probabilities of long and short prompts, alone and together, with a draft model or MTP head where there is one."""
+    if len(CPUS) < 2:
+        print("SKIP: needs two CPUs")
+        return
+    with Cluster() as c:
+        two_nodes(c)
+        for family in FAMILIES:
+            path = model_of(c, family)
+            more = {} if family == "deepseek2" else {"sched__draft_model": path}
+            workers = [c.worker("decode", engine__numa=value, engine__threads=2, engine__tune="off", model__path=path, model__name="m",
+                                kv__memory="16MiB", sched__speculate="always", **more) for value in ("off", "split", "mirror")]
+            answers = []
+            for worker in workers:
+                draft_client.wait_ready(worker)
+                answers.append([draft_client.ask(worker.http, "m", text, {"temperature": 0.7, "seed": 3}, 16)
+                                for text in (FILLER, "Hello.", FILLER + "And then?")])
+                answers[-1] += in_threads([lambda i=i: draft_client.ask(worker.http, "m", FILLER[i * 9:], {"temperature": 0}, 8)
+                                           for i in range(4)])
+            assert answers[1] == answers[0], family
+            assert answers[2] == answers[0], family
+            source = "mtp" if family == "deepseek2" else "model"
+            for worker in workers:
+                assert worker.status()["drafts"][source]["drafted"] > 0, (family, worker.status()["drafts"])
+                worker.stop()
+                c.workers.remove(worker)
+
+
 def check(c, *settings):
     conf = os.path.join(c.dir, "empty.conf")
     open(conf, "w", encoding="ascii").close()
@@ -166,4 +214,4 @@ def misfits_are_named():
 
 
 if __name__ == "__main__":
-    main([every_value_gives_the_same_answers, a_handoff_between_values, misfits_are_named])
+    main([every_value_gives_the_same_answers, families_give_the_same_answers, a_handoff_between_values, misfits_are_named])

@@ -109,8 +109,12 @@ static int moe_weights_pack(struct loading *load, const struct gguf_tensor *like
                             const struct weight_part *parts, uint32_t n, struct weight *out)
 {
     const struct route_rule *rule = &load->model->route;
-    int rc = weights_matrix(load, like, weights_packing(like, parts, n), out);
+    struct weight_packing packing = weights_packing(like, parts, n);
+    int rc;
 
+    packing.n_runs =
+        n; /* each memory node has a part of every expert, so a token's choice is no node's alone */
+    rc = weights_matrix(load, like, packing, out);
     if (rc < 0)
         return rc;
     load->model->config.weight_bytes += out->len_bytes / rule->n_experts * rule->n_used;

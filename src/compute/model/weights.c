@@ -271,21 +271,24 @@ int weights_matrix(struct loading *load, const struct gguf_tensor *from, struct 
     return 0;
 }
 
+/* n_runs: see struct weight_packing. */
 static int weights_pack(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n,
-                        struct weight *out)
+                        uint32_t n_runs, struct weight *out)
 {
     struct weight_part parts[4] = {0};
+    struct weight_packing packing = weights_packing(tensors[0], parts, n);
     int rc;
 
+    packing.n_runs = n_runs;
     for (uint32_t i = 0; i < n; i++)
         parts[i] = (struct weight_part){.data = tensors[i]->data, .rows = (uint32_t)tensors[i]->dims[1]};
-    rc = weights_matrix(load, tensors[0], weights_packing(tensors[0], parts, n), out);
+    rc = weights_matrix(load, tensors[0], packing, out);
     return rc < 0 ? rc : weights_packed(load, tensors, n);
 }
 
-/* Neighbours of one type become one part. */
+/* Neighbours of one type become one part, of each_runs runs per tensor (0: one run altogether). */
 static int pack_group(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n,
-                      struct weight_group *out)
+                      uint32_t each_runs, struct weight_group *out)
 {
     for (uint32_t from = 0; from < n;) {
         uint32_t to = from + 1;
@@ -293,7 +296,8 @@ static int pack_group(struct loading *load, const struct gguf_tensor *const *ten
 
         while (to < n && tensors[to]->type == tensors[from]->type)
             to++;
-        rc = weights_pack(load, tensors + from, to - from, &out->parts[out->n_parts]);
+        rc =
+            weights_pack(load, tensors + from, to - from, (to - from) * each_runs, &out->parts[out->n_parts]);
         if (rc < 0)
             return rc;
         out->rows += out->parts[out->n_parts].rows;
@@ -302,6 +306,12 @@ static int pack_group(struct loading *load, const struct gguf_tensor *const *ten
         from = to;
     }
     return 0;
+}
+
+/* Gate and up are runs: what is gated together is computed on one memory node. */
+static uint32_t weights_runs(const struct bound_layer *bound, unsigned group)
+{
+    return group != GROUP_GATE_UP ? 0 : bound->slot[SLOT_GATE_UP] ? 2 : 1;
 }
 
 static int pack_layer(struct loading *load, uint32_t index)
@@ -317,7 +327,7 @@ static int pack_layer(struct loading *load, uint32_t index)
         for (unsigned i = 0; i < N_SLOTS; i++)
             if (SLOTS[i].group == group && bound->slot[i])
                 tensors[n++] = bound->slot[i];
-        rc = pack_group(load, tensors, n, &layer->groups[group]);
+        rc = pack_group(load, tensors, n, weights_runs(bound, group), &layer->groups[group]);
     }
     if (rc == 0 && layer->attn->pack)
         rc = layer->attn->pack(load, index);
@@ -335,16 +345,16 @@ static int pack_layer(struct loading *load, uint32_t index)
 static int pack_globals(struct loading *load)
 {
     struct model *model = load->model;
-    int rc = weights_pack(load, &load->globals[GLOBAL_EMBEDDING], 1, &model->embedding);
+    int rc = weights_pack(load, &load->globals[GLOBAL_EMBEDDING], 1, 1, &model->embedding);
 
     if (rc == 0 && load->globals[GLOBAL_HEAD])
-        rc = weights_pack(load, &load->globals[GLOBAL_HEAD], 1, &model->head);
+        rc = weights_pack(load, &load->globals[GLOBAL_HEAD], 1, 1, &model->head);
     if (rc == 0 && load->globals[GLOBAL_POSITIONS])
-        rc = weights_pack(load, &load->globals[GLOBAL_POSITIONS], 1, &model->positions);
+        rc = weights_pack(load, &load->globals[GLOBAL_POSITIONS], 1, 1, &model->positions);
     if (rc == 0 && load->globals[GLOBAL_INPUTS])
-        rc = weights_pack(load, &load->globals[GLOBAL_INPUTS], 1, &model->inputs);
+        rc = weights_pack(load, &load->globals[GLOBAL_INPUTS], 1, 1, &model->inputs);
     if (rc == 0 && load->globals[GLOBAL_INPUTS_PROJ])
-        rc = pack_group(load, &load->globals[GLOBAL_INPUTS_PROJ], 1, &model->inputs_proj);
+        rc = pack_group(load, &load->globals[GLOBAL_INPUTS_PROJ], 1, 0, &model->inputs_proj);
     model->config.is_tied = load->globals[GLOBAL_HEAD] == NULL;
     return rc == 0 ? altup_pack(load) : rc;
 }

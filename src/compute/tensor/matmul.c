@@ -389,7 +389,7 @@ void matmul_ahead(struct team *team, unsigned rank, const struct weight *weight)
                len_bytes < NEXT_BYTES ? len_bytes : NEXT_BYTES);
 }
 
-static void matmul_run_unit(const struct product *product, unsigned rank, uint32_t from, uint32_t to)
+void matmul_run_unit(const struct product *product, unsigned rank, uint32_t from, uint32_t to)
 {
     uint32_t n_whole = product->has_blocks ? product->n_panels : product->args->weight->rows / PANEL_ROWS;
     uint32_t whole_to = to < n_whole ? to : n_whole;
@@ -401,40 +401,6 @@ static void matmul_run_unit(const struct product *product, unsigned rank, uint32
         run_panels(product, rank, n_whole, product->n_panels);
     if (is_flushed)
         kern_flush_end(before);
-}
-
-void matmul_units(const struct product *product, unsigned rank)
-{
-    const struct panel_range panels = matmul_panels_of(product->args->weight, product->team, rank);
-    const struct weight near = weight_near(product->args->weight, team_node_of(product->team, rank));
-    struct matmul_args args = *product->args;
-    struct product own = *product;
-    uint32_t unit;
-
-    args.weight = &near;
-    own.args = &args;
-    while (work_next(&product->scratch->work, rank, &unit)) {
-        uint32_t from = panels.from + unit * product->unit_panels, to = from + product->unit_panels;
-
-        matmul_run_unit(&own, rank, from, to < panels.to ? to : panels.to);
-    }
-}
-
-void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
-                 size_t y_stride)
-{
-    uint32_t n_panels = panels.to - panels.from;
-    const struct weight near = weight_near(product->args->weight, team_node_of(product->team, rank));
-    struct weight rows = weight_rows(&near, panels.from * PANEL_ROWS, n_panels * PANEL_ROWS);
-    struct matmul_args args = *product->args;
-    struct product part = *product;
-
-    args.weight = &rows;
-    args.y = y;
-    args.y_stride = y_stride;
-    part.args = &args;
-    part.n_panels = n_panels;
-    matmul_run_unit(&part, rank, 0, n_panels);
 }
 
 static void product_job(void *arg, unsigned rank, unsigned n_ranks)

@@ -12,6 +12,8 @@
  * columns. No rank waits for another before all columns are packed. gate | up of all tokens never go to
  * memory and back.
  *
+ * Memory nodes that divide the weight have the same rows of gate and of up, and units of their own.
+ *
  * Every step is a step of matmul() on the same numbers, so the bits are the same, too.
  *
  * Hot path: no allocation, no log, no system call. */
@@ -80,10 +82,38 @@ size_t gated_scratch_bytes(const struct weight *gate_up, const struct weight *do
            buffer_len(max_tokens, n_panels) * sizeof(float);
 }
 
+/* The panels of gate, and of up, that the ranks of a node compute. */
+static struct panel_range matmul_gated_panels(const struct gated *gated, unsigned node)
+{
+    if (!weight_is_divided(gated->args->gate_up, gated->in.team))
+        return (struct panel_range){0, gated->n_panels};
+    const struct team_range part = weight_run_part(gated->in.team, gated->n_panels, 2, node);
+    return (struct panel_range){(uint32_t)part.from, (uint32_t)part.to};
+}
+
+static void matmul_gated_work_init(const struct gated *gated)
+{
+    const struct team *team = gated->in.team;
+    const uint32_t each = gated->unit_panels;
+    uint32_t n_units[TEAM_MAX_NODES];
+
+    if (!weight_is_divided(gated->args->gate_up, team)) {
+        work_init(&gated->in.scratch->work, (gated->n_panels + each - 1) / each, team_size(team));
+        return;
+    }
+    for (unsigned node = 0; node < team_n_nodes(team); node++) {
+        const struct panel_range panels = matmul_gated_panels(gated, node);
+
+        n_units[node] = (panels.to - panels.from + each - 1) / each;
+    }
+    work_init_nodes(&gated->in.scratch->work, team, n_units);
+}
+
 static void matmul_gated_run_unit(const struct gated *gated, unsigned rank, uint32_t unit)
 {
     const struct gated_args *args = gated->args;
-    uint32_t from = unit * gated->unit_panels, left = gated->n_panels - from;
+    const struct panel_range of_node = matmul_gated_panels(gated, team_node_of(gated->in.team, rank));
+    uint32_t from = of_node.from + unit * gated->unit_panels, left = of_node.to - from;
     uint32_t n_panels = left < gated->unit_panels ? left : gated->unit_panels;
     uint32_t width = n_panels * PANEL_ROWS, up = gated->n_panels + from;
     float *gate = gated->buffers + rank * buffer_len(args->n, gated->unit_panels);
@@ -137,7 +167,6 @@ void matmul_gated(struct team *team, const struct gated_args *args)
         &gated.down, team,
         &(struct matmul_args){
             .weight = args->down, .n = args->n, .y = args->y, .y_stride = args->y_stride, .scratch = down});
-    /* Any rank takes any unit: the rows of gate and of up may lie on different memory nodes. */
-    work_init(&gated.in.scratch->work, (gated.n_panels + gated.unit_panels - 1) / gated.unit_panels, n_ranks);
+    matmul_gated_work_init(&gated);
     team_run(team, gated_job, &gated);
 }

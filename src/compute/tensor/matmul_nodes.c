@@ -4,6 +4,9 @@
  *     divided      node 0: panels 0 1 2 3 | node 1: panels 4 5 6 7      units of each node, numbered from 0
  *     mirrored     panels 0 1 2 3 4 5 6 7, in each node's copy          units of all ranks
  *
+ * Units are cut in the order of memory. A unit that reaches over the end of a stretch (weight_nodes.c) is computed in
+ * two steps, each with a view of the weight whose panels count as its rows do.
+ *
  * Hot path: no allocation, no log, no system call. */
 #include "compute/tensor/matmul_priv.h"
 
@@ -31,4 +34,54 @@ void matmul_work_init(const struct product *product)
         n_units[node] = (uint32_t)((range.to - range.from + each - 1) / each);
     }
     work_init_nodes(&product->scratch->work, team, n_units);
+}
+
+void matmul_units(const struct product *product, unsigned rank)
+{
+    const struct weight *weight = product->args->weight;
+    const unsigned node = team_node_of(product->team, rank);
+    const struct panel_range panels = matmul_panels_of(weight, product->team, rank);
+    struct matmul_args args = *product->args;
+    struct product own = *product;
+    uint32_t unit;
+
+    own.args = &args;
+    while (work_next(&product->scratch->work, rank, &unit)) {
+        uint32_t from = panels.from + unit * product->unit_panels, to = from + product->unit_panels;
+
+        to = to < panels.to ? to : panels.to;
+        while (from < to) {
+            const struct weight_stretch stretch = weight_stretch_at(weight, from);
+            const struct weight near = weight_near_stretch(weight, node, &stretch);
+            uint32_t n = to - from < stretch.n ? to - from : stretch.n;
+
+            args.weight = &near;
+            matmul_run_unit(&own, rank, stretch.panel, stretch.panel + n);
+            from += n;
+        }
+    }
+}
+
+void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
+                 size_t y_stride)
+{
+    const struct weight *weight = product->args->weight;
+    struct matmul_args args = *product->args;
+    struct product part = *product;
+
+    args.y_stride = y_stride;
+    part.args = &args;
+    while (panels.from < panels.to) {
+        const struct weight_stretch stretch = weight_stretch_of(weight, panels.from);
+        const struct weight near = weight_near_stretch(weight, team_node_of(product->team, rank), &stretch);
+        uint32_t left = panels.to - panels.from, n = left < stretch.n ? left : stretch.n;
+        const struct weight rows = weight_rows(&near, panels.from * PANEL_ROWS, n * PANEL_ROWS);
+
+        args.weight = &rows;
+        args.y = y;
+        part.n_panels = n;
+        matmul_run_unit(&part, rank, 0, n);
+        panels.from += n;
+        y += (size_t)n * PANEL_ROWS;
+    }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by matmul.c, matmul_block.c and matmul_choice.c: a product in progress, and the layout of its
+/* Shared by matmul.c, matmul_block.c, matmul_choice.c and matmul_nodes.c: a product in progress, and the layout of its
  * packed activations. */
 #ifndef COMPUTE_TENSOR_MATMUL_PRIV_H
 #define COMPUTE_TENSOR_MATMUL_PRIV_H
@@ -107,16 +107,19 @@ void matmul_open(struct product *product, struct team *team, const struct matmul
 void matmul_pack(const struct product *product, const float *x, size_t x_stride, struct col_range cols);
 /* In a job of the team: packs a rank's share of args->x. */
 void matmul_pack_share(const struct product *product, unsigned rank, unsigned n_ranks);
+/* Computes panels [from, to), at most MAX_UNIT_PANELS that follow each other in memory. */
+void matmul_run_unit(const struct product *product, unsigned rank, uint32_t from, uint32_t to);
+
+/* ---- memory nodes (matmul_nodes.c) ---- */
+
 /* After all is packed: computes units until none is left. */
 void matmul_units(const struct product *product, unsigned rank);
 /* Alternative: computes whole panels of the weight, at most MAX_UNIT_PANELS, to y [n][panels *
  * PANEL_ROWS]. */
 void matmul_rows(const struct product *product, unsigned rank, struct panel_range panels, float *y,
                  size_t y_stride);
-
-/* ---- memory nodes (matmul_nodes.c) ---- */
-
-/* The panels from which a rank takes units: all, or those of its node if the weight is divided among nodes. */
+/* The panels, in the order of memory, from which a rank takes units: all, or those of its node if the weight is
+ * divided among nodes. */
 struct panel_range matmul_panels_of(const struct weight *weight, const struct team *team, unsigned rank);
 /* Deals the product's units of unit_panels panels to the ranks. Unit numbers count from the first panel of
  * matmul_panels_of(). */

@@ -34,6 +34,10 @@ struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     size_t region_bytes; /* of the memory that holds them; 0: an arena holds them */
     size_t
         copy_bytes; /* from one memory node's copy to the next; 0: one copy, divided among the nodes by rows */
+    /* Above 1: rows are that many equal runs (gate and up; experts), each divided among the nodes. The memory of a
+     * node holds its part of each run (weight_nodes.c). */
+    uint32_t n_runs;
+    uint32_t node_ends[TEAM_MAX_NODES]; /* with runs: panels of a run up to the end of each node's part */
 };
 
 /* True for the types that weight_pack takes. */
@@ -61,6 +65,8 @@ struct weight_packing { /* all borrowed */
     enum dtype type;
     const struct weight_part *parts;
     uint32_t n_parts, cols;
+    uint32_t
+        n_runs; /* equal runs of rows that each memory node gets a part of; 0 or 1: the rows are one run */
     struct team *team; /* the one that multiplies, or one with the same memory nodes */
     /* Arena for the panels; NULL: allocate memory. If another process has filled the arena, nothing is packed into
      * it: the first and the last panel are packed elsewhere and compared, E_MISMATCH. */

@@ -13,6 +13,8 @@
  *     parts   | rows of node 0 | rows of node 1 |          copies   | all rows | all rows |
  *                                                                  node 0     node 1
  *
+ * weight_nodes.c says which rows a node has.
+ *
  * Missing rows of the last panel are zero. Quantised types keep their bits in another order
  * (quant.h, weight_quant.c). */
 #include "compute/tensor/weight_priv.h"
@@ -133,7 +135,7 @@ static void pack_panel(const struct packing *packing, uint32_t p, char *panel)
     }
 }
 
-/* The panels that a node packs: its part, or all of its copy. */
+/* The places of the panels that a node packs: its part, or all of its copy. */
 static struct team_range packing_panels(const struct packing *packing, unsigned node)
 {
     const struct weight *weight = packing->weight;
@@ -157,7 +159,8 @@ static void pack_job(void *arg, unsigned rank, unsigned n_ranks)
     (void)n_ranks;
     for (uint64_t p = of_node.from + range.from; p < of_node.from + range.to && !packing_is_late(packing);
          p++)
-        pack_panel(packing, (uint32_t)p, panels + p * weight_panel_bytes(weight));
+        pack_panel(packing, weight_stretch_at(weight, (uint32_t)p).panel,
+                   panels + p * weight_panel_bytes(weight));
 }
 
 /* Asks for the memory of each node where it will be read. */
@@ -175,8 +178,8 @@ static void packing_place(const struct packing *packing)
     }
 }
 
-/* Compares one panel of a node's copy, in an arena that another process filled, with the file. */
-static int pack_compare(const struct packing *packing, uint32_t p, unsigned copy)
+/* Compares the panel at a place of a node's copy, in an arena that another process filled, with the file. */
+static int pack_compare(const struct packing *packing, uint32_t place, unsigned copy)
 {
     size_t n_bytes = weight_panel_bytes(packing->weight);
     char *panel = mem_aligned(MEM_CACHE_LINE, n_bytes);
@@ -184,9 +187,9 @@ static int pack_compare(const struct packing *packing, uint32_t p, unsigned copy
 
     if (panel == NULL)
         return E_NOMEM;
-    pack_panel(packing, p, panel);
+    pack_panel(packing, weight_stretch_at(packing->weight, place).panel, panel);
     rc = memcmp(panel,
-                (const char *)packing->weight->panels + copy * packing->weight->copy_bytes + p * n_bytes,
+                (const char *)packing->weight->panels + copy * packing->weight->copy_bytes + place * n_bytes,
                 n_bytes) == 0
              ? 0
              : E_MISMATCH;
@@ -287,6 +290,7 @@ int weight_pack(const struct weight_packing *to, struct weight *out)
         rc = pack_room(&weight, to->team, to->arena);
     if (rc < 0)
         return rc;
+    weight_set_runs(&weight, to->team, to->n_runs);
     packing.row_bytes = (size_t)to->cols / info->qblk_weights * info->qblk_bytes;
     quant_lookup(to->type, weight.lookup);
     if (to->arena == NULL || !mem_sealed_is_filled(to->arena)) {
@@ -319,7 +323,7 @@ void weight_fini(struct weight *weight)
 
 void weight_row(const struct weight *weight, uint32_t row, float *out)
 {
-    const void *panel = weight_panel(weight, row / PANEL_ROWS);
+    const void *panel = weight_panel(weight, weight_stretch_of(weight, row / PANEL_ROWS).place);
     uint32_t lane = row % PANEL_ROWS;
 
     ASSERT(row < weight->rows);

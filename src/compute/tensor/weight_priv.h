@@ -64,15 +64,28 @@ static inline const char *weight_panel(const struct weight *weight, uint32_t pan
     return (const char *)weight->panels + panel * weight_panel_bytes(weight);
 }
 
-/* The panels whose memory lies on a node of this team, if the weight is divided among its nodes. */
-enum { WEIGHT_NODE_PANELS = 4 };
-static inline struct team_range weight_node_panels(const struct weight *weight, const struct team *team,
-                                                   unsigned node)
-{
-    uint32_t n_panels = weight_n_panels(weight->rows);
+/* ---- memory nodes (weight_nodes.c) ---- */
 
-    return team_node_split(team, n_panels,
-                           n_panels < WEIGHT_NODE_PANELS * team_size(team) ? 1 : WEIGHT_NODE_PANELS, node);
+/* Panels of rows that follow each other in memory too. */
+struct weight_stretch {
+    uint32_t panel; /* the first one, in the order of rows */
+    uint32_t place; /* and in the order of memory */
+    uint32_t n;
+};
+
+/* The panels of each run of n_panels that a node of this team has. n_runs 1: the run is the whole weight. */
+struct team_range weight_run_part(const struct team *team, uint32_t n_panels, uint32_t n_runs, unsigned node);
+/* The panels, in the order of memory, that lie on a node of this team, if the weight is divided among its nodes. */
+struct team_range weight_node_panels(const struct weight *weight, const struct team *team, unsigned node);
+/* Stores how the nodes of this team divide n_runs runs; without effect if they do not divide it. */
+void weight_set_runs(struct weight *weight, const struct team *team, uint32_t n_runs);
+/* The longest stretch from this place in memory, or from this panel of rows. */
+struct weight_stretch weight_stretch_at(const struct weight *weight, uint32_t place);
+struct weight_stretch weight_stretch_of(const struct weight *weight, uint32_t panel);
+
+static inline uint32_t weight_n_runs(const struct weight *weight)
+{
+    return weight->n_runs > 1 ? weight->n_runs : 1;
 }
 
 /* True if the nodes of this team hold parts of the weight, not copies. */
@@ -81,7 +94,7 @@ static inline bool weight_is_divided(const struct weight *weight, const struct t
     return team_n_nodes(team) > 1 && weight->copy_bytes == 0;
 }
 
-/* A view of the node's copy; of the only copy if there is one. */
+/* A view of the node's copy, or of the only copy, in the order of memory. */
 static inline struct weight weight_near(const struct weight *weight, unsigned node)
 {
     struct weight near = *weight;
@@ -89,6 +102,19 @@ static inline struct weight weight_near(const struct weight *weight, unsigned no
     near.panels = (char *)weight->panels + node * weight->copy_bytes;
     near.copy_bytes = 0;
     near.len_bytes = 0;
+    near.n_runs = 1;
+    return near;
+}
+
+/* The same for the panels of a stretch alone: weight_panel() takes their numbers in the order of rows. */
+static inline struct weight weight_near_stretch(const struct weight *weight, unsigned node,
+                                                const struct weight_stretch *stretch)
+{
+    struct weight near = weight_near(weight, node);
+    size_t panel_bytes = weight_panel_bytes(weight);
+
+    near.panels =
+        (void *)((uintptr_t)near.panels + stretch->place * panel_bytes - stretch->panel * panel_bytes);
     return near;
 }
 

@@ -14,6 +14,7 @@
 #include "base/str.h"
 #include "compute/engine/engine_load.h"
 #include "serve/setup/setup.h"
+#include "worker/loop/numa_priv.h"
 
 #define BATCH_TOKENS 512 /* tokens of a step */
 #define MAX_ITEMS    SCHED_DRAFT_SEQS
@@ -152,18 +153,20 @@ void worker_check_draft_model(struct config_check *check, const struct worker_co
     tokenizer_unref(tokenizer);
 }
 
-/* Starts the engine over its own arena. Takes the model. */
-static int draft_start(const struct worker_conf *conf, struct engine_model *model,
-                       struct worker_engine_opts *opts, struct fault *fault)
+/* Starts the engine over its own arena, on the memory nodes that the model's KV is on. Takes the model. */
+static int draft_start(struct worker *worker, struct engine_model *model, struct worker_engine_opts *opts,
+                       struct fault *fault)
 {
+    const struct kv_layout *layout = engine_model_layout(model);
     struct engine_start_opts start = {.max_batch_tokens = BATCH_TOKENS, .max_items = MAX_ITEMS};
-    size_t block_bytes = kv_layout_block_bytes(engine_model_layout(model));
-    int rc = draft_blocks_of(conf, engine_model_layout(model), fault, &opts->draft_blocks);
+    size_t block_bytes = kv_layout_block_bytes(layout);
+    int rc = draft_blocks_of(worker->conf, layout, fault, &opts->draft_blocks);
 
     if (rc < 0)
         fault_set(fault, rc, "sched.draft_memory %s", fault->text);
     else if (mem_region_open(opts->draft_blocks * block_bytes, false, false, "draft kv", &opts->draft_arena) <
-             0)
+                 0 ||
+             worker_numa_place_kv(&worker->numa, opts->team, layout, &opts->draft_arena) < 0)
         rc = fault_set(fault, E_NOMEM, "cannot get %zu bytes of sched.draft_memory",
                        opts->draft_blocks * block_bytes);
     if (rc < 0) {
@@ -216,7 +219,7 @@ int worker_mtp_load(struct worker *worker, const struct engine_load_opts *own,
 static int mtp_open(struct worker *worker, struct engine_model *mtp, struct worker_engine_opts *opts,
                     struct fault *fault)
 {
-    int rc = draft_start(worker->conf, mtp, opts, fault);
+    int rc = draft_start(worker, mtp, opts, fault);
 
     if (rc < 0)
         return fault_set(fault, rc, "sched.mtp: %.200s: %s", worker->conf->model_path, fault->text);
@@ -247,7 +250,7 @@ int worker_draft_model_open(struct worker *worker, struct engine_model *mtp, str
         rc = draft_pack(worker, NULL, &load, fault, &model);
     }
     if (rc == 0)
-        rc = draft_start(conf, model, opts, fault);
+        rc = draft_start(worker, model, opts, fault);
     if (rc < 0)
         return fault_set(fault, rc, "sched.draft_model: %.200s: %s", conf->draft_model, fault->text);
     log_info("draft_model_ready", LOG_STR("file", conf->draft_model),

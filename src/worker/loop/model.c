@@ -315,8 +315,6 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
     }
     if (rc == 0)
         rc = open_arena(worker, engine_model_layout(model), opts, fault);
-    if (rc == 0)
-        worker_numa_log(&worker->numa, conf->numa);
     if (rc < 0) {
         engine_model_free(model);
         return rc;
@@ -409,6 +407,7 @@ int worker_engine_build(struct worker *worker, struct fault *fault)
         worker_engine_opts_free(&opts);
         return rc;
     }
+    worker_numa_log(&worker->numa, conf->numa);
     rc = worker_engine_new(&opts, fault, &worker->engine);
     if (rc < 0) { /* only its sockets can fail here, so name their key */
         const char *key = conf->unix_path[0] && strstr(fault->text, conf->unix_path) ? "kv.unix_path: "

@@ -100,7 +100,8 @@ uint32_t source_cols(enum dtype type, uint32_t cols)
     return unit == 1 ? cols : (cols + unit - 1) / unit * unit;
 }
 
-struct weight source_pack(const struct kern_table *table, const struct source *source, struct team *team)
+struct weight source_pack_runs(const struct kern_table *table, const struct source *source, struct team *team,
+                               uint32_t n_runs)
 {
     struct weight weight;
     struct weight_part part = {source->data, source->rows};
@@ -109,8 +110,14 @@ struct weight source_pack(const struct kern_table *table, const struct source *s
                                      .parts = &part,
                                      .n_parts = 1,
                                      .cols = source->cols,
+                                     .n_runs = n_runs,
                                      .team = team};
 
     assert_int_equal(weight_pack(&packing, &weight), 0);
     return weight;
+}
+
+struct weight source_pack(const struct kern_table *table, const struct source *source, struct team *team)
+{
+    return source_pack_runs(table, source, team, 1);
 }

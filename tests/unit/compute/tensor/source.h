@@ -23,6 +23,9 @@ void source_free(struct source *source);
 void source_fill_scales(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks);
 /* Returns a number of columns that the type allows, near the given one. */
 uint32_t source_cols(enum dtype type, uint32_t cols);
+/* The same of runs of equal rows, see struct weight_packing. */
+struct weight source_pack_runs(const struct kern_table *table, const struct source *source, struct team *team,
+                               uint32_t n_runs);
 struct weight source_pack(const struct kern_table *table, const struct source *source, struct team *team);
 
 #endif

@@ -137,11 +137,14 @@ static void check_kind(struct rng *rng, const struct kern_table *table, const st
     uint32_t n = is_long ? check_pick(rng, 500, 600) : check_pick(rng, 2, MANY_TOKENS);
     uint32_t rows = check_pick(rng, 0, 1) ? hidden : check_pick(rng, 1, 70);
     struct team *team = teams[check_pick(rng, 0, MAX_RANKS - 1)];
-    struct weight gate_up =
-        make_weight(rng,
-                    (struct weight_packing){
-                        .table = table, .form = kind->form, .type = kind->in, .cols = hidden, .team = team},
-                    2 * ffn);
+    struct weight gate_up = make_weight(rng,
+                                        (struct weight_packing){.table = table,
+                                                                .form = kind->form,
+                                                                .type = kind->in,
+                                                                .cols = hidden,
+                                                                .n_runs = check_pick(rng, 1, 2),
+                                                                .team = team},
+                                        2 * ffn);
     struct weight down =
         make_weight(rng,
                     (struct weight_packing){

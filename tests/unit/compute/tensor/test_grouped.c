@@ -102,22 +102,26 @@ static void make_piece(struct bench *b, struct trial *t, uint32_t i)
 static void make_trial(struct bench *b, const struct kern_table *table, enum dtype type, struct trial *t)
 {
     const struct dtype_info *info = dtype_info(type);
-    uint32_t cols = 32 * check_pick(&b->rng, 1, 9);
+    uint32_t cols = 32 * check_pick(&b->rng, 1, 9), n_runs;
     struct weight_part part;
 
     *t = (struct trial){.table = table, .n_experts = check_pick(&b->rng, 1, 6)};
     t->expert_rows = 16 * check_pick(&b->rng, 1, 40);
+    n_runs =
+        t->n_experts * (t->expert_rows % 32 == 0 ? check_pick(&b->rng, 0, 2) : check_pick(&b->rng, 0, 1));
     t->row_bytes = (size_t)cols / info->qblk_weights * info->qblk_bytes;
     t->data = random_matrix(&b->rng, type, t->expert_rows * t->n_experts, cols);
     part = (struct weight_part){t->data, t->expert_rows * t->n_experts};
-    assert_int_equal(weight_pack(&(struct weight_packing){.table = table,
-                                                          .type = type,
-                                                          .parts = &part,
-                                                          .n_parts = 1,
-                                                          .cols = cols,
-                                                          .team = b->teams[1]},
-                                 &t->weight),
-                     0);
+    assert_int_equal(
+        weight_pack(&(struct weight_packing){.table = table,
+                                             .type = type,
+                                             .parts = &part,
+                                             .n_parts = 1,
+                                             .cols = cols,
+                                             .n_runs = n_runs,
+                                             .team = b->teams[check_pick(&b->rng, 0, MAX_RANKS - 1)]},
+                    &t->weight),
+        0);
     t->x = check_floats((size_t)N_X * (cols + 3));
     check_fill(&b->rng, t->x, (size_t)N_X * (cols + 3));
     t->rows = calloc((size_t)MAX_PIECES * N_X, sizeof(uint32_t));

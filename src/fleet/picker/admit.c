@@ -24,6 +24,7 @@
 #define LATE_QUANTILE  0.98
 #define LATE_STEP      0.05
 #define LATE_MAX       0.75
+#define WELL_KEPT      0.7 /* of the objective */
 #define UNLOADED_SLACK 2
 #define RETURN_MAX_S   60
 #define FOREVER_S      3600
@@ -39,6 +40,17 @@ void picker_lateness_learn(struct picker_lateness *late, double predicted_s, dou
     late->n_seen += late->n_seen < UINT32_MAX;
     late->share += share > late->share ? LATE_STEP * LATE_QUANTILE : -LATE_STEP * (1 - LATE_QUANTILE);
     late->share = late->share < late->least ? late->least : late->share > LATE_MAX ? LATE_MAX : late->share;
+}
+
+void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s, double actual_s,
+                               double slo_s)
+{
+    double before = late->share;
+    bool is_well = actual_s <= WELL_KEPT * slo_s;
+
+    picker_lateness_learn(late, predicted_s, is_well ? fmin(actual_s, predicted_s) : actual_s, slo_s);
+    if (is_well && late->share > 0 && late->share > before)
+        late->share = before > 0 ? before : 0;
 }
 
 double picker_lateness_margin(const struct picker_lateness *late)

@@ -23,8 +23,13 @@ struct picker_lateness {
     uint32_t n_seen;
 };
 
-/* A first token, or a token, took actual_s instead of predicted_s.  One sample moves the share by 0.05 at most. */
+/* A first token took actual_s instead of predicted_s.  One sample moves the share by 0.05 at most. */
 void picker_lateness_learn(struct picker_lateness *late, double predicted_s, double actual_s, double limit_s);
+/* The same for the mean time between the tokens of an answer.  The sequences and prompts beside it change meanwhile, so
+ * a prediction may be far too low although the workers keep the objective.  So an answer that stays within 0.7 of it
+ * never raises the share above zero. */
+void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s, double actual_s,
+                               double slo_s);
 double picker_lateness_margin(const struct picker_lateness *late); /* least to 0.75 of the limit */
 
 /* The state of the fleet that the predictions of all requests of a model use. */

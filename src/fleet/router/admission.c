@@ -129,8 +129,14 @@ void router_admission_first_token(struct job *job)
     struct router_admission *admission = &job->router->admission;
     double actual_s = (double)(clock_now_ns() - job->submitted_ns) / 1e9, predicted_s = job->predicted_s;
 
+    struct picker_worker worker;
+
     job->predicted_s = 0;
     job->first_ns = clock_now_ns();
+    if (job->decode.slot != PICKER_NONE) {
+        picker_fleet_row(job->router->fleet, job->decode.slot, &worker);
+        job->first_itl_s = picker_itl_s(&worker);
+    }
     if (job->sum.n_redispatched > 0)
         return;
     metric_observe(actual_s > predicted_s ? admission->m_late : admission->m_early,
@@ -154,7 +160,8 @@ void router_admission_placed(struct job *job, bool is_owed)
 }
 
 /* Learns how the worker's estimate of the time between tokens differs from the answer's own mean.  Sequences come
- * and go meanwhile, so the estimate is the mean of the ones at placement and at the end. */
+ * and go meanwhile, so the estimate is the mean of the ones at the first token and at the end.  (Between the placement
+ * and the first token a rising load adds many sequences.) */
 static void learn_itl(struct job *job)
 {
     uint32_t n = router_job_answered(job);
@@ -163,8 +170,8 @@ static void learn_itl(struct job *job)
 
     picker_fleet_row(job->router->fleet, job->decode.slot, &worker);
     job->model->itl_late.least = ITL_LEAST;
-    picker_lateness_learn(&job->model->itl_late, (job->estimate.itl_s + picker_itl_s(&worker)) / 2, actual_s,
-                          (double)router_job_class(job).itl_slo_ns / 1e9);
+    picker_lateness_learn_itl(&job->model->itl_late, (job->first_itl_s + picker_itl_s(&worker)) / 2, actual_s,
+                              (double)router_job_class(job).itl_slo_ns / 1e9);
 }
 
 void router_admission_ended(struct job *job)

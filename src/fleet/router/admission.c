@@ -203,7 +203,8 @@ static bool is_choice_idle(const struct router *router, const struct picker_choi
            (choice->prefill == PICKER_NONE || is_idle(router, choice->prefill));
 }
 
-static void job_predict(const struct job *job, const struct picker_choice *choice, struct picker_verdict *out)
+static void job_predict(const struct job *job, const struct picker_choice *choice,
+                        struct picker_outlook *outlook_out, struct picker_verdict *out)
 {
     struct router *router = job->router;
     uint64_t tenant = tenant_number(job->order.work.tenant);
@@ -219,37 +220,29 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
                                .waited_s = (double)(clock_now_ns() - job->submitted_ns) / 1e9,
                                .margin = picker_lateness_margin(&job->model->late)};
     uint32_t n_tenants = fair_n_tenants(router->turns.crowd), own = router_queue_own(router, tenant);
-    struct picker_outlook outlook;
 
     /* its tenant's lower classes wait behind it */
     wait.ahead_tokens = picker_turn_ahead(own < all.n_tokens ? own : (uint32_t)all.n_tokens, all.n_tokens,
                                           n_tenants + (own == 0), router_queue_credit(job));
     if (all.n_tokens > 0)
         wait.n_ahead = (uint32_t)(all.n * (double)wait.ahead_tokens / (double)all.n_tokens);
-    picker_outlook(router->fleet, &opts, &outlook);
-    picker_admit(&wait, &outlook, out);
+    picker_outlook(router->fleet, &opts, outlook_out);
+    picker_admit(&wait, outlook_out, out);
 }
 
-/* Returns the time after which the client may retry:
- * the fleet has then served the requests refused before. */
-static uint32_t come_back_s(struct job *job, const struct picker_choice *choice, double late_s)
+/* Returns the time after which the client may retry: the fleet has then served the requests refused before. */
+static uint32_t come_back_s(struct job *job, const struct picker_choice *choice,
+                            const struct picker_outlook *outlook, double late_s)
 {
-    struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - job->router->models),
-                                       .itl_slo_s = 1,
-                                       .answer_tokens = router_admission_answer(job)};
-    struct picker_outlook outlook;
-    double prompt_s = 0;
-
-    picker_outlook(job->router->fleet, &opts, &outlook);
-    if (outlook.prompt_tokens_per_s > 0)
-        prompt_s = choice->uncached_tokens / outlook.prompt_tokens_per_s;
-    return picker_returns_take(&job->model->returns, late_s, prompt_s, clock_now_ns());
+    return picker_returns_take(&job->model->returns, late_s,
+                               picker_outlook_each_s(outlook, choice->uncached_tokens), clock_now_ns());
 }
 
 bool router_admission_takes(struct job *job, uint32_t *retry_s_out)
 {
     struct router *router = job->router;
     struct picker_place place;
+    struct picker_outlook outlook;
     struct picker_verdict verdict;
     int rc;
 
@@ -258,13 +251,13 @@ bool router_admission_takes(struct job *job, uint32_t *retry_s_out)
     rc = router_choose(job, &place);
     if ((rc != 0 && rc != E_OVERLOADED) || (rc == 0 && is_choice_idle(router, &place.choice)))
         return true;
-    job_predict(job, &place.choice, &verdict);
+    job_predict(job, &place.choice, &outlook, &verdict);
     job->estimate = place.choice;
     job->limit_s = verdict.limit_s;
     job->predicted_s = verdict.ttft_s;
     if (verdict.is_in_time)
         return true;
-    *retry_s_out = come_back_s(job, &place.choice, verdict.late_s);
+    *retry_s_out = come_back_s(job, &place.choice, &outlook, verdict.late_s);
     log_debug("refused", LOG_STR("request_id", job->order.work.request_id),
               LOG_U64("predicted_ms", (uint64_t)(verdict.ttft_s * 1e3)),
               LOG_U64("limit_ms", (uint64_t)(verdict.limit_s * 1e3)));

@@ -225,6 +225,19 @@ static void the_expected_answer_needs_room(void **state)
     assert_int_equal(choose(workers, &request, &choice), 0);
 }
 
+/* Full decode workers serve no faster than their answers end, however fast prompts are read. */
+static void refused_clients_wait_for_seats(void **state)
+{
+    struct picker_outlook outlook = {.prompt_tokens_per_s = 10000, .seats_per_s = 2};
+
+    assert_float_equal(picker_outlook_each_s(&outlook, 1000), 0.1, 1e-9); /* a seat is free */
+    outlook.seat_s = 0.2;
+    assert_float_equal(picker_outlook_each_s(&outlook, 1000), 0.5, 1e-9);
+    assert_float_equal(picker_outlook_each_s(&outlook, 10000), 1, 1e-9);
+    outlook = (struct picker_outlook){.seat_s = 1};
+    assert_float_equal(picker_outlook_each_s(&outlook, 10000), 0, 1e-9); /* nothing is known */
+}
+
 static void refused_clients_come_back_one_after_another(void **state)
 {
     struct picker_returns returns = {0};
@@ -304,6 +317,7 @@ int main(void)
         cmocka_unit_test(answers_well_within_their_objective_ask_for_no_margin),
         cmocka_unit_test(a_very_long_prompt_is_the_prefill_pools),
         cmocka_unit_test(the_expected_answer_needs_room),
+        cmocka_unit_test(refused_clients_wait_for_seats),
         cmocka_unit_test(refused_clients_come_back_one_after_another),
         cmocka_unit_test(a_turn_waits_for_one_of_each_tenant),
         cmocka_unit_test(turns_are_by_deadline),

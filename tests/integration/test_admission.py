@@ -11,7 +11,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import BUILD, Cluster, fetch, main, patience  # noqa: E402
+from cluster import BUILD, Cluster, fetch, in_threads, main, patience  # noqa: E402
 
 SIM = {"engine__kind": "sim", "engine__sim_answer_tokens": "100000", "sched__speculate": "off"}
 WORDS = "The prefill worker reads the prompt and the decode worker writes the answer. " * 10
@@ -30,7 +30,8 @@ class Asked(threading.Thread):
         self.status, self.fields, body = fetch(self.c.routers[0].http, "POST", "/v1/messages",
                                                self.c.body(f"{self.i} {WORDS}", max_tokens=self.max_tokens),
                                                {"content-type": "application/json"})
-        self.seconds, self.answer = time.monotonic() - began, json.loads(body)
+        self.ended = time.monotonic()
+        self.seconds, self.answer = self.ended - began, json.loads(body)
 
 
 def all_of(asked):
@@ -114,6 +115,37 @@ def a_full_decode_pool_costs_no_prefill():
         c.assert_quiet()
 
 
+def a_client_that_comes_back_when_told_is_served():
+    """Four seats of two seconds: two answers a second.  Of twenty requests at once most are refused, and each client comes
+    back when its retry-after says."""
+    with Cluster() as c:
+        c.router(slo__ttft="1s", slo__itl="1s", placement__local_prefill_tokens="0")
+        for role in ("prefill", "decode"):
+            c.worker(role, **SIM, engine__sim_prefill_token="100us", engine__sim_step="100ms", engine__sim_decode_seq="0", sched__max_seqs="4")
+        c.wait_ready(prefill=1, decode=1)
+        for i in range(4):  # so that the length of answers is known
+            c.ask(f"{i} {WORDS}", max_tokens=20)
+        wait_until(lambda: n_running(c) == 0, "the answers have ended")
+        asked = [Asked(c, i, 20) for i in range(10, 30)]
+        good, refused = all_of(asked)
+        assert len(refused) >= 8, len(refused)
+        assert_refused(refused)
+        told = sorted(int(one.fields["retry-after"]) for one in refused)
+        assert told[-1] >= 3, told
+        again = in_threads([lambda one=one: come_back(c, one) for one in refused])
+        n_served = sum(one.status == 200 for one in again)
+        print(f"   {len(good)} answered, {len(refused)} told to come back after {told} s: {n_served} of them are served then")
+        assert n_served >= 0.8 * len(refused), (n_served, told)
+        c.assert_quiet()
+
+
+def come_back(c, refused):
+    time.sleep(max(0, refused.ended + int(refused.fields["retry-after"]) - time.monotonic()))
+    again = Asked(c, refused.i + 100, 20)
+    again.join()
+    return again
+
+
 def an_idle_worker_takes_what_is_late_in_any_case():
     """The objectives are out of reach. An idle worker still answers one request at a time."""
     with Cluster() as c:
@@ -163,5 +195,5 @@ def a_key_bounds_the_class():
 
 
 if __name__ == "__main__":
-    main([a_burst_is_refused_at_once, a_full_decode_pool_costs_no_prefill, an_idle_worker_takes_what_is_late_in_any_case,
+    main([a_burst_is_refused_at_once, a_full_decode_pool_costs_no_prefill, a_client_that_comes_back_when_told_is_served, an_idle_worker_takes_what_is_late_in_any_case,
           a_key_bounds_the_class])

@@ -24,6 +24,7 @@
 #define LATE_QUANTILE  0.98
 #define LATE_STEP      0.05
 #define LATE_MAX       0.75
+#define WELL_KEPT      0.7 /* of the objective */
 #define UNLOADED_SLACK 2
 #define RETURN_MAX_S   60
 #define FOREVER_S      3600
@@ -39,6 +40,17 @@ void picker_lateness_learn(struct picker_lateness *late, double predicted_s, dou
     late->n_seen += late->n_seen < UINT32_MAX;
     late->share += share > late->share ? LATE_STEP * LATE_QUANTILE : -LATE_STEP * (1 - LATE_QUANTILE);
     late->share = late->share < late->least ? late->least : late->share > LATE_MAX ? LATE_MAX : late->share;
+}
+
+void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s, double actual_s,
+                               double slo_s)
+{
+    double before = late->share;
+    bool is_well = actual_s <= WELL_KEPT * slo_s;
+
+    picker_lateness_learn(late, predicted_s, is_well ? fmin(actual_s, predicted_s) : actual_s, slo_s);
+    if (is_well && late->share > 0 && late->share > before)
+        late->share = before > 0 ? before : 0;
 }
 
 double picker_lateness_margin(const struct picker_lateness *late)
@@ -126,6 +138,15 @@ void picker_outlook(const struct picker_fleet *fleet, const struct picker_outloo
         out->seat_s = 0; /* no decode worker: a prefill worker does both */
 }
 
+double picker_outlook_each_s(const struct picker_outlook *outlook, uint32_t prompt_tokens)
+{
+    double each_s = outlook->prompt_tokens_per_s > 0 ? prompt_tokens / outlook->prompt_tokens_per_s : 0;
+
+    if (outlook->seat_s > 0 && outlook->seats_per_s > 0 && each_s < 1 / outlook->seats_per_s)
+        each_s = 1 / outlook->seats_per_s;
+    return each_s;
+}
+
 /* ---- one request ---- */
 
 double picker_limit_s(double ttft_slo_s, double alone_s)
@@ -153,7 +174,7 @@ void picker_admit(const struct picker_wait *wait, const struct picker_outlook *o
 
 /* ---- times to come back ---- */
 
-uint32_t picker_returns_take(struct picker_returns *returns, double late_s, double prompt_s, uint64_t now_ns)
+uint32_t picker_returns_take(struct picker_returns *returns, double late_s, double each_s, uint64_t now_ns)
 {
     double most_s = RETURN_MAX_S, wait_s;
     uint64_t at_ns = now_ns + (uint64_t)((late_s < most_s ? late_s : most_s) * 1e9);
@@ -163,8 +184,8 @@ uint32_t picker_returns_take(struct picker_returns *returns, double late_s, doub
     else if (returns->next_ns > now_ns + RETURN_MAX_S * NS_PER_S)
         returns->next_ns = now_ns + RETURN_MAX_S * NS_PER_S;
     wait_s = ceil((double)(returns->next_ns - now_ns) / 1e9);
-    if (prompt_s > 0)
-        returns->next_ns += (uint64_t)((prompt_s < most_s ? prompt_s : most_s) * 1e9);
+    if (each_s > 0)
+        returns->next_ns += (uint64_t)((each_s < most_s ? each_s : most_s) * 1e9);
     return wait_s < 1 ? 1 : wait_s < most_s ? (uint32_t)wait_s : (uint32_t)most_s;
 }
 

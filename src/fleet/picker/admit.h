@@ -23,8 +23,13 @@ struct picker_lateness {
     uint32_t n_seen;
 };
 
-/* A first token, or a token, took actual_s instead of predicted_s.  One sample moves the share by 0.05 at most. */
+/* A first token took actual_s instead of predicted_s.  One sample moves the share by 0.05 at most. */
 void picker_lateness_learn(struct picker_lateness *late, double predicted_s, double actual_s, double limit_s);
+/* The same for the mean time between the tokens of an answer.  The sequences and prompts beside it change meanwhile, so
+ * a prediction may be far too low although the workers keep the objective.  So an answer that stays within 0.7 of it
+ * never raises the share above zero. */
+void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s, double actual_s,
+                               double slo_s);
 double picker_lateness_margin(const struct picker_lateness *late); /* least to 0.75 of the limit */
 
 /* The state of the fleet that the predictions of all requests of a model use. */
@@ -44,6 +49,10 @@ struct picker_outlook_opts {
 /* Time grows with the number of workers. */
 void picker_outlook(const struct picker_fleet *fleet, const struct picker_outlook_opts *opts,
                     struct picker_outlook *out);
+
+/* The fleet's time for one more request of so many prompt tokens, when many wait: the reading of its prompt, or the
+ * time between two seats while decode workers are full. */
+double picker_outlook_each_s(const struct picker_outlook *outlook, uint32_t prompt_tokens);
 
 struct picker_wait {       /* a request that no worker can begin within the objectives now */
     double queue_s;        /* of the best worker */
@@ -72,8 +81,8 @@ struct picker_returns {
     uint64_t next_ns; /* the schedule is full until then */
 };
 
-/* Returns the seconds after which the client should retry: 1 to 60. prompt_s: the fleet's time for its prompt. */
-uint32_t picker_returns_take(struct picker_returns *returns, double late_s, double prompt_s, uint64_t now_ns);
+/* Returns the seconds after which the client should retry: 1 to 60. each_s: picker_outlook_each_s(). */
+uint32_t picker_returns_take(struct picker_returns *returns, double late_s, double each_s, uint64_t now_ns);
 
 /* The part of the waiting work that is served before a tenant's newest request, in turns by weight. own: the
  * tenant's waiting work; all: that of all tenants; credit: how far the tenant is behind (base/fair.h). */

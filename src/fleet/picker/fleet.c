@@ -142,6 +142,7 @@ void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
     };
     pool->briefs[at] = (struct pick_brief){.rate_ns = row->transfer_ns,
                                            .fixed_ns = row->itl_ns,
+                                           .queue_ns = row->queue_ns,
                                            .prefill_ns = row->prefill_ns,
                                            .pair_ns = row->pair_ns,
                                            .push_ns = (float)(picker_push_token_s(&worker) * 1e9),

@@ -34,6 +34,7 @@ _Static_assert(sizeof(struct pick_row) == MEM_CACHE_LINE, "one worker, one cache
 struct pick_brief {
     double rate_ns;   /* prefill workers: prefill_ns; decode workers: transfer_ns */
     int64_t fixed_ns; /* queue_ns; itl_ns */
+    int64_t queue_ns;
     double prefill_ns;
     float pair_ns;
     float push_ns; /* per token that another worker pushes here; 0: computing is faster */

@@ -163,10 +163,16 @@ static inline void try_prefill(const struct scan *scan, const struct pick_row *r
         take_side(row, cost_ns, need.n_read, best);
 }
 
-static inline void try_decode(const struct scan *scan, const struct pick_row *row, uint32_t n,
-                              struct side *best)
+/* The extra cost of handing a short prompt over. */
+static inline int64_t handoff_ns(const struct pick_row *row)
 {
-    int64_t cost_ns = pick_ns(n * row->transfer_ns) + scan->answer_tokens * row->itl_ns;
+    return HANDOFF_NS + HANDOFF_STEPS * row->itl_ns;
+}
+
+static inline void try_decode(const struct scan *scan, const struct pick_row *row, uint32_t n,
+                              int64_t extra_ns, struct side *best)
+{
+    int64_t cost_ns = pick_ns(n * row->transfer_ns) + scan->answer_tokens * row->itl_ns + extra_ns;
 
     if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
         (scan->pass == ANY || keeps_decode(scan, row, n)))
@@ -195,17 +201,21 @@ static inline __attribute__((always_inline)) void try_row(const struct scan *sca
 {
     const struct pick_row *row = &pool->rows[at];
     struct side *lone = &sides[0], *half = &sides[1];
+    bool is_quick;
     uint32_t n;
 
     if (!is_large(scan, row))
         return;
     n = pick_uncached(scan, row->slot, row->block_tokens);
-    if (what == PREFILL_HALVES)
+    if (what == PREFILL_HALVES) {
         try_prefill(scan, row, &pool->briefs[at], (struct need){.n_missing = n, .n = n}, half);
-    else if (is_short(scan, n, row->prefill_ns, row->pair_ns, row->n_running) == (what == DECODE_HALVES))
+        return;
+    }
+    is_quick = is_short(scan, n, row->prefill_ns, row->pair_ns, row->n_running);
+    if (is_quick == (what == DECODE_HALVES))
         try_alone(scan, row, (struct need){.n_missing = n, .n = n}, lone);
-    else if (what == DECODE_HALVES)
-        try_decode(scan, row, n, half);
+    if (what == DECODE_HALVES && (!is_quick || queue_ns(scan, row->queue_ns) > 0))
+        try_decode(scan, row, n, is_quick ? handoff_ns(row) : 0, half);
 }
 
 static double run_read_s(const struct picker_worker *worker, const struct picker_run *run, uint32_t n_tokens)

@@ -118,7 +118,8 @@ static inline bool is_behind(const struct scan *scan, const struct pick_brief *b
     int64_t fixed_ns = what == PREFILL_HALVES ? queue_ns(scan, brief->fixed_ns) : brief->fixed_ns;
 
     bool is_sure = what == DECODE_HALVES && brief->n_running <= few->sure_running &&
-                   brief->prefill_ns == few->prefill_ns && brief->pair_ns == few->pair_ns;
+                   brief->prefill_ns == few->prefill_ns && brief->pair_ns == few->pair_ns &&
+                   queue_ns(scan, brief->queue_ns) == 0;
 
     uint32_t n_blocks = scan->cached_blocks[brief->slot];
 

@@ -129,8 +129,14 @@ void router_admission_first_token(struct job *job)
     struct router_admission *admission = &job->router->admission;
     double actual_s = (double)(clock_now_ns() - job->submitted_ns) / 1e9, predicted_s = job->predicted_s;
 
+    struct picker_worker worker;
+
     job->predicted_s = 0;
     job->first_ns = clock_now_ns();
+    if (job->decode.slot != PICKER_NONE) {
+        picker_fleet_row(job->router->fleet, job->decode.slot, &worker);
+        job->first_itl_s = picker_itl_s(&worker);
+    }
     if (job->sum.n_redispatched > 0)
         return;
     metric_observe(actual_s > predicted_s ? admission->m_late : admission->m_early,
@@ -154,7 +160,8 @@ void router_admission_placed(struct job *job, bool is_owed)
 }
 
 /* Learns how the worker's estimate of the time between tokens differs from the answer's own mean.  Sequences come
- * and go meanwhile, so the estimate is the mean of the ones at placement and at the end. */
+ * and go meanwhile, so the estimate is the mean of the ones at the first token and at the end.  (Between the placement
+ * and the first token a rising load adds many sequences.) */
 static void learn_itl(struct job *job)
 {
     uint32_t n = router_job_answered(job);
@@ -163,8 +170,8 @@ static void learn_itl(struct job *job)
 
     picker_fleet_row(job->router->fleet, job->decode.slot, &worker);
     job->model->itl_late.least = ITL_LEAST;
-    picker_lateness_learn(&job->model->itl_late, (job->estimate.itl_s + picker_itl_s(&worker)) / 2, actual_s,
-                          (double)router_job_class(job).itl_slo_ns / 1e9);
+    picker_lateness_learn_itl(&job->model->itl_late, (job->first_itl_s + picker_itl_s(&worker)) / 2, actual_s,
+                              (double)router_job_class(job).itl_slo_ns / 1e9);
 }
 
 void router_admission_ended(struct job *job)
@@ -196,7 +203,8 @@ static bool is_choice_idle(const struct router *router, const struct picker_choi
            (choice->prefill == PICKER_NONE || is_idle(router, choice->prefill));
 }
 
-static void job_predict(const struct job *job, const struct picker_choice *choice, struct picker_verdict *out)
+static void job_predict(const struct job *job, const struct picker_choice *choice,
+                        struct picker_outlook *outlook_out, struct picker_verdict *out)
 {
     struct router *router = job->router;
     uint64_t tenant = tenant_number(job->order.work.tenant);
@@ -212,37 +220,29 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
                                .waited_s = (double)(clock_now_ns() - job->submitted_ns) / 1e9,
                                .margin = picker_lateness_margin(&job->model->late)};
     uint32_t n_tenants = fair_n_tenants(router->turns.crowd), own = router_queue_own(router, tenant);
-    struct picker_outlook outlook;
 
     /* its tenant's lower classes wait behind it */
     wait.ahead_tokens = picker_turn_ahead(own < all.n_tokens ? own : (uint32_t)all.n_tokens, all.n_tokens,
                                           n_tenants + (own == 0), router_queue_credit(job));
     if (all.n_tokens > 0)
         wait.n_ahead = (uint32_t)(all.n * (double)wait.ahead_tokens / (double)all.n_tokens);
-    picker_outlook(router->fleet, &opts, &outlook);
-    picker_admit(&wait, &outlook, out);
+    picker_outlook(router->fleet, &opts, outlook_out);
+    picker_admit(&wait, outlook_out, out);
 }
 
-/* Returns the time after which the client may retry:
- * the fleet has then served the requests refused before. */
-static uint32_t come_back_s(struct job *job, const struct picker_choice *choice, double late_s)
+/* Returns the time after which the client may retry: the fleet has then served the requests refused before. */
+static uint32_t come_back_s(struct job *job, const struct picker_choice *choice,
+                            const struct picker_outlook *outlook, double late_s)
 {
-    struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - job->router->models),
-                                       .itl_slo_s = 1,
-                                       .answer_tokens = router_admission_answer(job)};
-    struct picker_outlook outlook;
-    double prompt_s = 0;
-
-    picker_outlook(job->router->fleet, &opts, &outlook);
-    if (outlook.prompt_tokens_per_s > 0)
-        prompt_s = choice->uncached_tokens / outlook.prompt_tokens_per_s;
-    return picker_returns_take(&job->model->returns, late_s, prompt_s, clock_now_ns());
+    return picker_returns_take(&job->model->returns, late_s,
+                               picker_outlook_each_s(outlook, choice->uncached_tokens), clock_now_ns());
 }
 
 bool router_admission_takes(struct job *job, uint32_t *retry_s_out)
 {
     struct router *router = job->router;
     struct picker_place place;
+    struct picker_outlook outlook;
     struct picker_verdict verdict;
     int rc;
 
@@ -251,13 +251,13 @@ bool router_admission_takes(struct job *job, uint32_t *retry_s_out)
     rc = router_choose(job, &place);
     if ((rc != 0 && rc != E_OVERLOADED) || (rc == 0 && is_choice_idle(router, &place.choice)))
         return true;
-    job_predict(job, &place.choice, &verdict);
+    job_predict(job, &place.choice, &outlook, &verdict);
     job->estimate = place.choice;
     job->limit_s = verdict.limit_s;
     job->predicted_s = verdict.ttft_s;
     if (verdict.is_in_time)
         return true;
-    *retry_s_out = come_back_s(job, &place.choice, verdict.late_s);
+    *retry_s_out = come_back_s(job, &place.choice, &outlook, verdict.late_s);
     log_debug("refused", LOG_STR("request_id", job->order.work.request_id),
               LOG_U64("predicted_ms", (uint64_t)(verdict.ttft_s * 1e3)),
               LOG_U64("limit_ms", (uint64_t)(verdict.limit_s * 1e3)));

@@ -106,6 +106,7 @@ struct job { /* fields used for every token come first */
     bool keeps_layout;               /* set once workers of that layout answered a part */
     struct gen_serving sum;          /* serving stats of earlier attempts */
     uint64_t submitted_ns, first_ns; /* first_ns: time of its first token; 0: none */
+    double first_itl_s;              /* estimate of the time between tokens at the first one; 0: none */
     double predicted_s;              /* time to first token predicted at admission; 0: none, or it has come */
     double limit_s;                  /* limit of that time; 0: not known yet */
     uint32_t class_at;               /* in router.classes */

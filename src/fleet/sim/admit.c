@@ -122,15 +122,20 @@ bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job)
 
 void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice)
 {
-    job->placed_itl_s = choice->itl_s;
     if (job->limit_s > 0 || job->is_again)
         return;
     job->limit_s = picker_limit_s((double)sim_job_class(sim, job)->ttft_slo_ns / 1e9, choice->alone_s);
     job->predicted_s = choice->ttft_s + (double)(sim->now_ns - job->request.at_ns) / 1e9;
 }
 
-void sim_admit_first_token(const struct sim_job *job, uint64_t received_ns)
+void sim_admit_first_token(struct sim_job *job, uint64_t received_ns)
 {
+    struct picker_worker row;
+
+    if (job->decode != SIM_NONE) {
+        picker_fleet_row(job->router->fleet, job->decode, &row);
+        job->first_itl_s = picker_itl_s(&row);
+    }
     if (job->predicted_s > 0 && !job->is_spared)
         picker_lateness_learn(&job->router->late, job->predicted_s,
                               (double)(received_ns - job->request.at_ns) / 1e9, job->limit_s);
@@ -145,8 +150,8 @@ void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s)
         return;
     picker_fleet_row(job->router->fleet, job->decode, &row);
     job->router->itl_late.least = ITL_LEAST;
-    picker_lateness_learn(&job->router->itl_late, (job->placed_itl_s + picker_itl_s(&row)) / 2, itl_s,
-                          (double)sim_job_class(sim, job)->itl_slo_ns / 1e9);
+    picker_lateness_learn_itl(&job->router->itl_late, (job->first_itl_s + picker_itl_s(&row)) / 2, itl_s,
+                              (double)sim_job_class(sim, job)->itl_slo_ns / 1e9);
 }
 
 void sim_admit_charge(const struct sim *sim, const struct sim_job *job, uint32_t n_tokens)

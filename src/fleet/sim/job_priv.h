@@ -71,7 +71,7 @@ struct sim_job { /* one request under way */
     bool is_spared;
     uint64_t arrival;                     /* counted from 1 */
     double predicted_s, limit_s, alone_s; /* at admission; limit_s 0: not judged */
-    double placed_itl_s;                  /* the time between tokens, estimated at the placement */
+    double first_itl_s;                   /* the time between tokens, estimated at the first one */
     uint32_t waiting_tokens;              /* uncached, counted while it waits */
     uint32_t class_at;                    /* of sim.classes */
     struct list stream; /* in pauses.seated while it decodes, in pauses.paused while PAUSED */

@@ -155,7 +155,7 @@ uint32_t sim_admit_answer(const struct sim_job *job); /* tokens still expected *
 bool sim_admit_takes(struct sim *sim, struct sim_job *job, int rc);
 bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job);
 void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice);
-void sim_admit_first_token(const struct sim_job *job, uint64_t received_ns);
+void sim_admit_first_token(struct sim_job *job, uint64_t received_ns);
 void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s);
 /* Charges the job's tenant for n tokens. The job holds the tenant's flow. */
 void sim_admit_charge(const struct sim *sim, const struct sim_job *job, uint32_t n_tokens);

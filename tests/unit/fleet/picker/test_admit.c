@@ -99,6 +99,25 @@ static void the_verdict_is_the_later_of_prompt_and_seat(void **state)
     assert_false(verdict.is_in_time);
 }
 
+/* An answer well within its objective asks for no margin, with any error of the prediction.  It ends a negative one. */
+static void answers_well_within_their_objective_ask_for_no_margin(void **state)
+{
+    struct picker_lateness late = {.least = -0.5};
+
+    for (unsigned n = 0; n < 100; n++)
+        picker_lateness_learn_itl(&late, 0.01, 0.034, 0.05);
+    assert_true(picker_lateness_margin(&late) <= 0);
+    for (unsigned n = 0; n < 400; n++)
+        picker_lateness_learn_itl(&late, 0.05, 0.03, 0.05); /* predictions that are too late on average */
+    assert_true(picker_lateness_margin(&late) < -0.2);
+    for (unsigned n = 0; n < 10; n++)
+        picker_lateness_learn_itl(&late, 0.01, 0.034, 0.05);
+    assert_float_equal(picker_lateness_margin(&late), 0, 0.002);
+    for (unsigned n = 0; n < 10; n++)
+        picker_lateness_learn_itl(&late, 0.04, 0.06, 0.05);
+    assert_true(picker_lateness_margin(&late) > 0.3);
+}
+
 /* The limit of a long prompt is twice its own time.  An idle worker is always in time, with any margin. */
 static void a_long_prompt_alone_is_in_time(void **state)
 {
@@ -205,6 +224,19 @@ static void the_expected_answer_needs_room(void **state)
     assert_int_equal(choose(workers, &request, &choice), 0);
 }
 
+/* Full decode workers serve no faster than their answers end, however fast prompts are read. */
+static void refused_clients_wait_for_seats(void **state)
+{
+    struct picker_outlook outlook = {.prompt_tokens_per_s = 10000, .seats_per_s = 2};
+
+    assert_float_equal(picker_outlook_each_s(&outlook, 1000), 0.1, 1e-9); /* a seat is free */
+    outlook.seat_s = 0.2;
+    assert_float_equal(picker_outlook_each_s(&outlook, 1000), 0.5, 1e-9);
+    assert_float_equal(picker_outlook_each_s(&outlook, 10000), 1, 1e-9);
+    outlook = (struct picker_outlook){.seat_s = 1};
+    assert_float_equal(picker_outlook_each_s(&outlook, 10000), 0, 1e-9); /* nothing is known */
+}
+
 static void refused_clients_come_back_one_after_another(void **state)
 {
     struct picker_returns returns = {0};
@@ -281,8 +313,10 @@ int main(void)
         cmocka_unit_test(a_long_prompt_alone_is_in_time),
         cmocka_unit_test(the_margin_makes_up_for_wrong_predictions),
         cmocka_unit_test(one_late_sample_moves_the_margin_little),
+        cmocka_unit_test(answers_well_within_their_objective_ask_for_no_margin),
         cmocka_unit_test(a_very_long_prompt_is_the_prefill_pools),
         cmocka_unit_test(the_expected_answer_needs_room),
+        cmocka_unit_test(refused_clients_wait_for_seats),
         cmocka_unit_test(refused_clients_come_back_one_after_another),
         cmocka_unit_test(a_turn_waits_for_one_of_each_tenant),
         cmocka_unit_test(turns_are_by_deadline),

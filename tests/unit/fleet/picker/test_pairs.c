@@ -253,6 +253,8 @@ static struct option make_pair(const struct world *world, uint32_t p, uint32_t d
                                        .read_tokens = n_read};
     it.cost_ns = ttft_ns + whole_ns(missing(world, decode) * (picker_transfer_s(decode, 1) * 1e9)) +
                  answer(world) * itl;
+    if (is_short(world, decode, missing(world, decode))) /* the messages of the hand-off */
+        it.cost_ns += 2000000 + 2 * itl;
     it.level = level_of(world, prefill, decode, keeps_ttft(world, ttft_ns, own_ns), KEEPS);
     return it;
 }
@@ -320,7 +322,9 @@ static int try_everything(const struct world *world, struct picker_choice *out)
             const struct picker_worker *decode = &world->rows[d];
 
             if (!is_open(world, d) || decode->role == PICKER_PREFILL ||
-                decode->layout != world->rows[p].layout || is_short(world, decode, missing(world, decode)))
+                decode->layout != world->rows[p].layout ||
+                (is_short(world, decode, missing(world, decode)) &&
+                 whole_ns(picker_queue_s(decode) * 1e9) == 0))
                 continue;
             consider(world, make_pair(world, p, d, 0), &best);
             if (n_read > 0)

@@ -352,6 +352,35 @@ static void several_routers_place_as_well_as_one(void **state)
     }
 }
 
+/* A quarter of what the prefill workers can read, in prompts that a decode worker may read itself: nothing is refused,
+ * whether decode workers read prompts or not. */
+static void an_idle_fleet_refuses_nothing(void **state)
+{
+    struct generate_opts load = load_of(GENERATE_POISSON);
+    struct sim_opts opts = options();
+
+    (void)state;
+    load.rate_per_s = 8;
+    load.prompt_tokens = 2000;
+    load.duration_s = 300;
+    opts.n_prefill = opts.n_decode = 4;
+    opts.prefill_times.step_s = opts.decode_times.step_s = 0.012;
+    opts.batch_tokens = 8192;
+    opts.kv_tokens = 1000000;
+    opts.local_prefill_ns = 500 * NS_PER_MS;
+    opts.refuses_early = true;
+    for (unsigned is_rigid = 0; is_rigid < 2; is_rigid++) {
+        struct sim_result result;
+
+        opts.decodes_only = is_rigid != 0;
+        result = run(&opts, &load);
+        print_message("rigid %u: %.0f of %.0f served\n", is_rigid, (double)result.classes[0].n_done,
+                      (double)result.classes[0].n_arrived);
+        assert_true((double)result.classes[0].n_done > 0.995 * (double)result.classes[0].n_arrived);
+        sim_result_fini(&result);
+    }
+}
+
 /* Workers that learn their costs are placed about as well as workers whose costs are known, also where they have
  * large fixed costs. */
 static void learned_costs_place_as_well_as_known_ones(void **state)
@@ -394,6 +423,7 @@ int main(void)
         cmocka_unit_test(routers_share_the_workers),
         cmocka_unit_test(several_routers_place_as_well_as_one),
         cmocka_unit_test(learned_costs_place_as_well_as_known_ones),
+        cmocka_unit_test(an_idle_fleet_refuses_nothing),
         cmocka_unit_test(options_are_checked),
         cmocka_unit_test(quantiles_are_right_within_a_bucket),
         cmocka_unit_test(events_come_in_order),

@@ -66,6 +66,7 @@ static const struct option_row rows[] = {
     {"--sched-itl", "TIME", "the workers' own objective for a step with both", OPT_TIME, AT(sim.sched_itl_ns), 0, 3600},
     {"--prefill-times", "S,ROW,CTX,TOKEN,PAIR", "seconds of a prefill worker's step, and for each decoding row, context token, prompt token, attended pair", OPT_SECONDS, AT(sim.prefill_times), 0, 0},
     {"--decode-times", "S,ROW,CTX,TOKEN,PAIR", "the same of a decode worker", OPT_SECONDS, AT(sim.decode_times), 0, 0},
+    {"--costs", "learned|exact", "what workers know of their speed: what the scheduler's cost model learns from their steps, or their true times (default learned; preset mooncake: exact)", OPT_TEXT, AT(costs), 0, 0},
     {"--in-order", NULL, "a prompt that waits for pushed blocks is not passed by later ones", OPT_FLAG, AT(sim.in_order), 0, 0},
     {"--measured", "FILE", "step times of both roles as a worker learned them: `batonctl status --json` of it", OPT_TEXT, AT(measured_path), 0, 0},
     {"--rigid", NULL, "decode workers compute no prompts", OPT_FLAG, AT(sim.decodes_only), 0, 0},
@@ -112,7 +113,8 @@ const char *sim_policy_name(enum sim_policy policy)
 
 static void preset_router(struct sim_opts *sim)
 {
-    *sim = (struct sim_opts){.n_prefill = 4,
+    *sim = (struct sim_opts){.costs = SIM_COSTS_LEARNED,
+                             .n_prefill = 4,
                              .n_decode = 4,
                              .block_tokens = 512,
                              .max_seqs = 256,
@@ -162,6 +164,7 @@ static void preset_mooncake(struct sim_opts *sim)
 {
     const double flops = 1240e12, layers = 80, d = 8192;
 
+    sim->costs = SIM_COSTS_EXACT;
     sim->n_prefill = sim->n_decode = 8;
     sim->prefill_times = (struct sim_times){
         .step_s = 0.02, .token_s = layers * 22 * d * d / flops, .pair_s = 2 * layers * 4 * d / flops};
@@ -366,6 +369,12 @@ static bool sim_options_choose(struct sim_cli *cli)
     }
     if (cli->refuse != NULL)
         cli->sim.refuses_early = index_of(cli->refuse, refusals, 2) == 0;
+    if (cli->costs != NULL && strcmp(cli->costs, "learned") != 0 && strcmp(cli->costs, "exact") != 0) {
+        complain_usage(SIM_NAME, "--costs: %s is neither learned nor exact", cli->costs);
+        return false;
+    }
+    if (cli->costs != NULL)
+        cli->sim.costs = strcmp(cli->costs, "exact") == 0 ? SIM_COSTS_EXACT : SIM_COSTS_LEARNED;
     if (strcmp(cli->roles, "auto") != 0 && strcmp(cli->roles, "fixed") != 0) {
         complain_usage(SIM_NAME, "--roles: %s is none of fixed, auto", cli->roles);
         return false;

@@ -373,6 +373,7 @@ complete -c baton-sim -l batch -x -d 'most prompt tokens of a step without them;
 complete -c baton-sim -l sched-itl -x -d 'the workers'\'' own objective for a step with both'
 complete -c baton-sim -l prefill-times -x -d 'seconds of a prefill worker'\''s step, and for each decoding row, context token, prompt token, attended pair'
 complete -c baton-sim -l decode-times -x -d 'the same of a decode worker'
+complete -c baton-sim -l costs -d 'learned|exact      what workers know of their speed: what the scheduler'\''s cost model learns from their steps, or their true times'
 complete -c baton-sim -l in-order -d 'a prompt that waits for pushed blocks is not passed by later ones'
 complete -c baton-sim -l measured -r -F -d 'step times of both roles as a worker learned them: `batonctl status --json` of it'
 complete -c baton-sim -l rigid -d 'decode workers compute no prompts'

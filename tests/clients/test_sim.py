@@ -75,7 +75,7 @@ def what_is_wrong_is_named():
             assert says in err and len(err) < 700 and err.count("\n") == 1, err
     assert "No such file" in run("--trace", "/nonexistent", status=1)
     for options in ([], ["--trace"], ["--generate", "x"], ["--policy", "best", "--generate", "poisson"], ["--prefill", "2000", "--generate", "poisson"],
-                    ["--frob"], ["--generate", "poisson", "--trace", "x"], ["--prefill-times", "1,2", "--generate", "poisson"], ["--preset", "x", "--generate", "poisson"]):
+                    ["--frob"], ["--costs", "guessed", "--generate", "poisson"], ["--generate", "poisson", "--trace", "x"], ["--prefill-times", "1,2", "--generate", "poisson"], ["--preset", "x", "--generate", "poisson"]):
         assert "baton-sim" in run(*options, status=2)
 
 
@@ -135,7 +135,7 @@ def symbols(path):
 
 def daemons_link_the_same_objects():
     """Each function of the picker, and the fair queue's and the rates', has the same size in router and simulator; so has
-    the scheduler's rule for the prompt tokens of a step in worker and simulator."""
+    the scheduler's rule for the prompt tokens of a step, and its cost model, in worker and simulator."""
     ours, theirs = symbols(SIM), symbols(os.path.join(BUILD, "baton-router"))
     names = [n for n in ours if n.startswith(("picker_", "fair_", "rate_", "index_owners_", "prefix_match_"))]
     assert len(names) > 40 and "picker_pick" in names and "picker_turn_next" in names, names
@@ -144,7 +144,8 @@ def daemons_link_the_same_objects():
             assert ours[name] == theirs[name], name
     assert sum(n in theirs for n in names) > 40
     worker = symbols(os.path.join(BUILD, "baton-decode"))
-    for name in ("sched_budget_tokens", "sched_budget_chunk"):
+    for name in ("sched_budget_tokens", "sched_speed_learn", "sched_speed_decode", "cost_observe", "cost_predict", "cost_margin", "prompt_cost_learn",
+                 "prompt_cost_s"):
         assert ours[name] == worker[name], name
 
 

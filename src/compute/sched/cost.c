@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost model; see cost_priv.h.
+/* The cost model; see cost.h.
  *
  * Fit. Old steps fade by FADE at each new one. A worker may do the same thing for a long time (one
  * sequence decodes). Its steps then give one equation for four unknowns. So each fit starts from the
@@ -8,13 +8,13 @@
  *
  *     minimise  sum fade^age (1 - terms . x / seconds)^2  +  PULL sum ((terms - before) / size)^2
  *
- * A term never falls below zero. A step that took more than three times its prediction (another process
+ * A term never falls below zero: one that would is left out of the fit. A step that took more than three times its prediction (another process
  * used the machine) counts as three times. A step below a third of it (a clock was set) counts as a third:
  * errors are relative, so a step of no time would outweigh a thousand others.
  *
  * Shape. Each size has a mean of seconds / fit. A size that was never seen takes a value between its
  * neighbours'. */
-#include "compute/sched/cost_priv.h"
+#include "compute/sched/cost.h"
 
 #include <math.h>
 #include <string.h>
@@ -152,27 +152,49 @@ static void cost_solve(double a[COST_TERMS][COST_TERMS], double b[COST_TERMS])
     }
 }
 
-static void cost_refit(struct cost_model *model)
+/* Solves for the terms that are not left out; a term that is left out is 0. */
+static void cost_solve_for(const struct cost_model *model, const bool is_out[COST_TERMS],
+                           double terms[COST_TERMS])
 {
-    double a[COST_TERMS][COST_TERMS], b[COST_TERMS];
+    double a[COST_TERMS][COST_TERMS];
 
     memcpy(a, model->products, sizeof(a));
-    memcpy(b, model->moments, sizeof(b));
+    memcpy(terms, model->moments, COST_TERMS * sizeof(terms[0]));
     for (int i = 0; i < COST_TERMS; i++) {
-        if (model->scale[i] == 0) {
-            a[i][i] = 1;
-            b[i] = 0;
-            continue;
-        }
-        double size = fmax(model->terms[i], TERM_FLOOR / model->scale[i]);
+        double size = fmax(model->terms[i], TERM_FLOOR / fmax(model->scale[i], 1e-300));
         double pull = PULL / (size * size);
 
         a[i][i] += pull;
-        b[i] += pull * model->terms[i];
+        terms[i] += pull * model->terms[i];
+        if (!is_out[i])
+            continue;
+        for (int j = 0; j < COST_TERMS; j++)
+            a[i][j] = a[j][i] = 0;
+        a[i][i] = 1;
+        terms[i] = 0;
     }
-    cost_solve(a, b);
+    cost_solve(a, terms);
+}
+
+/* A term that comes out negative is 0, and the others are fitted without it.  Otherwise they would keep values that
+ * only fit beside the negative one. */
+static void cost_refit(struct cost_model *model)
+{
+    bool is_out[COST_TERMS], is_negative = true;
+    double terms[COST_TERMS];
+
     for (int i = 0; i < COST_TERMS; i++)
-        model->terms[i] = b[i] > 0 ? b[i] : 0;
+        is_out[i] = model->scale[i] == 0;
+    for (int round = 0; is_negative && round < COST_TERMS; round++) {
+        is_negative = false;
+        cost_solve_for(model, is_out, terms);
+        for (int i = 0; i < COST_TERMS; i++) {
+            is_negative |= terms[i] < 0;
+            is_out[i] |= terms[i] < 0;
+        }
+    }
+    for (int i = 0; i < COST_TERMS; i++)
+        model->terms[i] = terms[i] > 0 ? terms[i] : 0;
 }
 
 void cost_observe(struct cost_model *model, const struct cost_step *step, double seconds)
@@ -218,6 +240,11 @@ bool cost_knows_prompts(const struct cost_model *model)
 double cost_per_prompt_token(const struct cost_model *model)
 {
     return model->terms[2];
+}
+
+double cost_per_step(const struct cost_model *model)
+{
+    return model->terms[0];
 }
 
 double cost_margin(const struct cost_model *model)

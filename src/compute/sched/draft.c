@@ -183,8 +183,8 @@ void draft_book(struct sched *sched, const struct plan *plan, uint32_t n_accepte
         step.n_pairs += cost_pairs(item->seq->n_computed, item->n_tokens);
     }
 
-    double plain_s = cost_predict(&sched->cost, &plain);
-    double extra_s = cost_predict(&sched->cost, &step) - plain_s;
+    double plain_s = cost_predict(&sched->speed.cost, &plain);
+    double extra_s = cost_predict(&sched->speed.cost, &step) - plain_s;
 
     if (!sched->has_speculation_budget)
         sched->speculation_budget_s = BUDGET_START * plain_s;

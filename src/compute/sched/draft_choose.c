@@ -38,7 +38,7 @@ void draft_choose(const struct sched *sched, struct draft_choice *choices, uint3
 {
     struct cost_step step = plan_decode_cost(sched);
     uint16_t rows[DRAFT_MAX + 1] = {0};
-    double plain_s = cost_predict(&sched->cost, &step), verify_s = plain_s, draft_s = 0;
+    double plain_s = cost_predict(&sched->speed.cost, &step), verify_s = plain_s, draft_s = 0;
     double tokens = step.n_rows, best = plain_s > 0 ? DRAFT_GAIN_MIN * tokens / plain_s : 0;
 
     for (uint32_t i = 0; i < room && best > 0; i++) {
@@ -52,7 +52,7 @@ void draft_choose(const struct sched *sched, struct draft_choice *choices, uint3
         step.n_rows++;
         step.n_pairs += cost_pairs(next->seq->n_computed + next->n, 1);
 
-        verify_s = fmax(verify_s, cost_predict(&sched->cost, &step)); /* less for more rows is noise */
+        verify_s = fmax(verify_s, cost_predict(&sched->speed.cost, &step)); /* less for more rows is noise */
         draft_s += next->is_model ? row_more_s(sched, next, rows) : 0;
         if (verify_s + draft_s - plain_s <= sched->speculation_budget_s &&
             tokens / (verify_s + draft_s) > best) {
@@ -68,14 +68,14 @@ double draft_rate(const struct sched *sched, const struct cost_step *decode, dou
 {
     uint32_t n_rows = decode->n_rows, n_tokens = n_rows > 0 ? (uint32_t)(decode->n_pairs / n_rows) : 0;
     double row_s = is_model ? draft_model_row_s(sched, n_rows, n_tokens) : 0;
-    double verify_s = cost_predict(&sched->cost, decode), tokens = n_rows, next = chance, best;
+    double verify_s = cost_predict(&sched->speed.cost, decode), tokens = n_rows, next = chance, best;
 
     best = verify_s > 0 ? tokens / verify_s : 0;
     for (uint32_t n = 1; n <= n_most && next >= CHANCE_MIN && best > 0; n++, next *= chance) {
         struct cost_step step = {.n_rows = n_rows * (1 + n), .n_pairs = decode->n_pairs * (1 + n)};
 
         tokens += n_rows * next;
-        verify_s = fmax(verify_s, cost_predict(&sched->cost, &step));
+        verify_s = fmax(verify_s, cost_predict(&sched->speed.cost, &step));
         best = fmax(best, tokens / (verify_s + n * row_s));
     }
     return best;

@@ -320,7 +320,7 @@ static uint32_t slice_budget(const struct sched *sched, const struct cost_step *
 {
     const struct cost_model *cost = &sched->draft_model.cost;
     uint32_t n_most = sched->opts.draft_engine->info.max_batch_tokens;
-    double slice_s = SLICE_SHARE * cost_predict(&sched->cost, decode), per_token_s;
+    double slice_s = SLICE_SHARE * cost_predict(&sched->speed.cost, decode), per_token_s;
     double n = SLICE_UNKNOWN;
 
     per_token_s = cost_per_prompt_token(cost);

@@ -4,7 +4,7 @@
 #ifndef COMPUTE_SCHED_DRAFT_PRIV_H
 #define COMPUTE_SCHED_DRAFT_PRIV_H
 
-#include "compute/sched/cost_priv.h"
+#include "compute/sched/cost.h"
 #include "compute/sched/ngram_priv.h"
 #include "compute/sched/sched.h"
 

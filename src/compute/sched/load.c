@@ -1,29 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counters of the load, and learned rates.
+/* Counters of the load, and the measured steps from which speed.c learns.
  *
- * Rates are learned from the steps. A decode-only step gives the time between two tokens, which is shorter
- * than the step when draft tokens were accepted. A step with prompt tokens gives the prefill rate, after
- * the predicted time of its decoding sequences is subtracted; the cost model predicts it and learns from
- * every step. Small chunks are imprecise, so a chunk is weighted by its size. A step in which the thread
- * was stopped is ignored. So are the late ones among the first steps after a pause or an idle time
- * (base/rate.h). */
+ * A step in which the thread was stopped is ignored. So are the late ones among the first steps after a pause or an
+ * idle time (base/rate.h). */
 #include <string.h>
 
 #include "base/clock.h"
 #include "compute/sched/sched_priv.h"
 
-#define DECODE_ALPHA  0.05
-#define PREFILL_ALPHA 0.25
 #define COLD_AFTER_NS NS_PER_S
-#define SHARE_MIN     0.25 /* least part of a mixed step that counts as prefill, even if less is predicted */
 
-static struct cost_step cost_of(const struct plan *plan)
+static double load_plan_pairs(const struct plan *plan, uint32_t from, uint32_t to)
 {
-    struct cost_step step = {.n_rows = plan->n_decode_rows, .n_prompt = plan->n_prefill_tokens};
+    double n_pairs = 0;
 
-    for (uint32_t i = 0; i < plan->n_items; i++)
-        step.n_pairs += cost_pairs(plan->items[i].seq->n_computed, plan->items[i].n_tokens);
-    return step;
+    for (uint32_t i = from; i < to; i++)
+        n_pairs += cost_pairs(plan->items[i].seq->n_computed, plan->items[i].n_tokens);
+    return n_pairs;
+}
+
+static struct cost_step load_decode_cost(const struct plan *plan)
+{
+    return (struct cost_step){.n_rows = plan->n_decode_rows,
+                              .n_pairs = load_plan_pairs(plan, 0, plan->n_decode)};
+}
+
+static double load_prompt_pairs(const struct plan *plan)
+{
+    return load_plan_pairs(plan, plan->n_decode, plan->n_items);
 }
 
 struct load_clock load_clock(const struct sched *sched)
@@ -44,7 +48,7 @@ static bool load_is_spoilt(struct sched *sched, const struct cost_step *step, co
     struct rate_step times = {
         .wall_s = load_seconds(began->now_ns, ended->now_ns),
         .cpu_s = sched->opts.cpu_ns != NULL ? load_seconds(began->cpu_ns, ended->cpu_ns) : -1,
-        .expected_s = cost_is_learned(&sched->cost) ? cost_predict(&sched->cost, step) : 0,
+        .expected_s = cost_is_learned(&sched->speed.cost) ? cost_predict(&sched->speed.cost, step) : 0,
     };
 
     if (began->now_ns > sched->step_end_ns + COLD_AFTER_NS)
@@ -53,47 +57,25 @@ static bool load_is_spoilt(struct sched *sched, const struct cost_step *step, co
     return rate_pause_spoils(&sched->pause, &times);
 }
 
-static double load_prompt_pairs(const struct plan *plan)
-{
-    double n_pairs = 0;
-
-    for (uint32_t i = plan->n_decode; i < plan->n_items; i++)
-        n_pairs += cost_pairs(plan->items[i].seq->n_computed, plan->items[i].n_tokens);
-    return n_pairs;
-}
-
-/* Learns the prefill rate of a step, after subtracting the predicted time of its decoding sequences. */
-static void load_learn_prefill(struct sched *sched, const struct plan *plan, double step_s, uint64_t now_ns)
-{
-    struct cost_step decode = plan_decode_cost(sched);
-    double decode_s = plan->n_decode ? cost_predict(&sched->cost, &decode) : 0;
-    double prefill_s = step_s - decode_s > SHARE_MIN * step_s ? step_s - decode_s : SHARE_MIN * step_s;
-    double size = (double)plan->n_prefill_tokens / sched->opts.chunk_tokens;
-
-    size = size < 1 ? size : 1;
-    rate_learn(&sched->prefill_rate, plan->n_prefill_tokens / prefill_s, PREFILL_ALPHA, size, now_ns);
-    prompt_cost_learn(
-        &sched->prompt_cost,
-        &(struct prompt_cost_sample){plan->n_prefill_tokens, load_prompt_pairs(plan), prefill_s, size},
-        now_ns);
-}
-
 void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accepted,
                   const struct load_clock *began)
 {
     struct load_clock ended = load_clock(sched);
-    double step_s = load_seconds(began->now_ns, ended.now_ns);
-    struct cost_step step = cost_of(plan);
+    struct sched_speed_step step = {.decode = load_decode_cost(plan),
+                                    .n_decode = plan->n_decode,
+                                    .n_accepted = n_accepted,
+                                    .draft_s = sched->draft_model.step_s,
+                                    .n_prompt = plan->n_prefill_tokens,
+                                    .n_prompt_pairs = load_prompt_pairs(plan),
+                                    .n_room = plan->budget,
+                                    .chunk_tokens = sched->opts.chunk_tokens,
+                                    .seconds = load_seconds(began->now_ns, ended.now_ns)};
+    struct cost_step whole = step.decode;
 
-    if (load_is_spoilt(sched, &step, began, &ended))
-        return;
-    cost_observe(&sched->cost, &step, step_s);
-    if (plan->n_prefill_tokens > 0)
-        load_learn_prefill(sched, plan, step_s, ended.now_ns);
-    else
-        rate_learn(&sched->decode_step,
-                   (step_s + sched->draft_model.step_s) * plan->n_decode / (plan->n_decode + n_accepted),
-                   DECODE_ALPHA, 1, ended.now_ns);
+    whole.n_prompt = step.n_prompt;
+    whole.n_pairs += step.n_prompt_pairs;
+    if (!load_is_spoilt(sched, &whole, began, &ended))
+        sched_speed_learn(&sched->speed, &step, ended.now_ns);
 }
 
 static void load_queue(const struct sched *sched, const struct seq *seq, uint32_t from,
@@ -102,7 +84,7 @@ static void load_queue(const struct sched *sched, const struct seq *seq, uint32_
     uint32_t n_tokens = seq->spec.n_tokens > from ? seq->spec.n_tokens - from : 0;
 
     load->queued_prefill_tokens += n_tokens;
-    load->queued_prefill_s += prompt_cost_s(&sched->prompt_cost, from, n_tokens);
+    load->queued_prefill_s += prompt_cost_s(&sched->speed.prompt_cost, from, n_tokens);
 }
 
 static void load_count(const struct sched *sched, const struct seq *seq, struct sched_load *load)
@@ -130,19 +112,12 @@ static void load_count(const struct sched *sched, const struct seq *seq, struct 
     }
 }
 
-/* Predicts the time of the decoding sequences without prompts, even if every step has prompts.  The difference to
- * twice as many sequences gives the cost of one more, so that no single size has much weight. */
+/* Predicts the time of the decoding sequences without prompts, even if every step has prompts. */
 static void load_decode(const struct sched *sched, struct sched_load *load)
 {
-    struct cost_step step = plan_decode_cost(sched), twice;
-    double more_s;
+    struct cost_step step = plan_decode_cost(sched);
 
-    if (step.n_rows == 0 || !cost_is_learned(&sched->cost))
-        return;
-    twice = (struct cost_step){.n_rows = 2 * step.n_rows, .n_pairs = 2 * step.n_pairs};
-    load->decode_now_s = cost_predict(&sched->cost, &step);
-    more_s = cost_predict(&sched->cost, &twice) - load->decode_now_s;
-    load->decode_row_s = more_s > 0 ? more_s / step.n_rows : 0;
+    sched_speed_decode(&sched->speed, &step, &load->decode_now_s, &load->decode_row_s);
 }
 
 /* Sequences with this context represent all others, because attended pairs include the cost of attention. */
@@ -170,10 +145,10 @@ void sched_load(const struct sched *sched, struct sched_load *out)
         .n_waiting = sched->n_waiting,
         .n_running = sched->n_running,
         .n_tenants = fair_n_tenants(sched->fair),
-        .prefill_tokens_per_s = rate_level(&sched->prefill_rate),
-        .prompt_token_s = rate_level(&sched->prompt_cost.token_s),
-        .prompt_pair_s = rate_level(&sched->prompt_cost.pair_s),
-        .decode_step_s = rate_level(&sched->decode_step),
+        .prefill_tokens_per_s = rate_level(&sched->speed.prefill_rate),
+        .prompt_token_s = rate_level(&sched->speed.prompt_cost.token_s),
+        .prompt_pair_s = rate_level(&sched->speed.prompt_cost.pair_s),
+        .decode_step_s = rate_level(&sched->speed.decode_step),
         .n_preemptions = sched->n_preemptions,
         .n_steps = sched->n_steps,
         .n_draft_steps = sched->n_draft_steps,
@@ -182,7 +157,7 @@ void sched_load(const struct sched *sched, struct sched_load *out)
 
     memcpy(load.n_drafted, sched->n_drafted, sizeof(load.n_drafted));
     memcpy(load.n_accepted, sched->n_accepted, sizeof(load.n_accepted));
-    load_predict(&sched->cost, &load);
+    load_predict(&sched->speed.cost, &load);
     for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq))
         load_count(sched, seq, &load);
     load_decode(sched, &load);

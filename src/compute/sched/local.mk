@@ -2,8 +2,8 @@
 noinst_LIBRARIES += libcompute_sched.a
 libcompute_sched_a_SOURCES = src/compute/sched/sched.h src/compute/sched/load.h src/compute/sched/head.h src/compute/sched/sched_priv.h src/compute/sched/sched.c src/compute/sched/seq.c \
 	src/compute/sched/windows_priv.h src/compute/sched/windows.c \
-	src/compute/sched/queue.c src/compute/sched/preempt.c src/compute/sched/plan.c src/compute/sched/budget.h src/compute/sched/budget.c src/compute/sched/prompt_cost.c src/compute/sched/prompt_cost_priv.h src/compute/sched/apply.c src/compute/sched/handoff.c src/compute/sched/recurrent_priv.h src/compute/sched/recurrent.c \
-	src/compute/sched/draft.c src/compute/sched/draft_priv.h src/compute/sched/draft_choose.c src/compute/sched/draft_model.c src/compute/sched/draft_prompt.c src/compute/sched/draft_handoff.c src/compute/sched/ngram_priv.h src/compute/sched/ngram.c src/compute/sched/cost_priv.h src/compute/sched/cost.c src/compute/sched/load.c
+	src/compute/sched/queue.c src/compute/sched/preempt.c src/compute/sched/plan.c src/compute/sched/budget.h src/compute/sched/budget.c src/compute/sched/prompt_cost.c src/compute/sched/prompt_cost.h src/compute/sched/apply.c src/compute/sched/handoff.c src/compute/sched/recurrent_priv.h src/compute/sched/recurrent.c \
+	src/compute/sched/draft.c src/compute/sched/draft_priv.h src/compute/sched/draft_choose.c src/compute/sched/draft_model.c src/compute/sched/draft_prompt.c src/compute/sched/draft_handoff.c src/compute/sched/ngram_priv.h src/compute/sched/ngram.c src/compute/sched/cost.h src/compute/sched/cost.c src/compute/sched/speed.h src/compute/sched/speed.c src/compute/sched/load.c
 
 if HAVE_CMOCKA
 sched_tests = tests/unit/compute/sched/test_sched tests/unit/compute/sched/test_cancel tests/unit/compute/sched/test_handoff \

@@ -83,7 +83,7 @@ static double plan_step_s(const void *arg, uint32_t n)
 
     step.n_prompt = n;
     step.n_pairs += prompt_pairs(plan->sched, n);
-    return cost_predict(&plan->sched->cost, &step);
+    return cost_predict(&plan->sched->speed.cost, &step);
 }
 
 static uint32_t prefill_budget(const struct sched *sched)
@@ -94,10 +94,10 @@ static uint32_t prefill_budget(const struct sched *sched)
                                         .chunk_tokens = sched->opts.chunk_tokens,
                                         .itl_ns = sched->opts.itl_ns,
                                         .max_step_ns = sched->opts.max_step_ns,
-                                        .knows_prompts = cost_knows_prompts(&sched->cost),
-                                        .decode_s = cost_predict(&sched->cost, &step.decode),
-                                        .per_token_s = cost_per_prompt_token(&sched->cost),
-                                        .margin = cost_margin(&sched->cost),
+                                        .knows_prompts = cost_knows_prompts(&sched->speed.cost),
+                                        .decode_s = cost_predict(&sched->speed.cost, &step.decode),
+                                        .per_token_s = cost_per_prompt_token(&sched->speed.cost),
+                                        .margin = cost_margin(&sched->speed.cost),
                                         .step_s = plan_step_s,
                                         .arg = &step};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See prompt_cost_priv.h. */
-#include "compute/sched/prompt_cost_priv.h"
+/* See prompt_cost.h. */
+#include "compute/sched/prompt_cost.h"
 
-#include "compute/sched/cost_priv.h"
+#include "compute/sched/cost.h"
 
 #define ALPHA      0.25
 #define DEEP       1024.0 /* attended tokens per token, from which on a chunk shows the cost of a pair */
@@ -19,7 +19,8 @@ void prompt_cost_learn(struct prompt_cost *cost, const struct prompt_cost_sample
     double tokens_s = rate_level(&cost->token_s) * sample->n_tokens,
            pairs_s = rate_level(&cost->pair_s) * sample->n_pairs;
 
-    if (sample->n_pairs < DEEP * sample->n_tokens || tokens_s <= 0)
+    /* a deep chunk that takes less than its tokens are thought to cost shows that this is too much */
+    if (sample->n_pairs < DEEP * sample->n_tokens || tokens_s <= 0 || sample->seconds < tokens_s)
         rate_learn(&cost->token_s, part_left(sample->seconds, pairs_s, TOKENS_MIN) / sample->n_tokens, ALPHA,
                    sample->weight, now_ns);
     else

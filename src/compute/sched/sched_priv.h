@@ -7,7 +7,8 @@
  *    draft.c    draft tokens to verify                     ngram.c    index of repeated text
  *    draft_choose.c  how many of them                      draft_model.c  a second model that samples them
  *    draft_prompt.c  an MTP head reads prompts             draft_handoff.c  its KV goes to another worker
- *    load.c     learned rates, counters                    cost.c     cost model of a step
+ *    load.c     counters, measured steps                   speed.c    what the steps teach
+ *    cost.c     cost model of a step                       prompt_cost.c  and of whole prompts
  *    recurrent.c  recurrent state and its snapshots      windows.c  blocks of windowed layers
  */
 #ifndef COMPUTE_SCHED_SCHED_PRIV_H
@@ -16,11 +17,10 @@
 #include "base/fair.h"
 #include "base/list.h"
 #include "base/rate.h"
-#include "compute/sched/cost_priv.h"
 #include "compute/sched/draft_priv.h"
-#include "compute/sched/prompt_cost_priv.h"
 #include "compute/sched/recurrent_priv.h"
 #include "compute/sched/sched.h"
+#include "compute/sched/speed.h"
 #include "compute/sched/windows_priv.h"
 
 struct seq {
@@ -98,13 +98,11 @@ struct sched {
     struct sample_result *scores;  /* [max_batch_tokens] prompt logprobs of the step, item after item */
     uint32_t max_drafts;           /* most draft tokens of a step */
 
-    struct cost_model cost;
+    struct sched_speed speed;
     struct draft_acceptance acceptance[DRAFT_KINDS];
     struct draft_model draft_model;
     double speculation_budget_s; /* speculation budget: seconds that drafting may lose */
     bool has_speculation_budget;
-    struct rate prefill_rate, decode_step;
-    struct prompt_cost prompt_cost;
     struct rate_pause pause;
     uint64_t step_end_ns; /* end of the latest step */
     uint64_t n_steps, n_draft_steps, n_drafted[SCHED_DRAFTS], n_accepted[SCHED_DRAFTS];

@@ -21,6 +21,28 @@
 #define MAX_GROWTH                   1.0 /* a sequence takes at least its part of the step */
 #define EXPOSED_SHARE                0.1
 #define READ_LATENCY_S               0.001
+#define PAIR_SHARE_ALPHA             0.2
+#define PAIR_SHARE_MAX               0.01 /* an attended token costs at most a hundredth of a prompt token */
+
+/* A worker that has read only short prompts would look fast beside one that has read long prompts.  So both are compared
+ * by the cost of a token and of a token attended to. */
+void picker_worker_set_prompt_cost(struct picker_worker *worker, const struct rate *pair_share)
+{
+    double pair_s = worker->prompt_pair_s;
+
+    if (pair_s <= 0)
+        pair_s = worker->prompt_token_s * rate_level(pair_share);
+    if (worker->prompt_token_s > 0) {
+        worker->prefill_tokens_per_s = 1 / worker->prompt_token_s;
+        worker->prefill_pair_s = pair_s;
+    }
+}
+
+void picker_pair_share_learn(struct rate *pair_share, double token_s, double pair_s, uint64_t now_ns)
+{
+    if (token_s > 0 && pair_s > 0)
+        rate_learn(pair_share, fmin(pair_s / token_s, PAIR_SHARE_MAX), PAIR_SHARE_ALPHA, 1, now_ns);
+}
 
 double picker_prefill_s(const struct picker_worker *worker, uint32_t n_tokens)
 {

@@ -11,7 +11,8 @@
  * only when that pool's queue exceeds about half the objective plus half the prompt's time (selective
  * disaggregation, as in Mooncake and llm-d). Prompts of at most local_prefill_tokens uncached tokens run where they
  * decode. So do prompts that D computes within local_prefill_s, times one plus the sequences that decode there. For
- * them the messages and wake-ups of a hand-off would cost too much.
+ * them the messages and wake-ups of a hand-off would cost too much. If no decode worker keeps the objectives so, pairs
+ * are tried for them too.
  *
  * Under admission control such an overflow also leaves half of each step and a quarter of the seats free (pick_priv.h).
  *
@@ -472,6 +473,22 @@ static void scan_all(struct scan *scan, const struct picker_fleet *fleet)
     }
 }
 
+/* No worker keeps the objectives alone with a prompt that is short for it.  Then pairs are tried for such prompts too:
+ * otherwise they would wait while prefill workers idle. */
+static void scan_short_pairs(struct scan *scan, const struct picker_fleet *fleet)
+{
+    uint32_t local_tokens = scan->local_tokens;
+    int64_t local_ns = scan->local_ns;
+
+    if (scan->best.decode != NULL || scan->request->is_alone || (local_tokens == 0 && local_ns == 0))
+        return;
+    scan->local_tokens = 0;
+    scan->local_ns = 0;
+    scan_all(scan, fleet);
+    scan->local_tokens = local_tokens;
+    scan->local_ns = local_ns;
+}
+
 /* Pass after pass, as far as the goals yield; then the best of all workers. */
 static void scan_passes(struct scan *scan, const struct picker_fleet *fleet, enum picker_yield yield)
 {
@@ -480,6 +497,7 @@ static void scan_passes(struct scan *scan, const struct picker_fleet *fleet, enu
 
     scan->pass = KEEPING;
     scan_all(scan, fleet);
+    scan_short_pairs(scan, fleet);
     while (scan->best.decode == NULL && scan->pass != ANY) {
         scan->pass = scan->pass < last[yield] ? (enum pass)(scan->pass + 1) : ANY;
         scan_all(scan, fleet);

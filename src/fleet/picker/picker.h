@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/load_rates.h"
+#include "base/rate.h"
 
 #define PICKER_MAX_WORKERS 1024 /* a power of two */
 #define PICKER_NONE        UINT32_MAX
@@ -131,6 +132,12 @@ struct picker_fleet;
  * E_LIMIT: no worker is large enough. */
 int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
                 const struct picker_request *request, struct picker_choice *choice_out);
+
+/* Sets prefill_tokens_per_s and prefill_pair_s from the learned prompt_token_s and prompt_pair_s.  pair_share: the
+ * model's relation of the two, for a worker that has not measured the latter. */
+void picker_worker_set_prompt_cost(struct picker_worker *worker, const struct rate *pair_share);
+/* Learns that relation from a report; nothing without both values. */
+void picker_pair_share_learn(struct rate *pair_share, double token_s, double pair_s, uint64_t now_ns);
 
 /* The estimates behind the choice, for tests and the planner. */
 double picker_queue_s(const struct picker_worker *worker);

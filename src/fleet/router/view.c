@@ -9,22 +9,6 @@
 #include "base/err.h"
 #include "fleet/picker/turn.h"
 
-/* Sets the costs of a prompt.  A worker that has read only short prompts would look fast beside one that has read
- * long prompts.  So both are compared by the cost of a token and of a token attended to.  A worker that has not
- * measured the latter gets the model's value. */
-static void fill_prompt_cost(const struct router_worker *worker, struct picker_worker *row)
-{
-    const Baton__LoadReport *report = &worker->report;
-    double pair_s = report->prompt_pair_s;
-
-    if (pair_s <= 0)
-        pair_s = report->prompt_token_s * rate_level(&worker->model->pair_share);
-    if (pair_s > 0 && report->prompt_token_s > 0) {
-        row->prefill_tokens_per_s = 1 / report->prompt_token_s;
-        row->prefill_pair_s = pair_s;
-    }
-}
-
 static void fill_row(const struct router *router, const struct router_worker *worker,
                      struct picker_worker *row)
 {
@@ -49,7 +33,7 @@ static void fill_row(const struct router *router, const struct router_worker *wo
 #define X(name) row->name = report->name;
     LOAD_RATES(X)
 #undef X
-    fill_prompt_cost(worker, row);
+    picker_worker_set_prompt_cost(row, &worker->model->pair_share);
     if (worker->step_s > 0 && router_admission_predicts(router)) {
         row->decode_step_s = worker->step_s;
         row->step_seqs = worker->step_seqs;

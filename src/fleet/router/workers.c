@@ -19,8 +19,6 @@
 #include "base/str.h"
 #include "proto/role.h"
 
-#define PAIR_SHARE_ALPHA 0.2
-#define PAIR_SHARE_MAX   0.01 /* an attended token costs at most a hundredth of a prompt token */
 #define MAX_AGE_US                                                                                           \
     UINT64_C(                                                                                                \
         5000000) /* largest age of a report's figures; with older ones the worker's steps are too long to
@@ -247,10 +245,9 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
     worker->report.store_bytes_per_s = router_workers_rate(load->store_bytes_per_s);
     if (load->store != 0)
         worker->store = router_stores_number(router, load->store);
-    if (worker->model != NULL && load->prompt_pair_s > 0 && load->prompt_token_s > 0)
-        rate_learn(&worker->model->pair_share,
-                   fmin(load->prompt_pair_s / load->prompt_token_s, PAIR_SHARE_MAX), PAIR_SHARE_ALPHA, 1,
-                   clock_now_ns());
+    if (worker->model != NULL)
+        picker_pair_share_learn(&worker->model->pair_share, worker->report.prompt_token_s,
+                                worker->report.prompt_pair_s, clock_now_ns());
     if (load->decode_seqs > 0 && worker->report.decode_now_s > 0) {
         worker->step_seqs = load->decode_seqs;
         worker->step_s = worker->report.decode_now_s;

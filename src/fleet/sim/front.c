@@ -470,13 +470,7 @@ void sim_front_report(struct sim *sim, uint32_t slot)
     row->blocks_free = (uint32_t)(free_tokens / opts->block_tokens);
     row->queued_prefill_tokens = worker->queued_tokens;
     row->n_running = worker->n_running;
-    if (rate_level(&worker->prefill_rate) > 0 && row->prefill_pair_s <= 0)
-        row->prefill_tokens_per_s = rate_level(&worker->prefill_rate);
-    row->queued_prefill_s = sim_worker_queue_s(sim, worker);
-    row->reported_ns = sim->now_ns + 1;
-    if (rate_level(&worker->decode_step) > 0)
-        row->decode_step_s = rate_level(&worker->decode_step);
-    sim_worker_report_step(worker, row);
+    sim_learn_report(sim, worker);
     row->transfer_bytes_per_s = rate_level(&worker->transfer_rate);
     row->push_bytes_per_s = rate_level(&worker->push_rate);
     row->read_bytes_per_s = opts->disk_tokens > 0 ? opts->disk_bytes_per_s : 0;

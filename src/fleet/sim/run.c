@@ -8,8 +8,7 @@
 #include "base/mem.h"
 #include "fleet/sim/queue_priv.h"
 
-#define REPORT_PARTS  16 /* workers report spread over the heartbeat, in so many groups */
-#define ANSWER_TOKENS 64
+#define REPORT_PARTS 16 /* workers report spread over the heartbeat, in so many groups */
 
 void sim_add(struct sim *sim, enum sim_kind kind, uint64_t at_ns, uint32_t what, uint32_t stamp)
 {
@@ -101,12 +100,9 @@ static void worker_init(struct sim *sim, struct sim_worker *worker, uint32_t slo
         .block_tokens = opts->block_tokens,
         .blocks_total = (uint32_t)(opts->kv_tokens / opts->block_tokens),
         .kv_bytes_per_token = (uint64_t)opts->kv_bytes_per_token,
-        /* as the warm-up at start measures them */
-        .prefill_tokens_per_s = 1 / times->token_s,
-        .prefill_pair_s = times->pair_s,
-        .decode_step_s = times->step_s + times->row_s + ANSWER_TOKENS * times->context_s,
     };
     sim_roles_row(sim, worker);
+    sim_learn_start(sim, worker);
 }
 
 static void worker_end(struct sim *sim, struct sim_worker *worker)
@@ -145,6 +141,7 @@ static void crash_happen(struct sim *sim)
 static void worker_start(struct sim *sim, uint32_t slot)
 {
     sim->workers[slot].is_up = true;
+    sim_learn_start(sim, &sim->workers[slot]);
     sim_front_report(sim, slot);
     sim_queue_turn(sim);
 }
@@ -158,7 +155,7 @@ static void run_report_part(struct sim *sim)
     sim->is_reporting = false;
 
     for (uint32_t slot = part; slot < sim->n_workers; slot += REPORT_PARTS) {
-        if (!sim->workers[slot].is_dirty)
+        if (!sim->workers[slot].is_dirty && !sim_learn_is_stale(sim, &sim->workers[slot]))
             continue;
         if (sim->opts->report_delay_ns > 0)
             sim_add(sim, SIM_REPORT, sim->now_ns + sim->opts->report_delay_ns, slot, 1);

@@ -32,7 +32,13 @@ enum sim_policy {
     SIM_GLOBAL       /* the same, blocks of others counted at the time of a push (Mooncake's Algorithm 1) */
 };
 
+enum sim_costs {                  /* what workers know of their speed */
+                 SIM_COSTS_EXACT, /* their true times */
+                 SIM_COSTS_LEARNED /* what the scheduler's cost model learns from their steps, as in the daemons */
+};
+
 struct sim_opts {
+    enum sim_costs costs;
     uint32_t n_routers;           /* 0 or 1: one; at most SIM_MAX_ROUTERS */
     uint32_t n_prefill, n_decode; /* together at most PICKER_MAX_WORKERS */
     struct sim_times prefill_times, decode_times;

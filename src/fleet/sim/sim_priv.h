@@ -7,12 +7,13 @@
  *    admit.c     refusals by prediction           queue.c    turns of classes and tenants
  *    owner.c     who pushes its blocks            pause.c    streams paused for a higher class
  *    roles.c     roles that follow the load                 routers.c  what all routers learn from workers
+ *    learn.c     what a worker learns of its speed, and reports
  */
 #ifndef FLEET_SIM_SIM_PRIV_H
 #define FLEET_SIM_SIM_PRIV_H
 
-#include "base/rate.h"
 #include "base/rng.h"
+#include "compute/sched/speed.h"
 #include "fleet/sim/agenda_priv.h"
 #include "fleet/sim/job_priv.h"
 #include "fleet/sim/lru_priv.h"
@@ -49,7 +50,9 @@ struct sim_worker {
     uint32_t n_by_kind[SIM_MAX_CLASSES];
     /* the run of equal steps under way */
     bool is_busy;
-    uint32_t run_steps, run_prompt; /* run_prompt: job, or SIM_NONE */
+    uint32_t run_steps, run_prompt;  /* run_prompt: job, or SIM_NONE */
+    uint32_t run_rows, run_position; /* decoding sequences; where the prompt's chunk begins */
+    double run_context;              /* tokens of those sequences */
     double run_chunk, run_linear_s, run_square_s;
     double run_pack_s; /* extra time of the last step for packed prompts; 0: none */
     uint64_t run_began_ns, busy_ns;
@@ -59,7 +62,9 @@ struct sim_worker {
     struct sim_lru memory, disk;
     uint64_t out_free_ns, in_free_ns, disk_free_ns; /* NIC and disk are free again */
     /* what it reports */
-    struct rate prefill_rate, decode_step, transfer_rate, push_rate, read_rate;
+    struct sched_speed speed;
+    uint32_t n_learned; /* runs that ended since its start */
+    struct rate transfer_rate, push_rate, read_rate;
     struct picker_worker row;
 };
 
@@ -72,6 +77,7 @@ struct sim {
     struct sim_worker *workers; /* [n_workers] */
     uint32_t n_workers;
     struct sim_times slow_times[2];       /* of the first worker in each role */
+    struct rate pair_share;               /* of the model, as the routers learn it from reports */
     struct sim_job *pages[SIM_MAX_PAGES]; /* of SIM_PAGE_JOBS; a job never moves */
     uint32_t n_jobs, free_job, n_under_way;
     struct picker_classes classes;
@@ -110,14 +116,24 @@ uint32_t sim_worker_answered(const struct sim_worker *worker, const struct sim_j
 /* The same, with the steps of the run under way that have ended. */
 uint32_t sim_worker_answered_now(const struct sim *sim, const struct sim_worker *worker,
                                  const struct sim_job *job);
-/* A worker's report of its decode steps. */
-void sim_worker_report_step(const struct sim_worker *worker, struct picker_worker *row);
+double sim_worker_run_s(const struct sim_worker *worker, double n_steps);         /* of the run under way */
 void sim_worker_prompt(struct sim *sim, struct sim_worker *worker, uint32_t job); /* a new prompt */
 void sim_worker_join(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* its KV has arrived */
 void sim_worker_drop(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* cancelled */
 void sim_worker_wake(struct sim *sim, struct sim_worker *worker);
 void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker);
 void sim_worker_crash(struct sim *sim, struct sim_worker *worker);
+
+/* learn.c */
+void sim_learn_start(const struct sim *sim,
+                     struct sim_worker *worker);                      /* forgets all, measures at its start */
+void sim_learn_run(const struct sim *sim, struct sim_worker *worker); /* its run ends now */
+/* The most prompt tokens that the scheduler adds to a step of the decoding sequences. */
+uint32_t sim_learn_chunk(const struct sim *sim, const struct sim_worker *worker, uint32_t position);
+/* True if the model's cost of attention has changed since an idle worker's report that used it. */
+bool sim_learn_is_stale(const struct sim *sim, const struct sim_worker *worker);
+/* Sets the rates of the worker's next report. */
+void sim_learn_report(struct sim *sim, struct sim_worker *worker);
 
 /* cache.c */
 /* Prefetch for later calls on the request's blocks; the second call a while after the first. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long a simulated worker's steps take: the same terms as the scheduler's cost model
- * (compute/sched/cost_priv.h), fitted, measured, or derived from a roofline. */
+ * (compute/sched/cost.h), fitted, measured, or derived from a roofline. */
 #ifndef FLEET_SIM_TIMES_H
 #define FLEET_SIM_TIMES_H
 

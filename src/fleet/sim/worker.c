@@ -11,7 +11,7 @@
  * prompt joins in the middle of a run, the quadratic gives the current step, and the run ends with that
  * step.  The daemons have the same rule: a step is never interrupted.
  *
- * Mixed steps take the prompt tokens that the scheduler's own rule gives (compute/sched/budget.h), by the true times,
+ * Mixed steps take the prompt tokens that the scheduler's own rule gives by what the worker has learned (learn.c),
  * asked once for a run; the run splits a prompt evenly, without regard to block boundaries.  Prompts
  * are computed in order of arrival, one at a time.  tests/bench/bench_truth.py compares with real daemons. */
 #include <math.h>
@@ -19,13 +19,9 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "compute/sched/budget.h"
 #include "fleet/sim/queue_priv.h"
 
-#define MARGIN        1.02 /* cost_margin() of a worker whose steps take what the model says */
-#define MOST_MIXED    32   /* steps of a run with a prompt and rows: the chunk shrinks as attention grows */
-#define DECODE_ALPHA  0.05
-#define PREFILL_ALPHA 0.25
+#define MOST_MIXED 32 /* steps of a run with a prompt and rows: the chunk shrinks as attention grows */
 
 /* ---- lines ---- */
 
@@ -182,44 +178,6 @@ uint32_t sim_worker_answered(const struct sim_worker *worker, const struct sim_j
 
 /* ---- runs ---- */
 
-static double worker_decode_s(const struct sim_worker *worker)
-{
-    const struct sim_times *times = worker->times;
-
-    return times->step_s + worker->n_seats * times->row_s + worker->context * times->context_s;
-}
-
-struct mixed_step {
-    const struct sim_times *times;
-    double decode_s;
-    uint32_t position; /* of the prompt */
-};
-
-static double mixed_step_s(const void *arg, uint32_t n)
-{
-    const struct mixed_step *step = arg;
-
-    return step->decode_s + n * (step->times->token_s + step->times->pair_s * (step->position + n / 2.0));
-}
-
-/* The most prompt tokens that the scheduler adds to a step of the decoding sequences. */
-static double worker_mixed_chunk(const struct sim *sim, const struct sim_worker *worker, uint32_t position)
-{
-    const struct mixed_step step = {worker->times, worker_decode_s(worker), position};
-    const struct sched_budget budget = {.n_rows = worker->n_seats,
-                                        .max_batch_tokens = UINT32_MAX,
-                                        .chunk_tokens = sim->opts->chunk_tokens,
-                                        .itl_ns = sim->opts->sched_itl_ns,
-                                        .knows_prompts = true,
-                                        .decode_s = step.decode_s,
-                                        .per_token_s = worker->times->token_s,
-                                        .margin = MARGIN,
-                                        .step_s = mixed_step_s,
-                                        .arg = &step};
-
-    return sched_budget_tokens(&budget);
-}
-
 /* Begins the prompt if it is ready and has room.  False: neither it nor a later one may begin now. */
 static bool prompt_begin(struct sim *sim, struct sim_worker *worker, struct sim_job *job)
 {
@@ -277,14 +235,14 @@ static void worker_pack(struct sim *sim, struct sim_worker *worker, double room)
     }
 }
 
-static double worker_run_s(const struct sim_worker *worker, double n_steps)
+double sim_worker_run_s(const struct sim_worker *worker, double n_steps)
 {
     return n_steps * (worker->run_linear_s + n_steps * worker->run_square_s);
 }
 
 static void worker_schedule(struct sim *sim, struct sim_worker *worker)
 {
-    double ns = (worker_run_s(worker, worker->run_steps) + worker->run_pack_s) * 1e9;
+    double ns = (sim_worker_run_s(worker, worker->run_steps) + worker->run_pack_s) * 1e9;
 
     sim_add(sim, SIM_STEPS, worker->run_began_ns + (ns < 1 ? 1 : (uint64_t)ns), worker->slot,
             ++worker->stamp);
@@ -305,6 +263,9 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
     if (worker->run_prompt == SIM_NONE && worker->n_seats == 0)
         return;
     worker->run_chunk = 0;
+    worker->run_rows = worker->n_seats;
+    worker->run_context = worker->context;
+    worker->run_position = 0;
     worker->run_linear_s =
         times->step_s + rows * times->row_s + times->context_s * (worker->context - rows / 2);
     worker->run_square_s = times->context_s * rows / 2;
@@ -313,12 +274,13 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
     if (worker->run_prompt != SIM_NONE) {
         const struct sim_job *job = sim_job_at(sim, worker->run_prompt);
         uint32_t at = job->n_given - job->n_left;
-        double most = worker->n_seats > 0           ? worker_mixed_chunk(sim, worker, at)
+        double most = worker->n_seats > 0           ? sim_learn_chunk(sim, worker, at)
                       : sim->opts->batch_tokens > 0 ? sim->opts->batch_tokens
                                                     : job->n_left;
         double n = ceil(job->n_left / most), c = job->n_left / n;
 
         worker->run_chunk = c;
+        worker->run_position = at;
         worker->run_linear_s += c * times->token_s + times->pair_s * (c * at + c / 2);
         worker->run_square_s += times->pair_s * c * c / 2;
         steps = n < steps ? n : steps;
@@ -384,7 +346,7 @@ static void worker_poke(struct sim *sim, struct sim_worker *worker)
 
 static void worker_count_gaps(struct sim *sim, struct sim_worker *worker, double step_s)
 {
-    uint64_t first_end_ns = worker->run_began_ns + (uint64_t)(worker_run_s(worker, 1) * 1e9);
+    uint64_t first_end_ns = worker->run_began_ns + (uint64_t)(sim_worker_run_s(worker, 1) * 1e9);
     uint64_t weights[SIM_MAX_CLASSES];
 
     for (unsigned i = 0; i < SIM_MAX_CLASSES; i++)
@@ -399,21 +361,6 @@ static void worker_count_gaps(struct sim *sim, struct sim_worker *worker, double
     worker->n_fresh = 0;
     for (unsigned i = 0; i < SIM_MAX_CLASSES; i++)
         sim_hist_add(&sim->result->classes[i].itl, (uint64_t)(step_s * 1e9), weights[i]);
-}
-
-static void worker_learn(struct sim *sim, struct sim_worker *worker, double run_s, double n_prompt)
-{
-    double step_s = run_s / worker->run_steps, decode_s = worker->n_seats ? worker_decode_s(worker) : 0;
-    double size = sim->opts->chunk_tokens > 0 ? worker->run_chunk / sim->opts->chunk_tokens : 1;
-
-    if (n_prompt > 0)
-        rate_learn(&worker->prefill_rate,
-                   worker->run_chunk / fmax(step_s - decode_s, SCHED_LEAST_SHARE * step_s), PREFILL_ALPHA,
-                   size < 1 ? size : 1, sim->now_ns);
-    else
-        rate_learn(&worker->decode_step, step_s,
-                   worker->run_steps > 1 ? 1 - pow(1 - DECODE_ALPHA, worker->run_steps) : DECODE_ALPHA, 1,
-                   sim->now_ns);
 }
 
 static void worker_prompt_steps(struct sim *sim, struct sim_worker *worker, uint32_t i, uint32_t done)
@@ -461,7 +408,7 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
     struct sim_column *column = sim_column(sim);
     uint32_t prompt = worker->run_prompt, n_seats = worker->n_seats;
 
-    worker_learn(sim, worker, run_s - worker->run_pack_s, worker->run_chunk); /* of the tokens counted */
+    sim_learn_run(sim, worker);
     if (n_seats > 0)
         worker_count_gaps(sim, worker, run_s / worker->run_steps);
     worker->busy_ns += sim->now_ns - worker->run_began_ns;
@@ -486,15 +433,6 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
     sim_queue_turn(sim);
     worker->is_busy = false; /* jobs that were placed here in the meantime join the next run */
     worker_plan(sim, worker);
-}
-
-void sim_worker_report_step(const struct sim_worker *worker, struct picker_worker *row)
-{
-    if (worker->n_seats == 0)
-        return;
-    row->step_seqs = worker->n_seats;
-    row->decode_step_s = worker_decode_s(worker);
-    row->decode_row_s = worker->times->row_s;
 }
 
 /* ---- arrivals and departures ---- */

@@ -2,7 +2,7 @@
 /* Measures the speed of this worker and of the links to it: at the start, from its work, and while it is
  * idle.
  *
- *      start    128 prompt tokens, 8 sampled
+ *      start    32 prompt tokens, 8 sampled; then 128 prompt tokens, 1 sampled
  *      work     every step (compute/sched/load.c), every hand-off and prefix fetch that arrives
  *      idle     |-- 10 s --|m|-- 35 s --|m|-- 35 s --|m|-- 10 min --|m|-- 10 min --|m|
  *
@@ -57,12 +57,19 @@ int worker_measure_probe(struct worker_engine *engine, uint32_t n_tokens, uint32
     return sched_submit(engine->sched, &spec, &seq);
 }
 
-void worker_measure_start(struct worker_engine *engine)
+static void measure_now(struct worker_engine *engine, uint32_t n_tokens, uint32_t n_drawn)
 {
-    if (worker_measure_probe(engine, MOST_TOKENS, N_DRAWN) < 0)
+    if (worker_measure_probe(engine, n_tokens, n_drawn) < 0)
         return;
     while (sched_has_work(engine->sched) && sched_run_step(engine->sched) > 0)
         ;
+}
+
+/* Two prompts, so that the fixed cost of a step is known when the cost of a prompt token is learned. */
+void worker_measure_start(struct worker_engine *engine)
+{
+    measure_now(engine, LEAST_TOKENS, N_DRAWN);
+    measure_now(engine, MOST_TOKENS, 1);
 }
 
 /* Returns the time of the next measurement. */

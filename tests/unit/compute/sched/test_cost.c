@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
-#include "compute/sched/cost_priv.h"
+#include "compute/sched/cost.h"
 
 static struct rng rng;
 static struct cost_model model;
@@ -141,9 +141,26 @@ static void costs_stay_finite_and_never_negative(void **state)
     }
 }
 
+/* Without attention the term for pairs comes out negative.  It is 0 then, and the others fit without it. */
+static void a_negative_term_spoils_no_other(void **state)
+{
+    const struct cost_step prompt = {.n_prompt = 128, .n_pairs = 8256};
+
+    (void)state;
+    begin(1);
+    cost_observe(&model, &(struct cost_step){.n_prompt = 32, .n_pairs = 528}, 0.0126);
+    for (uint32_t i = 0; i < 7; i++)
+        cost_observe(&model, &(struct cost_step){.n_rows = 1, .n_pairs = 33 + i}, 0.0118);
+    cost_observe(&model, &prompt, 0.0149);
+    /* the sum of the terms, without the correction for this size */
+    assert_true(fabs(model.terms[0] + 128 * model.terms[2] + 8.256 * model.terms[3] - 0.0149) <
+                0.15 * 0.0149);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_negative_term_spoils_no_other),
         cmocka_unit_test(nothing_seen_is_nothing_known),
         cmocka_unit_test(steps_are_predicted),
         cmocka_unit_test(unmeasured_parts_keep_their_estimate),

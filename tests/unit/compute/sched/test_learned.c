@@ -75,9 +75,10 @@ static struct learned learned(void)
     struct sched_load load;
 
     sched_load(rig.sched, &load);
-    return (struct learned){load.decode_step_s, load.prefill_tokens_per_s,
-                            cost_predict(&rig.sched->cost, &(struct cost_step){.n_rows = 1, .n_pairs = 60}),
-                            cost_margin(&rig.sched->cost), rig.sched->speculation_budget_s};
+    return (struct learned){
+        load.decode_step_s, load.prefill_tokens_per_s,
+        cost_predict(&rig.sched->speed.cost, &(struct cost_step){.n_rows = 1, .n_pairs = 60}),
+        cost_margin(&rig.sched->speed.cost), rig.sched->speculation_budget_s};
 }
 
 static void assert_near(double now, double before, double factor)
@@ -230,9 +231,67 @@ static void deep_prompts_alone_are_predicted(void **state)
     assert_near(prompt_cost_s(&cost, 20000, 512), 10, 1.1);
 }
 
+/* An accelerator: 12 ms of a step are fixed, 24 us for a prompt token, and attention that hardly counts. */
+static double fast_prompt_s(uint32_t from, uint32_t n)
+{
+    return 12e-3 + 24e-6 * n + 4.4e-10 * cost_pairs(from, n);
+}
+
+static void fast_read(struct sched_speed *speed, uint32_t from, uint32_t n, uint64_t now_ns)
+{
+    const struct sched_speed_step step = {.n_prompt = n,
+                                          .n_prompt_pairs = cost_pairs(from, n),
+                                          .n_room = 8192,
+                                          .chunk_tokens = 512,
+                                          .seconds = fast_prompt_s(from, n)};
+
+    sched_speed_learn(speed, &step, now_ns);
+}
+
+/* As a worker measures at its start (worker/runner/measure.c). */
+static void fast_start(struct sched_speed *speed)
+{
+    *speed = (struct sched_speed){0};
+    fast_read(speed, 0, 32, 0);
+    for (uint32_t i = 0; i < 7; i++) {
+        const struct sched_speed_step step = {
+            .decode = {.n_rows = 1, .n_pairs = 32 + i}, .n_decode = 1, .seconds = 12e-3};
+
+        sched_speed_learn(speed, &step, 0);
+    }
+    fast_read(speed, 0, 128, 0);
+}
+
+/* A worker that reads short prompts only does not look slow for a long one, although each of them took a whole step. */
+static void short_prompts_predict_long_ones(void **state)
+{
+    struct sched_speed speed;
+
+    fast_start(&speed);
+    assert_near(prompt_cost_s(&speed.prompt_cost, 0, 4000), fast_prompt_s(0, 4000), 2.5);
+    for (uint64_t i = 0; i < 200; i++)
+        fast_read(&speed, 0, 40 + i % 50, i * NS_PER_S);
+    assert_near(prompt_cost_s(&speed.prompt_cost, 0, 4000), fast_prompt_s(0, 4000), 1.3);
+}
+
+/* All prompts are long and read in one chunk, so each chunk attends to many tokens.  The cost of a token, too high at
+ * the start, comes down. */
+static void long_chunks_correct_the_tokens_cost(void **state)
+{
+    struct sched_speed speed;
+
+    fast_start(&speed);
+    rate_learn(&speed.prompt_cost.token_s, 120e-6, 1, 1, 0);
+    for (uint64_t i = 0; i < 20; i++)
+        fast_read(&speed, 0, 3000 + 200 * (i % 10), i * NS_PER_S);
+    assert_near(prompt_cost_s(&speed.prompt_cost, 0, 4000), fast_prompt_s(0, 4000), 1.15);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(short_prompts_predict_long_ones),
+        cmocka_unit_test(long_chunks_correct_the_tokens_cost),
         cmocka_unit_test(a_pause_in_any_step_spoils_nothing),
         cmocka_unit_test(a_slow_worker_is_learned),
         cmocka_unit_test(a_step_of_no_time_is_not_believed),

@@ -303,7 +303,8 @@ static void consider_alone(const struct world *world, uint32_t i, bool has_decod
     }
 }
 
-static int try_everything(const struct world *world, struct picker_choice *out)
+/* The best option.  Workers for which the prompt is short are no half of a pair. */
+static struct option best_option(const struct world *world, bool *has_any_out)
 {
     struct option best = {.is_there = false};
     bool has_any = false, has_decode = false;
@@ -331,6 +332,27 @@ static int try_everything(const struct world *world, struct picker_choice *out)
                 consider(world, make_pair(world, p, d, n_read), &best);
         }
     }
+    *has_any_out = has_any;
+    return best;
+}
+
+/* If no option keeps the objectives, no prompt counts as short; then only options that keep them count. */
+static int try_everything(const struct world *world, struct picker_choice *out)
+{
+    struct world *pairs = test_malloc(sizeof(*pairs));
+    bool has_any;
+    struct option best = best_option(world, &has_any), other;
+
+    *pairs = *world;
+    pairs->goals.local_prefill_tokens = 0;
+    pairs->goals.local_prefill_s = 0;
+    if (!best.is_there || best.level != KEEPS) {
+        bool is_ignored;
+
+        other = best_option(pairs, &is_ignored);
+        best = other.is_there && other.level == KEEPS ? other : best;
+    }
+    test_free(pairs);
     if (!best.is_there)
         return has_any ? E_LIMIT : E_NOT_FOUND;
     *out = best.choice;

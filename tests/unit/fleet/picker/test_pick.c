@@ -54,6 +54,21 @@ static void quick_prompts_do_not_queue_beside_an_idle_prefill_worker(void **stat
     goals.local_prefill_s = 0;
 }
 
+/* A prompt that is short for the decode worker goes to an idle prefill worker where the decode worker cannot begin it in
+ * time, or computes no prompts. */
+static void short_prompts_that_would_wait_are_handed_off(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    workers[1].queued_prefill_tokens = 5000;
+    assert_int_equal(choose(workers, 2, 40, 0).prefill, 0);
+    workers[0].queued_prefill_tokens = 5000;
+    (void)choose(workers, 2, 40, E_OVERLOADED);
+    workers[0].queued_prefill_tokens = workers[1].queued_prefill_tokens = 0;
+    workers[1].decodes_only = true;
+    assert_int_equal(choose(workers, 2, 40, 0).prefill, 0);
+}
+
 static void mostly_cached_prompts_stay_with_decode(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -487,6 +502,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_prompts_are_handed_off),
         cmocka_unit_test(short_prompts_stay_with_decode),
+        cmocka_unit_test(short_prompts_that_would_wait_are_handed_off),
         cmocka_unit_test(quick_prompts_stay_with_decode),
         cmocka_unit_test(quick_prompts_do_not_queue_beside_an_idle_prefill_worker),
         cmocka_unit_test(mostly_cached_prompts_stay_with_decode),

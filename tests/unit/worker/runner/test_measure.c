@@ -118,8 +118,8 @@ static void wrong_rates_are_corrected(void **state)
 
         idle(120 * NS_PER_S);
         before = load();
-        rig.sched->decode_step.level *= factors[i];
-        rig.sched->prefill_rate.level /= factors[i];
+        rig.sched->speed.decode_step.level *= factors[i];
+        rig.sched->speed.prefill_rate.level /= factors[i];
         engine->measure.n = 0; /* it has just worked */
         idle(15 * NS_PER_S);
         assert_true(is_near(load().decode_step_s, before.decode_step_s, 1.1));

@@ -3,11 +3,11 @@
  *
  *    seconds = token_s x tokens + pair_s x pairs
  *
- * cost_priv.h fits all terms of a step for the next step.  These two are for long predictions: a router
+ * cost.h fits all terms of a step for the next step.  These two are for long predictions: a router
  * multiplies them by a whole prompt.  So a term is learned only from chunks that show it: token_s from
- * chunks that attend to few tokens, pair_s from chunks that attend to many.  Pure; any one thread. */
-#ifndef COMPUTE_SCHED_PROMPT_COST_PRIV_H
-#define COMPUTE_SCHED_PROMPT_COST_PRIV_H
+ * chunks that attend to few tokens, pair_s from chunks that attend to many (unless token_s is found too high).  Pure; any one thread. */
+#ifndef COMPUTE_SCHED_PROMPT_COST_H
+#define COMPUTE_SCHED_PROMPT_COST_H
 
 #include "base/rate.h"
 

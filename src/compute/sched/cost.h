@@ -8,8 +8,8 @@
  * error. Shape corrects for the step's size, because kernels work in tiles: the second row of a batch
  * costs less than the tenth. It is 1 for sizes not seen yet. Learning depends only on the observed values,
  * so a test with its own clock gets the same figures each time. Any one thread; no allocation. */
-#ifndef COMPUTE_SCHED_COST_PRIV_H
-#define COMPUTE_SCHED_COST_PRIV_H
+#ifndef COMPUTE_SCHED_COST_H
+#define COMPUTE_SCHED_COST_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -51,6 +51,7 @@ double cost_predict(const struct cost_model *model, const struct cost_step *step
 bool cost_is_learned(const struct cost_model *model);
 bool cost_knows_prompts(const struct cost_model *model);
 double cost_per_prompt_token(const struct cost_model *model); /* seconds, without attention */
+double cost_per_step(const struct cost_model *model);         /* seconds, with nothing in it */
 /* Factor by which a step may exceed its prediction, about one step in a hundred: 1.02 to 1.5. */
 double cost_margin(const struct cost_model *model);
 

@@ -78,11 +78,16 @@ def measure(name, texts, memory, context, settings):
         began = time.monotonic()
         stats = run(c, texts)
         took_s = time.monotonic() - began
+        seen = [w.status().get("remote", {}) for w in c.workers]
     ttft = sorted(s["ttft_ms"] for s in stats)
     total = sum(s["prompt"] for s in stats)
     computed = sum(s["computed"] for s in stats)
     print(f"| {name} | {100 * (1 - computed / total):.0f} % | {computed} of {total} | {ttft[len(ttft) // 2]:.0f} | "
           f"{ttft[len(ttft) * 9 // 10]:.0f} | {took_s:.0f} |", flush=True)
+    if any(seen):  # what the workers saw of the store
+        print(f"    {name}: " + ", ".join(f"{sum(one.get(what, 0) for one in seen)} {what}" for what in
+                                          ("written", "asked", "found", "read", "missing", "late", "trips")),
+              file=sys.stderr, flush=True)
 
 
 def with_redis(run_with, settings):

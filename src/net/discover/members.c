@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The daemons that registered in etcd, for an operator's program. Anybody who may write to etcd can write entries, so their
+/* The daemons that registered in etcd, for an operator's program. Every user with write access to etcd can write entries, so their
  * texts are bounded and have visible characters only; what an entry says is no proof of who wrote it. */
 #include <curl/curl.h>
 #include <jansson.h>
@@ -48,7 +48,7 @@ static int members_call(struct etcd *etcd, const struct discover_url *url, struc
 int discover_members_read(const char *url, const struct discover_tls *tls, struct fault *fault,
                           struct discover_members *out)
 {
-    struct discover_thread thread = {.stop_fd = -1}; /* this one; nobody stops it */
+    struct discover_thread thread = {.stop_fd = -1}; /* this thread, which is not stopped */
     struct discover_names names = {0};
     struct discover_url parsed;
     struct etcd *etcd = NULL;

@@ -46,8 +46,8 @@ batonctl_SOURCES = clients/ctl/main.c clients/ctl/commands.h \
 	clients/ctl/key_view.h clients/ctl/key_view.c \
 	clients/ctl/join.h clients/ctl/join_text.h clients/ctl/join_text.c clients/ctl/wire.h clients/ctl/wire.c \
 	clients/ctl/join_wait.c clients/ctl/join_talk.c clients/ctl/join_conf.c clients/ctl/members.c \
-	clients/ctl/cmd_token.c clients/ctl/cmd_join.c clients/ctl/cmd_check.c clients/ctl/check_view.c
-batonctl_LDADD = libclients.a libgguf.a $(link_serve_endpoint)
+	clients/ctl/cmd_daemons.c clients/ctl/cmd_token.c clients/ctl/cmd_join.c clients/ctl/cmd_check.c clients/ctl/check_view.c
+batonctl_LDADD = libclients.a libgguf.a libnet_discover.a $(link_serve_endpoint) $(CURL_LIBS) $(CARES_LIBS)
 
 sbin_PROGRAMS += baton-setup
 setup_sources = clients/setup/setup.h clients/setup/look.c clients/setup/decide.c clients/setup/decide_priv.h \

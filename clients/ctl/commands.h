@@ -6,17 +6,23 @@
 
 #include "clients/common/cli.h"
 #include "clients/ctl/admin_call.h"
+#include "net/discover/discover.h"
 
 #define CTL_NAME "batonctl"
 
 struct ctl { /* options that stand before the command */
     struct admin_door_opts door;
+    const char *cluster; /* the source where the daemons are registered; NULL: none */
+    struct discover_tls tls;
 };
 
 /* Opens the admin connection, or prints an error and returns NULL. */
 struct admin_door *ctl_open(const struct ctl *ctl);
 
 int cmd_status(const struct ctl *ctl, int argc, char **argv);
+int cmd_daemons(const struct ctl *ctl, int argc, char **argv); /* lists the registered daemons */
+/* Finds the http.admin of a registered daemon of this host by its name; NULL: of the first router.  False: says why not. */
+bool ctl_find_admin(const struct ctl *ctl, const char *node, char out[64]);
 int cmd_top(const struct ctl *ctl, int argc, char **argv);
 int cmd_why(const struct ctl *ctl, int argc, char **argv);
 int cmd_trace(const struct ctl *ctl, int argc, char **argv);

@@ -25,6 +25,8 @@ static const struct command commands[] = {
      "  -j, --json   the whole status as JSON\n"
      "  -l, --line   one line\n",
      cmd_status},
+    {"daemons", "[--json]", "the daemons that registered in etcd (--cluster)", "  -j, --json   as JSON\n",
+     cmd_daemons},
     {"top", "[--interval TIME]", "the status, refreshed; q quits",
      "  -i, --interval TIME   between two looks (1s)\n", cmd_top},
     {"why", "[--json] REQUEST-ID", "the placement of a request: candidates and estimates",
@@ -83,6 +85,11 @@ static void ctl_main_print_help(void)
                commands[i].arguments);
     printf("\n"
            "  -a, --admin HOST:PORT   the daemon's http.admin address (127.0.0.1:8081)\n"
+           "  -c, --cluster SOURCE    etcd://HOST/PREFIX, where daemons register ($BATON_CLUSTER): --admin\n"
+           "                          may be a daemon's name then, or is the first router of this host\n"
+           "      --discovery-ca FILE           for etcds://: authorities of its certificate\n"
+           "      --discovery-certificate FILE  for etcds://: a certificate for etcd\n"
+           "      --discovery-key FILE          its key\n"
            "  -k, --cluster-key FILE  the cluster's key ($BATON_CLUSTER_KEY, %s/cluster.key)\n"
            "  -h, --help              this text, or after a command that command's\n"
            "  -V, --version           the version\n",
@@ -110,41 +117,95 @@ static bool ctl_main_wants_help(int argc, char **argv)
     return argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
 }
 
-static int ctl_main_run_command(const struct ctl *ctl, int argc, char **argv)
+static bool ctl_main_asks_daemon(const struct command *command, int argc, char **argv)
+{
+    static int (*const others[])(const struct ctl *, int, char **) = {
+        cmd_daemons,     cmd_new_key, cmd_keys,           cmd_metrics_token,
+        cmd_admin_token, cmd_join,    cmd_new_cluster_key};
+    bool is_status = false;
+
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (command->run == others[i])
+            return false;
+    for (int i = 1; i < argc; i++)
+        is_status |= strcmp(argv[i], "status") == 0;
+    return command->run != cmd_key || is_status; /* its other forms work on a file */
+}
+
+/* With --cluster: puts the address of a name, or of this host's router, in the place of --admin. */
+static bool ctl_main_find_daemon(struct ctl *ctl)
+{
+    static char address[64];
+    const char *given = ctl->door.address;
+
+    if (ctl->cluster != NULL && (given == NULL || strchr(given, ':') == NULL)) {
+        if (!ctl_find_admin(ctl, given, address))
+            return false;
+        ctl->door.address = address;
+    }
+    if (ctl->door.address == NULL)
+        ctl->door.address = "127.0.0.1:8081";
+    return true;
+}
+
+static int ctl_main_run_command(struct ctl *ctl, int argc, char **argv)
 {
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         if (strcmp(argv[0], commands[i].name) != 0)
             continue;
         if (!ctl_main_wants_help(argc, argv))
-            return commands[i].run(ctl, argc, argv);
+            return !ctl_main_asks_daemon(&commands[i], argc, argv) || ctl_main_find_daemon(ctl)
+                       ? commands[i].run(ctl, argc, argv)
+                       : EXIT_FAILED;
         ctl_main_print_command(&commands[i]);
         return finish_output(CTL_NAME);
     }
     return complain_usage(CTL_NAME, "no such command: %s", argv[0]);
 }
 
+enum { OPTION_CA = 256, OPTION_CERTIFICATE, OPTION_KEY };
+
+static bool ctl_main_take_option(struct ctl *ctl, int c)
+{
+    const char **const places[] = {&ctl->tls.ca, &ctl->tls.certificate, &ctl->tls.key};
+
+    if (c == 'a')
+        ctl->door.address = optarg;
+    else if (c == 'k')
+        ctl->door.key_path = optarg;
+    else if (c == 'c')
+        ctl->cluster = optarg;
+    else if (c >= OPTION_CA && c <= OPTION_KEY)
+        *places[c - OPTION_CA] = optarg;
+    else
+        return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"admin", required_argument, NULL, 'a'},
-                                            {"cluster-key", required_argument, NULL, 'k'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {"version", no_argument, NULL, 'V'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"admin", required_argument, NULL, 'a'},
+        {"cluster", required_argument, NULL, 'c'},
+        {"cluster-key", required_argument, NULL, 'k'},
+        {"discovery-ca", required_argument, NULL, OPTION_CA},
+        {"discovery-certificate", required_argument, NULL, OPTION_CERTIFICATE},
+        {"discovery-key", required_argument, NULL, OPTION_KEY},
+        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},
+        {NULL, 0, NULL, 0}};
     const char *key = getenv("BATON_CLUSTER_KEY");
-    struct ctl ctl = {.door = {.address = "127.0.0.1:8081", .key_path = BATON_SYSCONFDIR "/cluster.key"}};
+    const char *cluster = getenv("BATON_CLUSTER");
+    struct ctl ctl = {.door = {.key_path = BATON_SYSCONFDIR "/cluster.key"}};
     int c;
 
     signal(SIGPIPE, SIG_IGN);
     if (key != NULL && *key != '\0')
         ctl.door.key_path = key;
-    while ((c = getopt_long(argc, argv, "+a:k:hV", options, NULL)) != -1) {
+    if (cluster != NULL && *cluster != '\0')
+        ctl.cluster = cluster;
+    while ((c = getopt_long(argc, argv, "+a:c:k:hV", options, NULL)) != -1) {
         switch (c) {
-        case 'a':
-            ctl.door.address = optarg;
-            break;
-        case 'k':
-            ctl.door.key_path = optarg;
-            break;
         case 'h':
             ctl_main_print_help();
             return finish_output(CTL_NAME);
@@ -152,7 +213,8 @@ int main(int argc, char **argv)
             printf("batonctl %s\n", PACKAGE_VERSION);
             return finish_output(CTL_NAME);
         default:
-            return EXIT_USAGE;
+            if (!ctl_main_take_option(&ctl, c))
+                return EXIT_USAGE;
         }
     }
     if (optind == argc)

@@ -22,8 +22,9 @@ _baton_table() {
     'baton router') options='' words='' files='''' values='''' ;;
     'baton prefill') options='' words='' files='''' values='''' ;;
     'baton decode') options='' words='' files='''' values='''' ;;
-    'batonctl') options='-a --admin -k --cluster-key -h --help -V --version' words='status top why trace report metrics drain undrain role reload new-key keys metrics-token admin-token token join check new-cluster-key key' files='-k|--cluster-key' values='-a|--admin' ;;
+    'batonctl') options='-a --admin -c --cluster --discovery-ca --discovery-certificate --discovery-key -k --cluster-key -h --help -V --version' words='status daemons top why trace report metrics drain undrain role reload new-key keys metrics-token admin-token token join check new-cluster-key key' files='--discovery-ca|--discovery-certificate|--discovery-key|-k|--cluster-key' values='-a|--admin|-c|--cluster' ;;
     'batonctl status') options='-j --json -l --line -h --help' words='' files='''' values='''' ;;
+    'batonctl daemons') options='-j --json -h --help' words='' files='''' values='''' ;;
     'batonctl top') options='-i --interval -h --help' words='' files='''' values='-i|--interval' ;;
     'batonctl why') options='-j --json -h --help' words='' files='''' values='''' ;;
     'batonctl trace') options='-j --json -h --help' words='' files='''' values='''' ;;

@@ -118,11 +118,11 @@ def replicas_answer_reads():
         asked = {text_of(i): twice(c, a, text_of(i)) for i in range(6)}
         until("nothing was replicated", lambda: is_replicated(servers))
         until("the replica is not announced", lambda: all(any(len(row) > 3 for row in server("CLUSTER", "SLOTS")) for server in servers.all[:3]))
-        n_gets, n_primary = calls(replica, "getrange"), calls(servers.all[0], "getrange")
         for server in servers.all[:3]:
             for key in server.keys():
                 server("EXPIRE", key, 1000)
         b, d = up(worker_of(c, url)), up(worker_of(c, servers.url))
+        n_gets, n_primary = calls(replica, "getrange"), calls(servers.all[0], "getrange")
         for text, (first, again) in asked.items():
             got = ask(c, b, text)
             assert got.text == first.text and (got.serving["reused"] == again.serving["reused"] or remote(b, "late") > 0), \

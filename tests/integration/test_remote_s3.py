@@ -1,73 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The remote tier in an object store: moto's server speaks S3 over HTTP and checks signatures.  A worker reads what
+"""The remote tier in an object store: moto's and rclone's S3 servers, which check signatures.  A worker reads what
 another one wrote, wrong keys are refused, and a server that dies costs nothing.  The engine is simulated and reads
-prompts slowly, since moto takes some milliseconds for each object.  Skipped without moto."""
+prompts slowly, since moto takes some milliseconds for each object.  Skipped without either server."""
 import os
-import re
 import signal
-import subprocess
 import sys
-import time
-import urllib.parse
-import urllib.request
 
-from cluster import Cluster, free_port, main, patience
+from cluster import Cluster, main
+from s3_server import Moto, Rclone, has_moto, has_rclone
 from test_remote import ask, lines, remote, up, worker_of
 from test_tier import BLOCK, until
-
-PYTHON = os.environ.get("BATON_MOTO", sys.executable)
-SERVER = "import sys; from moto.server import main; main(sys.argv[1:])"
-UNCHECKED = 4  # requests before signatures are checked: a user, its key, its policy, and the bucket
-
-
-class Store:
-    def __init__(self):
-        self.port = free_port()
-        self.start()
-
-    def start(self):
-        env = {**os.environ, "INITIAL_NO_AUTH_ACTION_COUNT": str(UNCHECKED)}
-        self.process = subprocess.Popen([PYTHON, "-c", SERVER, "-H", "127.0.0.1", "-p", str(self.port)], env=env,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + patience(60)
-        while True:
-            try:
-                self.iam(Action="CreateUser", UserName="baton")
-                break
-            except OSError:
-                assert self.process.poll() is None and time.monotonic() < end, "moto's server does not start"
-                time.sleep(0.1)
-        made = self.iam(Action="CreateAccessKey", UserName="baton")
-        self.login = ":".join(re.search(f"<{name}>(.*?)</{name}>", made).group(1) for name in
-                              ("AccessKeyId", "SecretAccessKey"))
-        self.iam(Action="PutUserPolicy", UserName="baton", PolicyName="all", PolicyDocument=
-                 '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]}')
-        with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}/kv-store", method="PUT")):
-            pass
-
-    def iam(self, **fields):
-        body = urllib.parse.urlencode({"Version": "2010-05-08", **fields}).encode()
-        head = {"Host": "iam.amazonaws.com", "Content-Type": "application/x-www-form-urlencoded",
-                "Authorization": "AWS4-HMAC-SHA256 Credential=x/20240101/us-east-1/iam/aws4_request, "
-                                 "SignedHeaders=host, Signature=x"}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/", body, head)
-        with urllib.request.urlopen(request, timeout=patience(10)) as answer:
-            return answer.read().decode()
-
-    @property
-    def url(self):
-        return f"s3://kv-store/models?endpoint=http://127.0.0.1:{self.port}"
-
-    def kill(self):
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
 
 
 def login_file(cluster, login):
@@ -86,8 +28,8 @@ def other_secret(login):
 SLOW = {"engine__kind": "sim", "engine__sim_prefill_token": "2ms"}
 
 
-def blocks_are_objects():
-    with Cluster() as c, Store() as store:
+def blocks_are_objects(server):
+    with Cluster() as c, server() as store:
         login = login_file(c, store.login)
         a = up(worker_of(c, store.url, kv__remote_login=login, **SLOW))
         ask(c, a)
@@ -119,8 +61,18 @@ def blocks_are_objects():
         assert ask(c, b).is_whole and lines(b, "kv_remote_down") == 1
 
 
+def objects_of_moto():
+    blocks_are_objects(Moto)
+
+
+def objects_of_rclone():
+    blocks_are_objects(Rclone)
+
+
 if __name__ == "__main__":
-    if subprocess.run([PYTHON, "-c", "import moto.server, flask"], capture_output=True, check=False).returncode != 0:
-        print("skipped: moto's server is not installed (pip install 'moto[server]'; BATON_MOTO names its python)")
+    tests = [objects_of_moto] * has_moto() + [objects_of_rclone] * has_rclone()
+    if not tests:
+        print("skipped: neither moto's server (pip install 'moto[server]'; BATON_MOTO names its python) nor rclone 1.65 "
+              "(BATON_RCLONE) is installed")
         sys.exit(77)
-    main([blocks_are_objects])
+    main(tests)

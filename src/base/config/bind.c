@@ -224,6 +224,8 @@ static int bind_enum(const struct config_key *key, struct bytes value, int *out,
 
 static bool is_host(struct bytes host)
 {
+    if (bytes_is(host, "*")) /* to listen on all addresses of both families */
+        return true;
     for (size_t i = 0; i < host.len_bytes; i++) {
         uint8_t byte = host.data[i];
         bool is_letter = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');

@@ -5,7 +5,7 @@ libcache_kv_a_SOURCES = src/cache/kv/layout.h src/cache/kv/layout.c src/cache/kv
 	src/cache/kv/pool.h src/cache/kv/pool_cache.h src/cache/kv/pool_quota.h src/cache/kv/pool_writeback.h \
 	src/cache/kv/pool_priv.h src/cache/kv/pool_state_priv.h src/cache/kv/pool.c src/cache/kv/save.c \
 	src/cache/kv/free_map.c src/cache/kv/hash_index.c src/cache/kv/eviction.c
-libcache_kv_a_SOURCES += src/cache/kv/quota.c src/cache/kv/writeback.c
+libcache_kv_a_SOURCES += src/cache/kv/quota.c src/cache/kv/writeback.c src/cache/kv/past_uses.c
 libcache_kv_a_SOURCES += src/cache/kv/tier.h src/cache/kv/tier_priv.h src/cache/kv/tier.c src/cache/kv/tier_scan.c src/cache/kv/tier_io.c \
 	src/cache/kv/tier_seal.c src/cache/kv/tier_record_priv.h src/cache/kv/tier_record.c \
 	src/cache/kv/tier_segment.c src/cache/kv/tier_queue.c src/cache/kv/tier_quota_priv.h src/cache/kv/tier_quota.c

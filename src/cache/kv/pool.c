@@ -54,6 +54,7 @@ int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out)
     if (pool->blocks == NULL || pool->hashes == NULL || quotas_init(&pool->quotas, opts->n_blocks) < 0 ||
         (opts->has_tier && writeback_init(&pool->writeback[KV_BELOW_DISK], opts->n_blocks) < 0) ||
         (opts->has_remote && (writeback_init(&pool->writeback[KV_BELOW_REMOTE], opts->n_blocks) < 0 ||
+                              past_uses_init(&pool->past, opts->n_blocks) < 0 ||
                               (pool->places = calloc(opts->n_blocks, sizeof(*pool->places))) == NULL)) ||
         free_map_init(&pool->free_map, opts->n_blocks) < 0 ||
         hash_index_init(&pool->index, pool->hashes, opts->n_blocks) < 0) {
@@ -73,6 +74,7 @@ void kv_pool_free(struct kv_pool *pool)
     for (unsigned below = 0; below < KV_N_BELOW; below++)
         writeback_fini(&pool->writeback[below]);
     hash_index_fini(&pool->index);
+    past_uses_fini(&pool->past);
     free(pool->places);
     free(pool->hashes);
     free(pool->blocks);
@@ -171,6 +173,8 @@ void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state to)
     }
     if (to == KV_FREE) {
         ASSERT(block->n_refs == 0 && block->n_leases == 0);
+        if (block->is_findable && block->n_uses == 1)
+            past_uses_add(&pool->past, &pool->hashes[id]);
         pool_drop_hash(pool, id);
         block->saved = block->n_uses = 0;
         block->is_inside = false;
@@ -344,6 +348,8 @@ void kv_seal(struct kv_pool *pool, kv_block_id id, const struct block_hash *hash
     pool->hashes[id] = *hash;
     block->has_hash = true;
     pool_note_use(block);
+    if (past_uses_take(&pool->past, hash))
+        pool_note_use(block);
     pool_claim_hash(pool, id);
 }
 

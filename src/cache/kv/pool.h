@@ -57,7 +57,7 @@ struct kv_pool_opts {
     void (*on_block)(void *arg, const struct block_hash *hash, bool is_here);
     void *on_block_arg;
     bool has_tier;   /* cached blocks are saved to the disk tier: kv_save_next() */
-    bool has_remote; /* ... and to the remote tier, once they were used twice */
+    bool has_remote; /* ... and to the remote tier, once they were used twice (past_uses.c) */
 };
 
 struct kv_pool_counts { /* blocks by state; cumulative counters */

@@ -138,4 +138,17 @@ void writeback_add(struct writeback *writeback, kv_block_id id);
 bool writeback_has(const struct writeback *writeback, kv_block_id id);
 bool writeback_remove(struct writeback *writeback, kv_block_id id); /* returns whether it was queued */
 
+/* ---- past_uses.c: blocks that left the pool after one use ---- */
+
+struct past_uses { /* zeroed: it remembers nothing */
+    uint64_t *words;
+    size_t mask;
+};
+
+int past_uses_init(struct past_uses *past, uint32_t n_blocks); /* E_NOMEM */
+void past_uses_fini(struct past_uses *past);
+void past_uses_add(struct past_uses *past, const struct block_hash *hash);
+bool past_uses_take(struct past_uses *past,
+                    const struct block_hash *hash); /* true: it was there, and is forgotten */
+
 #endif

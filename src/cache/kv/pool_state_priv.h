@@ -18,7 +18,7 @@ struct block {
     bool is_quiet;    /* callbacks do not tell of it */
     bool is_inside;   /* the remote tier has it in a value that does not end with it */
     uint8_t saved;    /* bits by enum kv_below: the tier has it, or was offered it */
-    uint8_t n_uses;   /* up to USES_WORTH_SAVING: filled once, then found */
+    uint8_t n_uses;   /* up to USES_WORTH_SAVING: filled, found, or filled again after it had left */
     uint8_t quota;    /* its tenant's place in quota.c */
 };
 
@@ -38,6 +38,7 @@ struct kv_pool {
     struct quotas quotas; /* the tenants' quotas and eviction queues */
     struct writeback writeback[KV_N_BELOW];
     struct chain_place *places; /* [id]; NULL: there is no remote tier */
+    struct past_uses past;      /* empty without a remote tier */
     bool saves_all;             /* kv_save_all() */
     uint32_t n_in_state[POOL_N_STATES];
     uint32_t n_leased;

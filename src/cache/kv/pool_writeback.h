@@ -2,7 +2,7 @@
 /* The writeback queues of a pool with tiers below: which blocks are saved next.
  *
  * All cached blocks are saved to the disk tier.  The remote tier gets those that were used twice: computed by one
- * request and found by another.  After kv_save_all() it gets all.
+ * request, and found or computed once more by another.  After kv_save_all() it gets all.
  *
  * Engine thread only. */
 #ifndef CACHE_KV_POOL_WRITEBACK_H

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "cache/remote/store_redis_priv.h"
+#include "net/redis/redis_error.h"
 
 #define MAX_ROUNDS   5
 #define CHUNK_BYTES  (256u * 1024) /* of a value, made and sent at once */
@@ -104,8 +105,10 @@ int redis_store_map(struct redis_store *store, struct fault *fault)
         if (rc < 0) {
             redis_store_fail_peer(store, peer, rc);
             fault_set(fault, rc, "CLUSTER SLOTS: %s", err_text(rc));
+        } else if (reply.kind == RESP_ERROR) {
+            rc = redis_error_fault(&store->url, reply.text, redis_error_code(reply.text), fault);
         } else if (redis_slots_parse(all, redis_store_on_range, store) < 0) {
-            rc = fault_set(fault, E_PROTO, "the server is not part of a cluster: use redis://");
+            rc = fault_set(fault, E_PROTO, "CLUSTER SLOTS: the reply is no list of slots");
         }
     }
     if (rc == 0)
@@ -314,9 +317,7 @@ static int redis_batch_read(struct redis_batch *batch, struct redis_peer *peer, 
         place->is_pending = false;
         batch->items[i].result = redis_error_code(reply.text);
         is_replica = batch->items[i].result == E_CLOSED;
-        fault_set(batch->fault, batch->items[i].result, "%.*s",
-                  (int)(reply.text.len_bytes < 200 ? reply.text.len_bytes : 200),
-                  (const char *)reply.text.data);
+        (void)redis_error_fault(&batch->store->url, reply.text, batch->items[i].result, batch->fault);
     }
     if (refreshes)
         rc = redis_conn_reply(peer->conn, &reply, NULL); /* a lifetime that was not renewed is no failure */
@@ -335,7 +336,8 @@ static void redis_batch_receive(struct redis_batch *batch, unsigned at)
         if (batch->places[i].waits_on == at)
             rc = redis_batch_read(batch, peer, i);
         if (rc < 0) {
-            fault_set(batch->fault, rc, "%s port %u: %s", peer->node.host, peer->node.port, err_text(rc));
+            if (batch->places[i].is_pending) /* else the server's error is the reason */
+                fault_set(batch->fault, rc, "%s port %u: %s", peer->node.host, peer->node.port, err_text(rc));
             redis_store_fail_peer(store, peer, rc);
         }
     }

@@ -54,8 +54,8 @@ struct store_ops {
     double keys_per_s; /* of has(), a guess until it is measured */
     int (*open)(const struct store_opts *opts, struct fault *fault, void **out); /* sends nothing */
     void (*close)(void *store);
-    /* Whether the store answers.  With advice (may be NULL) also reads the store's settings, and appends which of
-     * them do not suit a cache. */
+    /* Whether the store answers.  With advice (may be NULL) also whether it permits what a worker does, and appends which
+     * of the store's settings do not suit a cache. */
     int (*test)(void *store, struct buf *advice, struct fault *fault);
     /* An empty value counts as not there. */
     int (*has)(void *store, struct store_item *items, unsigned n, struct fault *fault);

@@ -10,9 +10,11 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "cache/remote/store_redis_priv.h"
+#include "net/redis/redis_error.h"
 
-#define TOUCH_REST_NS  (30 * NS_PER_S)
-#define REPLY_OVERHEAD (1u << 20) /* beside a value: the longest other reply */
+#define TOUCH_REST_NS    (30 * NS_PER_S)
+#define REDIS_PROBE_KEYS 16u        /* of as many slots: three servers hardly share them all */
+#define REPLY_OVERHEAD   (1u << 20) /* beside a value: the longest other reply */
 
 /* ---- the four operations ---- */
 
@@ -222,6 +224,49 @@ static int redis_store_advise(struct redis_conn *conn, struct buf *advice)
     return 0;
 }
 
+static int redis_probe_fill(void *arg, unsigned i, size_t len_bytes)
+{
+    (void)arg, (void)i, (void)len_bytes; /* the value is empty */
+    return 0;
+}
+
+static void redis_probe_on_value(void *arg, unsigned i, struct bytes value)
+{
+    (void)arg, (void)i, (void)value;
+}
+
+static void redis_probe_on_part(void *arg, unsigned i, struct bytes beginning)
+{
+    (void)arg, (void)i, (void)beginning;
+}
+
+/* Runs each command of a worker, on names of no block.  Without it, a user who lacks one, or the URL of a single server
+ * where there is a cluster, would only show in the first batch, and the store would come and go for ever.  An empty value
+ * counts as not there, and is removed again. */
+static int redis_store_probe(struct redis_store *store, struct fault *fault)
+{
+    static const struct bytes empty;
+    static const struct store_values values = {.all = &empty, .fill = redis_probe_fill};
+    static const struct store_reader reader = {.on_part = redis_probe_on_part,
+                                               .on_value = redis_probe_on_value};
+    char keys[REDIS_PROBE_KEYS][24];
+    struct store_item items[REDIS_PROBE_KEYS];
+    int rc;
+
+    for (unsigned i = 0; i < REDIS_PROBE_KEYS; i++) {
+        snprintf(keys[i], sizeof(keys[i]), "baton:test:%u", i);
+        items[i] = (struct store_item){.key = keys[i], .len_bytes = 1};
+    }
+    rc = store_redis_has(store, items, REDIS_PROBE_KEYS, fault);
+    for (unsigned i = 0; i < REDIS_PROBE_KEYS && rc == 0 && !store->url.is_cluster; i++)
+        rc = items[i].result == E_NOT_FOUND ? 0 : items[i].result; /* each of a cluster's servers may fail */
+    if (rc == 0)
+        rc = store_redis_get(store, items, 1, &reader, fault);
+    if (rc == 0)
+        rc = store_redis_put(store, items, &values, 1, fault);
+    return rc == 0 ? store_redis_remove(store, items, fault) : rc;
+}
+
 static int store_redis_test(void *arg, struct buf *advice, struct fault *fault)
 {
     struct redis_store *store = arg;
@@ -251,16 +296,14 @@ static int store_redis_test(void *arg, struct buf *advice, struct fault *fault)
         return rc;
     rc = redis_conn_ask(peer->conn, (const char *const[]){"PING", NULL}, &reply, NULL);
     if (rc == 0 && reply.kind == RESP_ERROR)
-        rc = fault_set(fault, redis_error_code(reply.text), "%.*s",
-                       (int)(reply.text.len_bytes < 200 ? reply.text.len_bytes : 200),
-                       (const char *)reply.text.data);
+        rc = redis_error_fault(&store->url, reply.text, redis_error_code(reply.text), fault);
     else if (rc < 0)
         fault_set(fault, rc, "PING: %s", err_text(rc));
     if (rc == 0 && advice != NULL)
         rc = redis_store_advise(peer->conn, advice);
     if (rc < 0)
         redis_store_fail_peer(store, peer, rc);
-    return rc;
+    return rc < 0 || advice == NULL ? rc : redis_store_probe(store, fault);
 }
 
 /* ---- open and close ---- */

@@ -38,6 +38,7 @@ struct s3_transfer { /* one request */
     struct bytes upload;
     size_t uploaded_bytes;
     int64_t server_unix_s; /* of the Date header; 0: none */
+    char region[64];       /* where Amazon says that the bucket is; empty: it does not say */
     unsigned item, n_tries;
     bool is_busy;
     uint64_t *progress_ns; /* of the store: when a byte came or went */
@@ -79,6 +80,21 @@ static size_t s3_on_body(char *data, size_t size, size_t n, void *arg)
     return buf_append(&transfer->body, data, size * n) == 0 ? size * n : 0;
 }
 
+/* Copies the value of a header line, if the line has this name. */
+static bool s3_header_is(const char *name, struct bytes line, char *out, size_t cap)
+{
+    size_t n_name = strlen(name), n;
+
+    while (line.len_bytes > 0 && line.data[line.len_bytes - 1] <= ' ')
+        line.len_bytes--;
+    n = line.len_bytes > n_name ? line.len_bytes - n_name : 0;
+    if (n == 0 || n >= cap || strncasecmp((const char *)line.data, name, n_name) != 0)
+        return false;
+    memcpy(out, line.data + n_name, n);
+    out[n] = '\0';
+    return true;
+}
+
 static size_t s3_on_header(char *data, size_t size, size_t n, void *arg)
 {
     struct s3_transfer *transfer = arg;
@@ -86,11 +102,9 @@ static size_t s3_on_header(char *data, size_t size, size_t n, void *arg)
     struct bytes line = bytes_of(data, size * n);
 
     *transfer->progress_ns = clock_now_ns();
-    if (line.len_bytes > 6 && line.len_bytes < sizeof(date) && strncasecmp(data, "date: ", 6) == 0) {
-        memcpy(date, data + 6, line.len_bytes - 6);
-        date[line.len_bytes - 6] = '\0';
+    if (s3_header_is("date: ", line, date, sizeof(date)))
         transfer->server_unix_s = curl_getdate(date, NULL);
-    }
+    (void)s3_header_is("x-amz-bucket-region: ", line, transfer->region, sizeof(transfer->region));
     return size * n;
 }
 
@@ -181,6 +195,7 @@ static int s3_transfer_begin(struct s3_call *call, struct s3_transfer *transfer)
     buf_clear(&transfer->body);
     transfer->uploaded_bytes = 0;
     transfer->server_unix_s = 0;
+    transfer->region[0] = '\0';
     buf_append_str(&path, store->url.prefix);
     for (const char *c = call->items[transfer->item].key; *c != '\0'; c++)
         buf_append_byte(&path, (uint8_t)(*c == ':' ? '/' : *c)); /* all else in a key needs no encoding */
@@ -272,6 +287,28 @@ static struct bytes s3_part(const struct s3_transfer *transfer, const struct sto
     return bytes_of(body.data + from, left < item->len_bytes ? left : item->len_bytes);
 }
 
+/* The server refused: says why, by its own code ("NoSuchBucket") if the answer has one. */
+static void s3_fault_refused(const struct s3_call *call, const struct s3_transfer *transfer, int result,
+                             long status)
+{
+    const struct s3_url *url = &call->store->url;
+    struct bytes body = buf_view(&transfer->body);
+    size_t from = bytes_find(body, bytes_str("<Code>"), 0), to = SIZE_MAX;
+
+    if (transfer->region[0] != '\0' && strcmp(transfer->region, url->region) != 0) {
+        fault_set(call->fault, result, "%s: HTTP status %ld: the bucket is in region %s, the URL says %s",
+                  call->method, status, transfer->region, url->region);
+        return;
+    }
+    if (from != SIZE_MAX)
+        to = bytes_find(body, bytes_str("</Code>"), from += 6);
+    if (to == SIZE_MAX || to - from > 64)
+        fault_set(call->fault, result, "%s: HTTP status %ld", call->method, status);
+    else
+        fault_set(call->fault, result, "%s: HTTP status %ld, %.*s", call->method, status, (int)(to - from),
+                  (const char *)body.data + from);
+}
+
 /* A request has ended. */
 static void s3_transfer_end(struct s3_call *call, struct s3_transfer *transfer, CURLcode code)
 {
@@ -297,7 +334,7 @@ static void s3_transfer_end(struct s3_call *call, struct s3_transfer *transfer, 
     }
     call->n_answered++;
     if (item->result < 0 && item->result != E_NOT_FOUND)
-        fault_set(call->fault, item->result, "%s: HTTP status %ld", call->method, status);
+        s3_fault_refused(call, transfer, item->result, status);
     if (item->result == 0 && call->on_value != NULL)
         call->on_value(call->arg, transfer->item, s3_part(transfer, item, status));
 }
@@ -420,13 +457,23 @@ static int store_s3_remove(void *arg, struct store_item *item, struct fault *fau
     return s3_call_run(&call);
 }
 
-/* An object that need not be there: "not found" is an answer, and a refused signature is none. */
+static int s3_test_fill(void *arg, unsigned i, size_t len_bytes)
+{
+    (void)arg, (void)i, (void)len_bytes; /* the object is empty */
+    return 0;
+}
+
+/* An object that need not be there: "not found" is an answer, and a refused signature is none.  A bucket that does not
+ * exist answers the same, so the first test also writes the object, which is empty.  S3 has no settings to advise on. */
 static int store_s3_test(void *arg, struct buf *advice, struct fault *fault)
 {
+    static const struct bytes empty;
+    static const struct store_values values = {.all = &empty, .fill = s3_test_fill};
     struct store_item item = {.key = "baton:test"};
     int rc = store_s3_has(arg, &item, 1, fault);
 
-    (void)advice; /* S3 has no settings that a client could read */
+    if (rc == 0 && advice != NULL)
+        rc = store_s3_put(arg, &item, &values, 1, fault);
     return rc;
 }
 

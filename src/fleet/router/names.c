@@ -2,7 +2,8 @@
 /* If two workers have the same node name, the first one keeps it.
  *
  *      HELLO with a name whose link is up
- *        same epoch                          the same process dialled twice: refused
+ *        same epoch                          the same process dialled another address of this router: refused,
+ *                                            without a warning at each attempt
  *        same host, instance and address     the worker was restarted: takes the place of its former life
  *        anything else                       another worker: refused; the log has both addresses
  *
@@ -67,9 +68,9 @@ int router_names_check(struct router *router, const struct router_worker *curren
     const char *ours = link_peer_address(current->link), *theirs = link_peer_address(link);
     struct router_rival *rival;
 
-    if (current->epoch == hello->epoch)
-        return fault_set(fault, E_EXISTS, "node %s is registered already, from %s; this link comes from %s",
-                         hello->node, ours, theirs);
+    if (current->epoch == hello->epoch) /* the text stays the same, so the worker logs it once */
+        return fault_set(fault, E_AGAIN, "worker %s is linked to this router already, from %s", hello->node,
+                         ours);
     if (is_started_again(current, link, hello))
         return 0;
     rival = rival_for(router, hello->node, theirs);

@@ -417,7 +417,8 @@ static int router_register(struct daemon *daemon, struct fault *fault)
         .role = DISCOVER_ROUTERS,
         .node = conf->node,
         .link = conf->link_advertise[0] ? conf->link_advertise : listener_address(daemon->router.links),
-        .phase = "router"};
+        .phase = "router",
+        .admin = conf->admin_listen[0] ? conf->admin_listen : NULL};
 
     if (conf->link_register[0] == '\0')
         return 0;

@@ -336,7 +336,9 @@ static void worker_on_down(void *arg, struct link *link, const struct fault *why
     listener_release(router->links);
     set_greeting(router, link, NULL);
     if (worker == NULL || worker->link != link) {
-        log_warn("link_refused", LOG_STR("address", link_peer_address(link)), LOG_STR("reason", why->text));
+        if (why->code != E_AGAIN) /* a second link of a worker */
+            log_warn("link_refused", LOG_STR("address", link_peer_address(link)),
+                     LOG_STR("reason", why->text));
         return;
     }
     log_warn("worker_down", LOG_STR("node", worker->node), LOG_STR("reason", why->text));

@@ -48,6 +48,7 @@ struct discover_entry { /* this daemon's entry in etcd; borrowed during the call
     const char *phase;       /* "router", "prefill", "decode", "both" */
     const char *model;       /* NULL: none */
     const char *fingerprint; /* of the model; NULL: none */
+    const char *admin;       /* http.admin, which is on the loopback of this daemon's host; NULL: none */
 };
 
 struct discover_registration;
@@ -58,5 +59,25 @@ int discover_register(const char *url, const struct discover_tls *tls, const str
                       struct fault *fault, struct discover_registration **out);
 /* Revokes the lease (at most a second) and ends the thread; accepts NULL. */
 void discover_unregister(struct discover_registration *registration);
+
+/* ---- reading the registered daemons once ---- */
+
+enum { DISCOVER_MAX_MEMBERS = 1024 };
+
+struct discover_member { /* texts are visible ASCII; empty: the entry has none */
+    char node[64], phase[16], link[ENDPOINT_BYTES], admin[64], host[65], model[128], fingerprint[40];
+};
+
+struct discover_members {
+    uint32_t n, n_refused; /* entries without a node and a link, or beyond the bound */
+    struct discover_member all[DISCOVER_MAX_MEMBERS];
+};
+
+/* Reads the daemons that registered under an etcd source, sorted by name; waits up to 10 s. E_FORMAT: url is not an etcd
+ * source, or the answer is not etcd's. E_IO, E_AUTH, E_TIMEOUT, E_NOMEM. */
+int discover_members_read(const char *url, const struct discover_tls *tls, struct fault *fault,
+                          struct discover_members *out);
+/* The name of this host, as entries have it. */
+void discover_host(char out[65]);
 
 #endif

@@ -94,5 +94,9 @@ enum etcd_watch etcd_read_watch(struct bytes line);
 int etcd_read_number(struct bytes text, const char *name,
                      int64_t *out); /* a field, top level or in "result" */
 int etcd_read_token(struct bytes text, char *out, size_t cap);
+/* Reads all entries of the answer of a range. E_FORMAT. */
+int etcd_read_members(struct bytes text, struct discover_members *out);
+/* The message of an answer that is an error; "refused" if it has none. */
+void etcd_read_error(struct bytes text, char *out, size_t cap);
 
 #endif

@@ -137,6 +137,7 @@ static int etcd_perform(struct etcd *etcd, uint64_t until_ns)
 static int etcd_judge(struct etcd *etcd, int result, struct fault *fault)
 {
     const char *host = etcd->url->hosts[etcd->host];
+    char text[160];
     long status = 0;
 
     if (etcd->is_line_enough)
@@ -150,11 +151,12 @@ static int etcd_judge(struct etcd *etcd, int result, struct fault *fault)
     if (result != CURLE_OK)
         return fault_set(fault, E_IO, "%s: %s", host, curl_easy_strerror((CURLcode)result));
     curl_easy_getinfo(etcd->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status == 401)
-        return fault_set(fault, E_AUTH, "%s: user, password or token are refused", host);
-    if (status != 200)
-        return fault_set(fault, E_IO, "%s: status %ld", host, status);
-    return 0;
+    if (status == 200)
+        return 0;
+    etcd_read_error(buf_view(&etcd->answer), text, sizeof(text));
+    /* Also 400: a wrong password, or a token from before the last change of a role. */
+    return fault_set(fault, status == 400 || status == 401 || status == 403 ? E_AUTH : E_IO,
+                     "%s: %s (status %ld)", host, text, status);
 }
 
 /* One call to the present host. */

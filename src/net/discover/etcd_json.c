@@ -3,6 +3,7 @@
  * numbers are strings. */
 #include <jansson.h>
 #include <openssl/evp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,13 +64,17 @@ void etcd_put_login(struct buf *out, const char *user, const char *password)
 
 void etcd_put_entry(struct buf *out, const struct discover_entry *entry)
 {
+    char host[65];
     const char *fields[][2] = {{"node", entry->node},
                                {"link", entry->link},
                                {"role", entry->phase},
                                {"model", entry->model},
-                               {"fingerprint", entry->fingerprint}};
+                               {"fingerprint", entry->fingerprint},
+                               {"admin", entry->admin},
+                               {"host", host}};
     const char *separator = "{";
 
+    discover_host(host);
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (fields[i][1] == NULL)
             continue;
@@ -97,20 +102,25 @@ static int etcd_int(const json_t *value, int64_t *out)
     return json_is_string(value) ? str_to_i64(bytes_str(json_string_value(value)), out) : E_FORMAT;
 }
 
-static void etcd_read_value(const char *base64, const struct discover_names *names, struct endpoints *list)
+/* The value of a key, which is JSON in base64. NULL: it is none. */
+static json_t *etcd_decode_value(const char *base64)
 {
     unsigned char text[ETCD_VALUE_MAX + 4];
     size_t n = strlen(base64), n_pad = 0;
-    const char *link, *fingerprint;
-    json_t *value = NULL;
     int n_bytes = -1;
 
     while (n_pad < 2 && n_pad < n && base64[n - 1 - n_pad] == '=')
         n_pad++;
     if (n <= ETCD_VALUE_MAX && n % 4 == 0)
         n_bytes = EVP_DecodeBlock(text, (const unsigned char *)base64, (int)n);
-    if (n_bytes >= (int)n_pad)
-        value = etcd_parse(bytes_of(text, (size_t)n_bytes - n_pad));
+    return n_bytes >= (int)n_pad ? etcd_parse(bytes_of(text, (size_t)n_bytes - n_pad)) : NULL;
+}
+
+static void etcd_read_value(const char *base64, const struct discover_names *names, struct endpoints *list)
+{
+    json_t *value = etcd_decode_value(base64);
+    const char *link, *fingerprint;
+
     link = json_string_value(json_object_get(value, "link"));
     fingerprint = json_string_value(json_object_get(value, "fingerprint"));
     if (link == NULL)
@@ -175,4 +185,63 @@ int etcd_read_token(struct bytes text, char *out, size_t cap)
 
     json_decref(root);
     return rc;
+}
+
+void etcd_read_error(struct bytes text, char *out, size_t cap)
+{
+    json_t *root = etcd_parse(text), *error = json_object_get(root, "error");
+    const char *message = json_string_value(json_object_get(json_is_object(error) ? error : root, "message"));
+
+    if (message == NULL)
+        message = json_string_value(error);
+    snprintf(out, cap, "%s", message != NULL && message[0] != '\0' ? message : "refused");
+    json_decref(root);
+}
+
+/* Copies a text of an entry, with '?' for what is not visible. False: it is longer than cap. */
+static bool etcd_copy_visible(const json_t *value, const char *name, char *out, size_t cap)
+{
+    const char *text = json_string_value(json_object_get(value, name));
+
+    if (text != NULL && !str_copy(out, cap, text))
+        return false;
+    for (char *at = out; *at != '\0'; at++)
+        if (*at <= ' ' || *at >= 0x7f)
+            *at = '?';
+    return true;
+}
+
+static bool etcd_read_member(const json_t *value, struct discover_member *out)
+{
+    return etcd_copy_visible(value, "node", out->node, sizeof(out->node)) &&
+           etcd_copy_visible(value, "role", out->phase, sizeof(out->phase)) &&
+           etcd_copy_visible(value, "link", out->link, sizeof(out->link)) &&
+           etcd_copy_visible(value, "admin", out->admin, sizeof(out->admin)) &&
+           etcd_copy_visible(value, "host", out->host, sizeof(out->host)) &&
+           etcd_copy_visible(value, "model", out->model, sizeof(out->model)) &&
+           etcd_copy_visible(value, "fingerprint", out->fingerprint, sizeof(out->fingerprint)) &&
+           out->node[0] != '\0' && out->link[0] != '\0';
+}
+
+int etcd_read_members(struct bytes text, struct discover_members *out)
+{
+    json_t *root = etcd_parse(text), *pairs = json_object_get(root, "kvs"), *pair;
+    bool is_right =
+        json_is_object(json_object_get(root, "header")) && (pairs == NULL || json_is_array(pairs));
+    size_t i;
+
+    json_array_foreach(pairs, i, pair)
+    {
+        const char *base64 = json_string_value(json_object_get(pair, "value"));
+        json_t *value = base64 != NULL ? etcd_decode_value(base64) : NULL;
+        struct discover_member member = {.node = ""};
+
+        if (out->n < DISCOVER_MAX_MEMBERS && etcd_read_member(value, &member))
+            out->all[out->n++] = member;
+        else
+            out->n_refused++;
+        json_decref(value);
+    }
+    json_decref(root);
+    return is_right ? 0 : E_FORMAT;
 }

@@ -6,7 +6,7 @@ libnet_discover_a_SOURCES = \
 	src/net/discover/dns.c src/net/discover/dns_reply.c \
 	src/net/discover/endpoints.c src/net/discover/endpoints.h \
 	src/net/discover/etcd.c src/net/discover/etcd_json.c src/net/discover/etcd_source.c \
-	src/net/discover/file.c src/net/discover/names.c src/net/discover/register.c src/net/discover/thread.c \
+	src/net/discover/file.c src/net/discover/members.c src/net/discover/names.c src/net/discover/register.c src/net/discover/thread.c \
 	src/net/discover/url.c src/net/discover/url.h
 
 if HAVE_CMOCKA

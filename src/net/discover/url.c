@@ -2,6 +2,7 @@
 /* Reads the address of a source: one row for each scheme, then one function for each kind. */
 #include "net/discover/url.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,17 @@ static bool url_is_name(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == strlen(name);
 }
 
+/* A name server: "10.0.0.2", "10.0.0.2:8600", "::1", "[::1]:8600". A name would need a name server itself. */
+static bool url_is_server(const char *text)
+{
+    unsigned char binary[sizeof(struct in6_addr)];
+    struct addr addr;
+
+    if (inet_pton(AF_INET, text, binary) == 1 || inet_pton(AF_INET6, text, binary) == 1)
+        return true;
+    return addr_parse(text, NULL, &addr) == 0 && addr.is_numeric && addr.port != 0 && !addr_is_any(&addr);
+}
+
 static int url_read_dns(const char *rest, struct fault *fault, struct discover_url *url)
 {
     const char *query = strchr(rest, '?');
@@ -51,6 +63,10 @@ static int url_read_dns(const char *rest, struct fault *fault, struct discover_u
     if (query != NULL && (strncmp(query, "?server=", 8) != 0 || query[8] == '\0' ||
                           !str_copy(url->server, sizeof(url->server), query + 8)))
         return fault_set(fault, E_FORMAT, "'%.60s': only ?server=ADDRESS may follow the name", rest);
+    if (query != NULL && !url_is_server(url->server))
+        return fault_set(fault, E_FORMAT,
+                         "'%.60s': the name server is a numeric address, with or without a port",
+                         url->server);
     if (n >= sizeof(name))
         return fault_set(fault, E_FORMAT, "'%.60s...': the name is too long", rest);
     memcpy(name, rest, n);

@@ -152,7 +152,8 @@ void link_fail(struct link *link, const struct fault *why)
 void link_part(struct link *link, enum frame_type type, const ProtobufCMessage *last, const struct fault *why)
 {
     link->why = *why;
-    log_warn("link_refused", LOG_STR("peer", link->address), LOG_STR("reason", why->text));
+    if (why->code != E_AGAIN) /* no fault: the peer has another link */
+        log_warn("link_refused", LOG_STR("peer", link->address), LOG_STR("reason", why->text));
     ev_timer_stop(link->beat);
     if (link_put(link, type, last) != 0) {
         link_fail(link, why);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libnet_redis.a
-libnet_redis_a_SOURCES = src/net/redis/redis_conn.c src/net/redis/redis_conn.h src/net/redis/redis_slots.c \
+libnet_redis_a_SOURCES = src/net/redis/redis_conn.c src/net/redis/redis_conn.h src/net/redis/redis_error.c \
+	src/net/redis/redis_error.h src/net/redis/redis_slots.c \
 	src/net/redis/redis_slots.h src/net/redis/redis_url.c src/net/redis/redis_url.h src/net/redis/resp.c \
 	src/net/redis/resp.h
 

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "net/redis/redis_error.h"
 
 #define REDIS_WAIT_NS    (100 * NS_PER_MS) /* how often is_ending is checked */
 #define REDIS_READ_BYTES (64u * 1024)
@@ -303,6 +304,8 @@ static int redis_conn_tls(struct redis_conn *conn, const struct redis_node *node
     if (rc == E_AUTH)
         return fault_set(fault, rc, "TLS: %s",
                          X509_verify_cert_error_string(SSL_get_verify_result(conn->ssl)));
+    if (rc == E_IO || rc == E_TIMEOUT)
+        return fault_set(fault, rc, "TLS: %s; if this port has no TLS, use redis://", err_text(rc));
     return rc < 0 ? fault_set(fault, rc, "TLS: %s", err_text(rc)) : 0;
 }
 
@@ -347,15 +350,12 @@ static int redis_conn_dial(struct redis_conn *conn, const struct redis_node *nod
     return rc < 0 ? fault_set(fault, rc, "cannot connect to %s port %s", node->host, port) : 0;
 }
 
-/* The server refused: puts its text into the fault, without control bytes. */
-static int redis_conn_refused(struct resp_item *item, struct fault *fault)
+static int redis_conn_refused(const struct redis_conn *conn, struct resp_item *item, struct fault *fault)
 {
     bool is_login = bytes_starts_with(item->text, "WRONGPASS") || bytes_starts_with(item->text, "NOAUTH") ||
                     bytes_starts_with(item->text, "NOPERM");
 
-    return fault_set(fault, is_login ? E_AUTH : E_PROTO, "%.*s",
-                     (int)(item->text.len_bytes < 200 ? item->text.len_bytes : 200),
-                     (const char *)item->text.data);
+    return redis_error_fault(conn->opts.url, item->text, is_login ? E_AUTH : E_PROTO, fault);
 }
 
 static int redis_conn_want(struct redis_conn *conn, const char *const *words, struct fault *fault)
@@ -365,7 +365,7 @@ static int redis_conn_want(struct redis_conn *conn, const char *const *words, st
 
     if (rc < 0)
         return fault_set(fault, rc, "%s: %s", words[0], err_text(rc));
-    return item.kind == RESP_ERROR ? redis_conn_refused(&item, fault) : 0;
+    return item.kind == RESP_ERROR ? redis_conn_refused(conn, &item, fault) : 0;
 }
 
 /* HELLO 3 with the login.  Servers before 6.0 do not know HELLO: then AUTH, and RESP2. */
@@ -378,11 +378,13 @@ static int redis_conn_login(struct redis_conn *conn, struct fault *fault)
     char db[8];
     int rc = redis_conn_ask(conn, hello, &item, NULL);
 
+    if ((rc == E_IO || rc == E_CLOSED) && conn->ssl == NULL)
+        return fault_set(fault, rc, "HELLO: %s; if this port has TLS, use rediss://", err_text(rc));
     if (rc < 0)
         return fault_set(fault, rc, "HELLO: %s", err_text(rc));
     if (item.kind == RESP_ERROR && !bytes_starts_with(item.text, "ERR unknown command") &&
         !bytes_starts_with(item.text, "NOPROTO"))
-        return redis_conn_refused(&item, fault);
+        return redis_conn_refused(conn, &item, fault);
     if (item.kind == RESP_ERROR && url->password[0] != '\0')
         rc = redis_conn_want(conn,
                              url->user[0] ? (const char *const[]){"AUTH", user, url->password, NULL}

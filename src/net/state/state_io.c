@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/thread.h"
+#include "net/redis/redis_error.h"
 #include "net/redis/redis_slots.h"
 #include "net/state/state_priv.h"
 
@@ -118,6 +119,8 @@ static int state_connect_owner(struct state_thread *thread, const struct redis_n
 
     if (rc < 0)
         return fault_set(fault, rc, "CLUSTER SLOTS: %s", err_text(rc));
+    if (reply.kind == RESP_ERROR)
+        return redis_error_fault(&state->url, reply.text, E_PROTO, fault);
     if (redis_slots_parse(all, state_on_range, &owner) < 0 || !owner.is_found)
         return fault_set(fault, E_PROTO, "no server of the cluster has the slot %u", owner.slot);
     if (owner.node.host[0] == '\0')

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
+#include "net/redis/redis_error.h"
 #include "net/state/state_priv.h"
 
 static int state_put_command(struct buf *out, const struct bytes *args, unsigned n)
@@ -322,8 +323,7 @@ int state_job_reply(struct state *state, struct state_job *job, const struct res
     int rc = item->kind == RESP_ERROR ? state_error_code(item->text) : 0;
 
     if (rc < 0)
-        fault_set(&job->fault, rc, "%.*s", (int)(item->text.len_bytes < 200 ? item->text.len_bytes : 200),
-                  (const char *)item->text.data);
+        (void)redis_error_fault(&state->url, item->text, rc, &job->fault);
     else if (job->kind == STATE_JOB_ASK)
         rc = state_reply_ask(state, job, item);
     else if (job->kind == STATE_JOB_EXCHANGE)

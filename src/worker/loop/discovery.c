@@ -58,7 +58,8 @@ static int discovery_register(struct worker *worker, struct fault *fault)
                                          .link = worker_link_address(worker),
                                          .phase = role_text(worker->role),
                                          .model = worker->model.name,
-                                         .fingerprint = worker->model.fingerprint};
+                                         .fingerprint = worker->model.fingerprint,
+                                         .admin = conf->admin_listen[0] ? conf->admin_listen : NULL};
 
     if (conf->link_register[0] == '\0')
         return 0;

@@ -198,10 +198,11 @@ static void values_have_their_types(void **state)
 
 static void addresses(void **state)
 {
-    const char *const good[] = {"", "host:1", "127.0.0.1:0", "[::1]:65535", "a-b.c_d:80", "unix:/run/x.sock"};
-    const char *const bad[] = {"host",  "host:",   ":80",    "host:65536",  "host:-1",
-                               "[::1]", "[::g]:1", "::1:80", "[]:80",       "a b:80",
-                               "unix:", "unix:x",  "unix:/", "http://h:80", "host:8 0"};
+    const char *const good[] = {"",           "host:1", "127.0.0.1:0",     "[::1]:65535",
+                                "a-b.c_d:80", "*:80",   "unix:/run/x.sock"};
+    const char *const bad[] = {"host",    "host:",       ":80",      "host:65536", "host:-1", "[::1]",
+                               "[::g]:1", "::1:80",      "[]:80",    "a b:80",     "unix:",   "unix:x",
+                               "unix:/",  "http://h:80", "host:8 0", "**:80",      "*.a:80"};
     char text[256];
 
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {

@@ -376,6 +376,32 @@ static void the_remote_tier_gets_what_is_used_twice(void **state)
     kv_pool_free(pool);
 }
 
+/* Where memory is short, a block leaves before it is used again.  It counts as used twice when it comes back. */
+static void a_block_that_comes_back_was_used_twice(void **state)
+{
+    const struct kv_pool_opts opts = {
+        .n_blocks = 8, .now_ns = fake_now, .lifetime_ns = UINT64_MAX / 2, .has_remote = true};
+    kv_block_id all[8];
+    struct kv_save save;
+
+    (void)state;
+    memset(model, 0, sizeof(model));
+    assert_int_equal(kv_pool_new(&opts, &pool), 0);
+    cache(1, 4, 100, 0); /* 100 to 103 */
+    assert_int_equal(kv_take(pool, 8, all), 0);
+    for (unsigned i = 0; i < 8; i++)
+        kv_unref(pool, all[i]);
+    cache(1, 2, 102, 0); /* 102 and 103 once more, and two that are new */
+    cache(1, 2, 200, 0);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(kv_save_next(pool, KV_BELOW_REMOTE, &save));
+        assert_int_equal(get_u64(save.hash.bytes), 102 + i);
+        kv_save_end(pool, KV_BELOW_REMOTE, save.id, false);
+    }
+    assert_false(kv_save_next(pool, KV_BELOW_REMOTE, &save));
+    kv_pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(quotas_hold),
@@ -383,6 +409,7 @@ int main(void)
                                        cmocka_unit_test(marks_count_among_the_greedy),
                                        cmocka_unit_test(more_tenants_than_places_share_one),
                                        cmocka_unit_test(blocks_are_offered_to_the_tier_once),
+                                       cmocka_unit_test(a_block_that_comes_back_was_used_twice),
                                        cmocka_unit_test(the_remote_tier_gets_what_is_used_twice)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,9 @@ static void urls_are_read(void **state)
     assert_int_equal(url.port, 8090);
     assert_int_equal(discover_url_parse("dns+srv://_baton._tcp.example", NULL, &url), 0);
     assert_int_equal(url.kind, DISCOVER_DNS_SRV);
+    assert_int_equal(discover_url_parse("dns+srv://_baton._tcp.example?server=::1", NULL, &url), 0);
+    assert_int_equal(discover_url_parse("dns+srv://_baton._tcp.example?server=[::1]:8600", NULL, &url), 0);
+    assert_string_equal(url.server, "[::1]:8600");
     assert_int_equal(discover_url_parse("etcds://root:pa:ss@a,b:2381,[::1]:9/x/y/", NULL, &url), 0);
     assert_true(url.is_tls);
     assert_string_equal(url.user, "root");
@@ -49,6 +52,9 @@ static void bad_urls_are_refused_and_show_no_password(void **state)
                                       "dns://a:0",
                                       "dns://a b:1",
                                       "dns://a:1?x=1",
+                                      "dns://a:1?server=consul:8600",
+                                      "dns://a:1?server=10.0.0.2:0",
+                                      "dns://a:1?server=0.0.0.0:53",
                                       "dns+srv://",
                                       "etcd://a",
                                       "etcd:///p",
@@ -132,6 +138,53 @@ static void etcd_answers_are_read(void **state)
     assert_int_equal(number, 15);
     assert_int_equal(etcd_read_number(bytes_str("{\"TTL\":\"x\"}"), "TTL", &number), E_FORMAT);
     free(list);
+}
+
+static void entries_of_etcd_are_read(void **state)
+{
+    /* {"node":"a\u001b","link":"h:1","role":"router","host":"x"}, one without a link, and a value that is not JSON */
+    static const char text[] =
+        "{\"header\":{\"revision\":\"1\"},\"kvs\":[{\"value\":"
+        "\"eyJub2RlIjoiYVx1MDAxYiIsImxpbmsiOiJoOjEiLCJyb2xl"
+        "Ijoicm91dGVyIiwiaG9zdCI6IngifQ==\"},{\"value\":\"eyJub2RlIjoiYiJ9\"},{\"value\":\"AAAA\"},{}]}";
+    struct discover_members *members = calloc(1, sizeof(*members));
+
+    (void)state;
+    assert_int_equal(etcd_read_members(bytes_str(text), members), 0);
+    assert_int_equal(members->n, 1);
+    assert_int_equal(members->n_refused, 3);
+    assert_string_equal(members->all[0].node, "a?");
+    assert_string_equal(members->all[0].link, "h:1");
+    assert_string_equal(members->all[0].phase, "router");
+    assert_string_equal(members->all[0].host, "x");
+    assert_string_equal(members->all[0].admin, "");
+    assert_int_equal(etcd_read_members(bytes_str("{}"), members), E_FORMAT);
+    assert_int_equal(etcd_read_members(bytes_str("<"), members), E_FORMAT);
+    members->n = DISCOVER_MAX_MEMBERS;
+    assert_int_equal(etcd_read_members(bytes_str(text), members), 0);
+    assert_int_equal(members->n, DISCOVER_MAX_MEMBERS);
+    free(members);
+}
+
+static void refusals_of_etcd_are_read(void **state)
+{
+    char text[24];
+
+    (void)state;
+    etcd_read_error(bytes_str("{\"error\":\"e\",\"message\":\"etcdserver: no\",\"code\":7}"), text,
+                    sizeof(text));
+    assert_string_equal(text, "etcdserver: no");
+    etcd_read_error(bytes_str("{\"error\":{\"grpc_code\":7,\"message\":\"m\"}}"), text, sizeof(text));
+    assert_string_equal(text, "m");
+    etcd_read_error(bytes_str("{\"error\":\"only this\"}"), text, sizeof(text));
+    assert_string_equal(text, "only this");
+    etcd_read_error(bytes_str("{\"message\":\"0123456789012345678901234567890\"}"), text, sizeof(text));
+    assert_string_equal(text, "01234567890123456789012");
+    for (unsigned i = 0; i < 4; i++) {
+        etcd_read_error(bytes_str((const char *[]){"", "[", "{\"message\":1}", "<html>"}[i]), text,
+                        sizeof(text));
+        assert_string_equal(text, "refused");
+    }
 }
 
 static void the_least_time_to_live_counts(void **state)
@@ -240,6 +293,8 @@ int main(void)
         cmocka_unit_test(bad_urls_are_refused_and_show_no_password),
         cmocka_unit_test(lists_have_no_duplicates_and_a_bound),
         cmocka_unit_test(etcd_answers_are_read),
+        cmocka_unit_test(entries_of_etcd_are_read),
+        cmocka_unit_test(refusals_of_etcd_are_read),
         cmocka_unit_test(the_least_time_to_live_counts),
         cmocka_unit_test(a_file_is_followed),
         cmocka_unit_test(plain_addresses_need_no_thread),

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/err.h"
+#include "net/redis/redis_error.h"
 #include "net/redis/redis_url.h"
 
 static void addresses_are_read(void **state)
@@ -102,12 +103,42 @@ static void logins_are_taken_as_they_are(void **state)
     assert_int_equal(redis_url_login(&url, text, NULL), E_FORMAT);
 }
 
+static void errors_name_their_cause(void **state)
+{
+    static const struct {
+        bool is_cluster;
+        const char *error, *text;
+    } rows[] = {
+        {false, "MOVED 12 10.0.0.1:7000",
+         "the server is part of a cluster: use redis+cluster:// (it answers MOVED 12 10.0.0.1:7000)"},
+        {false, "ASK 12 h:1",
+         "the server is part of a cluster: use redis+cluster:// (it answers ASK 12 h:1)"},
+        {true, "MOVED 12 10.0.0.1:7000", "MOVED 12 10.0.0.1:7000"},
+        {true, "ERR This instance has cluster support disabled",
+         "the server is not part of a cluster: use redis://"},
+        {false, "NOAUTH Authentication required.", "the server wants a password, and there is none (NOAUTH)"},
+        {true, "NOPERM no", "NOPERM no"},
+        {false, "", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct redis_url url = {.is_cluster = rows[i].is_cluster};
+        struct fault fault = {0};
+
+        assert_int_equal(redis_error_fault(&url, bytes_str(rows[i].error), E_PROTO, &fault), E_PROTO);
+        assert_int_equal(fault.code, E_PROTO);
+        assert_string_equal(fault.text, rows[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_read),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(logins_are_taken_as_they_are),
+        cmocka_unit_test(errors_name_their_cause),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

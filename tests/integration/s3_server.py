@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""S3 servers of a test's own, on free ports of the loopback: moto (Python) and rclone's `serve s3` (Go, 1.65 and later).
+Both check signatures.  moto knows users and policies; rclone keeps objects as files and answers much faster."""
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+
+from cluster import free_port, patience
+
+PYTHON = os.environ.get("BATON_MOTO", sys.executable)
+RCLONE = os.environ.get("BATON_RCLONE", shutil.which("rclone"))
+MOTO = "import sys; from moto.server import main; main(sys.argv[1:])"
+UNCHECKED = 4  # requests before moto checks signatures: a user, its key, its policy, and the bucket
+
+
+def has_moto():
+    return subprocess.run([PYTHON, "-c", "import moto.server, flask"], capture_output=True, check=False).returncode == 0
+
+
+def has_rclone():
+    return RCLONE is not None and subprocess.run([RCLONE, "serve", "s3", "--help"], capture_output=True, check=False).returncode == 0
+
+
+class Server:
+    """Has a bucket kv-store, and the login of a user who may use it."""
+    name, process, login = "", None, ""
+
+    def __init__(self):
+        self.port = free_port()
+        self.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
+    @property
+    def url(self):
+        return f"s3://kv-store/models?endpoint=http://127.0.0.1:{self.port}"
+
+    def start(self):
+        raise NotImplementedError
+
+    def run(self, command, is_up, **more):
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL, **more)
+        end = time.monotonic() + patience(60)
+        while True:
+            try:
+                return is_up()
+            except OSError:
+                assert self.process.poll() is None and time.monotonic() < end, f"{self.name} does not start"
+                time.sleep(0.1)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+
+
+class Moto(Server):
+    name = "moto"
+
+    def start(self):
+        env = {**os.environ, "INITIAL_NO_AUTH_ACTION_COUNT": str(UNCHECKED)}
+        self.run([PYTHON, "-c", MOTO, "-H", "127.0.0.1", "-p", str(self.port)],
+                 lambda: self.iam(Action="CreateUser", UserName="baton"), env=env)
+        made = self.iam(Action="CreateAccessKey", UserName="baton")
+        self.login = ":".join(re.search(f"<{name}>(.*?)</{name}>", made).group(1) for name in
+                              ("AccessKeyId", "SecretAccessKey"))
+        self.iam(Action="PutUserPolicy", UserName="baton", PolicyName="all", PolicyDocument=
+                 '{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"s3:*","Resource":"*"}]}')
+        with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{self.port}/kv-store", method="PUT")):
+            pass
+
+    def iam(self, **fields):
+        body = urllib.parse.urlencode({"Version": "2010-05-08", **fields}).encode()
+        head = {"Host": "iam.amazonaws.com", "Content-Type": "application/x-www-form-urlencoded",
+                "Authorization": "AWS4-HMAC-SHA256 Credential=x/20240101/us-east-1/iam/aws4_request, "
+                                 "SignedHeaders=host, Signature=x"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/", body, head)
+        with urllib.request.urlopen(request, timeout=patience(10)) as answer:
+            return answer.read().decode()
+
+
+class Rclone(Server):
+    name, login = "rclone", "batonuser:batonsecret0"
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="baton-s3.")
+        os.mkdir(os.path.join(self.folder, "kv-store"))  # folders are buckets
+        super().__init__()
+
+    def start(self):
+        self.run([RCLONE, "serve", "s3", "--config", "/dev/null", "--auth-key", self.login.replace(":", ","), "--addr",
+                  f"127.0.0.1:{self.port}", "--dir-cache-time", "0s", self.folder],
+                 lambda: socket.create_connection(("127.0.0.1", self.port), 1).close())
+
+    def __exit__(self, *_):
+        super().__exit__()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -17,7 +17,7 @@
 #define DECODE_ALPHA  0.05
 #define PREFILL_ALPHA 0.25
 #define SHARE_MIN     0.25 /* least part of a mixed step that counts as prefill, even if less is predicted */
-#define SHARED_MIN    0.1  /* least part of a chunk that its tokens cost, whatever is fixed */
+#define SHARED_MIN    0.1  /* least part of a chunk's time that its tokens cost */
 
 /* The part of the fixed cost that the tokens missing in the chunk would bear. */
 static double speed_unshared_s(const struct sched_speed *speed, const struct sched_speed_step *step)

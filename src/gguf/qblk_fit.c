@@ -3,7 +3,8 @@
  *
  * The error of a weight counts (rms + |w|) times, with the rms of its qblk: large weights matter more in a product,
  * but every weight counts.  With an importance matrix, the mean square of the weight's inputs takes its place: this
- * gives the error of the product.  For fixed quants the best scale (and min) is a linear least squares problem with a
+ * gives the error of the product.  Types of four quants use both factors: their errors are as large as the weights, and
+ * the product's mean error alone lets large weights shrink, which harms the model (Q2_K in test_imatrix).  For fixed quants the best scale (and min) is a linear least squares problem with a
  * closed solution.  The search tries some twenty assignments of quants, from rounding w / scale for scales around the
  * one that just spans the weights:
  *
@@ -348,8 +349,9 @@ static int fit_qblk(enum dtype type, struct fit *fit)
         squares += (double)fit->x[i] * (double)fit->x[i];
     }
     float rms = (float)sqrt(squares / fit->form->weights);
+    bool is_sized = fit->given == NULL || fit->form->quant_high - fit->form->quant_low <= 3;
     for (uint32_t i = 0; i < fit->form->weights; i++)
-        fit->importance[i] = fit->given ? fit->given[i] : rms + fabsf(fit->x[i]);
+        fit->importance[i] = (fit->given ? fit->given[i] : 1) * (is_sized ? rms + fabsf(fit->x[i]) : 1);
     if (fit->form->weights == QBLK_MAX_WEIGHTS)
         fit_super(fit);
     else

@@ -30,6 +30,7 @@ CASES = [
 
 EXPERTS = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32}
 FAMILIES = {
+    "llama": {},
     "glm4moe": {**EXPERTS, "expert_shared_count": 1, "leading_dense_block_count": 1},
     "qwen35": {"full_attention_interval": 2, "ssm.conv_kernel": 4, "ssm.inner_size": 32, "ssm.state_size": 8,
                "ssm.time_step_rank": 2, "ssm.group_count": 1},
@@ -112,8 +113,8 @@ def a_pair_answers_the_same(family="glm4moe"):
     assert answers[0] == answers[1]
 
 
-def hybrids_and_latents_answer_the_same():
-    for family in ("qwen35", "deepseek2"):
+def other_families_answer_the_same():
+    for family in ("llama", "qwen35", "deepseek2"):
         a_pair_answers_the_same(family)
 
 
@@ -232,6 +233,6 @@ def memory_of_the_head_is_checked():
         wait_ready(plain)
 
 
-main([one_worker_answers_the_same, a_pair_answers_the_same, hybrids_and_latents_answer_the_same,
+main([one_worker_answers_the_same, a_pair_answers_the_same, other_families_answer_the_same,
       a_hand_off_brings_the_head_its_kv, the_decode_worker_says_what_it_is_worth, cut_hand_offs_stay_exact,
       memory_of_the_head_is_checked])

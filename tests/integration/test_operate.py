@@ -165,7 +165,7 @@ def shared_memory_between_users():
 
 
 def a_small_pool_says_which_key_to_raise():
-    """The demo model's context is 4096 tokens; a MiB of KV memory holds 320 of them."""
+    """The demo model's context is 32,768 tokens; a MiB of KV memory holds 320 of them."""
     with Cluster() as c:
         c.router()
         small = c.worker("decode", kv__memory="1MiB")

@@ -205,6 +205,10 @@ CASES = {
     "glm-dsa-mtp": ("mtp", f"--arch glm-dsa --layers 5 --with exp_probs_b {SPARSE} --set leading_dense_block_count=1 "
                     "--set nextn_predict_layers=1 --with shared_head_norm --set attention.indexer.types=1,0,1,0 "
                     f"{TINY}"),
+    "llama-mtp": ("mtp", "--arch llama --layers 3 --head-dim 32 --set rope.scaling.type=yarn --set rope.scaling.factor=4.0 "
+                  "--set rope.scaling.original_context_length=64 --set nextn_predict_layers=1 --tied "
+                  f"--with shared_head_norm {TINY}"),
+    "qwen3-mtp": ("mtp", f"--arch qwen3 --layers 3 --head-dim 24 --set nextn_predict_layers=1 {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

@@ -22,21 +22,28 @@ def turns(model, dims):
     return angles, 1.0
 
 
-def forward(model, tokens):
+def layer(model, index, x):
     heads, kv_heads = model.key("attention.head_count"), model.key("attention.head_count_kv")
     dim, eps = model.key("attention.key_length"), model.key("attention.layer_norm_rms_epsilon")
-    window = model.key("attention.sliding_window")
     angles, magnitude = turns(model, model.key("rope.dimension_count"))
+    w, n = model.layer(index), len(x)
+    h = rms_norm(x, w["attn_norm"], eps)
+    q, k, v = (h @ w[f"attn_{m}"].T + w.get(f"attn_{m}.bias", 0) for m in "qkv")
+    q = rotate(q.view(n, heads, dim), angles, magnitude, adjacent=True)
+    k = rotate(k.view(n, kv_heads, dim), angles, magnitude, adjacent=True)
+    mixed = attention(q, k, v.view(n, kv_heads, dim), 1 / math.sqrt(dim), model.key("attention.sliding_window"))
+    x = x + mixed @ w["attn_output"].T + w.get("attn_output.bias", 0)
+    h = rms_norm(x, w["ffn_norm"], eps)
+    return x + (silu(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T
+
+
+def rows(model, tokens):
+    """What the output head reads after each token."""
     x = model.tensors["token_embd.weight"][tokens]
-    n = len(tokens)
     for index in range(model.key("block_count")):
-        w = model.layer(index)
-        h = rms_norm(x, w["attn_norm"], eps)
-        q, k, v = (h @ w[f"attn_{m}"].T + w.get(f"attn_{m}.bias", 0) for m in "qkv")
-        q = rotate(q.view(n, heads, dim), angles, magnitude, adjacent=True)
-        k = rotate(k.view(n, kv_heads, dim), angles, magnitude, adjacent=True)
-        mixed = attention(q, k, v.view(n, kv_heads, dim), 1 / math.sqrt(dim), window)
-        x = x + mixed @ w["attn_output"].T + w.get("attn_output.bias", 0)
-        h = rms_norm(x, w["ffn_norm"], eps)
-        x = x + (silu(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T
-    return rms_norm(x, model.tensors["output_norm.weight"], eps) @ model.head.T
+        x = layer(model, index, x)
+    return rms_norm(x, model.tensors["output_norm.weight"], model.key("attention.layer_norm_rms_epsilon"))
+
+
+def forward(model, tokens):
+    return rows(model, tokens) @ model.head.T

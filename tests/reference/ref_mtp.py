@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """MTP heads as DeepSeek V3's report (2024) and the files of GLM 4.5, Qwen 3.5 and DeepSeek define them, in float64.
 
-transformers leaves these layers out. So the model and the head's own layer are those of transformers (of
-ref_deepseek2 for DeepSeek), and the head around that layer is written here:
+transformers leaves these layers out. So the model and the head's own layer are those of transformers, or of
+ref_deepseek2, ref_llama and ref_qwen. The head around that layer is written here:
 
     x_i = [norm(E(token i+1)) | norm(h_i)] . W^T      h_i: the row that the output head reads for token i+1
     logits of token i+2 = head(norm(layer(x)_i))
@@ -18,10 +18,13 @@ import transformers
 import ref_deepseek2
 import ref_hf
 import ref_hf_hybrid
+import ref_llama
+import ref_qwen
 import ref_sparse
 from ref_llama4 import wide_angles
 
 SPARSE = ("deepseek32", "glm-dsa")
+OWN = {"deepseek2": ref_deepseek2, "llama": ref_llama, "qwen2": ref_qwen, "qwen3": ref_qwen}
 
 
 def cut(model, keep, **keys):
@@ -55,8 +58,9 @@ def rows_and_layer(model, tokens):
     n = ref_hf.n_layers(model)
     trunk = cut(model, {i: i for i in range(n)})
     own = cut(model, {n: 0}, full_attention_interval=1, leading_dense_block_count=0)
-    if model.arch == "deepseek2":
-        return ref_deepseek2.rows(trunk, tokens)[None], lambda x: ref_deepseek2.layer(own, 0, x[0])[None]
+    if model.arch in OWN:
+        reference = OWN[model.arch]
+        return reference.rows(trunk, tokens)[None], lambda x: reference.layer(own, 0, x[0])[None]
     network = network_of(own).model
     places = torch.arange(len(tokens))[None]
     mask = torch.full((len(tokens), len(tokens)), -torch.inf).triu(1)[None, None]

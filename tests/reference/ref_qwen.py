@@ -8,28 +8,39 @@ import math
 from common import attention, plain_angles, rms_norm, rotate, silu, yarn_angles, yarn_temperature
 
 
-def forward(model, tokens):
+def turns(model, dim):
+    base = model.key("rope.freq_base")
+    if model.key("rope.scaling.type") != "yarn":
+        return plain_angles(dim, base), 1.0
+    factor = model.key("rope.scaling.factor")
+    return yarn_angles(dim, base, factor, model.key("rope.scaling.original_context_length")), yarn_temperature(factor)
+
+
+def layer(model, index, x):
     heads, kv_heads = model.key("attention.head_count"), model.key("attention.head_count_kv")
     dim, eps = model.key("attention.key_length"), model.key("attention.layer_norm_rms_epsilon")
-    base = model.key("rope.freq_base")
-    angles, magnitude = plain_angles(dim, base), 1.0
-    if model.key("rope.scaling.type") == "yarn":
-        factor = model.key("rope.scaling.factor")
-        angles = yarn_angles(dim, base, factor, model.key("rope.scaling.original_context_length"))
-        magnitude = yarn_temperature(factor)
+    angles, magnitude = turns(model, dim)
+    w, n = model.layer(index), len(x)
+    h = rms_norm(x, w["attn_norm"], eps)
+    q, k, v = h @ w["attn_q"].T, h @ w["attn_k"].T, h @ w["attn_v"].T
+    if model.arch == "qwen2":
+        q, k, v = q + w["attn_q.bias"], k + w["attn_k.bias"], v + w["attn_v.bias"]
+    q, k, v = q.view(n, heads, dim), k.view(n, kv_heads, dim), v.view(n, kv_heads, dim)
+    if model.arch == "qwen3":
+        q, k = rms_norm(q, w["attn_q_norm"], eps), rms_norm(k, w["attn_k_norm"], eps)
+    q, k = rotate(q, angles, magnitude), rotate(k, angles, magnitude)
+    x = x + attention(q, k, v, 1 / math.sqrt(dim)) @ w["attn_output"].T
+    h = rms_norm(x, w["ffn_norm"], eps)
+    return x + (silu(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T
+
+
+def rows(model, tokens):
+    """What the output head reads after each token."""
     x = model.tensors["token_embd.weight"][tokens]
-    n = len(tokens)
     for index in range(model.key("block_count")):
-        w = model.layer(index)
-        h = rms_norm(x, w["attn_norm"], eps)
-        q, k, v = h @ w["attn_q"].T, h @ w["attn_k"].T, h @ w["attn_v"].T
-        if model.arch == "qwen2":
-            q, k, v = q + w["attn_q.bias"], k + w["attn_k.bias"], v + w["attn_v.bias"]
-        q, k, v = q.view(n, heads, dim), k.view(n, kv_heads, dim), v.view(n, kv_heads, dim)
-        if model.arch == "qwen3":
-            q, k = rms_norm(q, w["attn_q_norm"], eps), rms_norm(k, w["attn_k_norm"], eps)
-        q, k = rotate(q, angles, magnitude), rotate(k, angles, magnitude)
-        x = x + attention(q, k, v, 1 / math.sqrt(dim)) @ w["attn_output"].T
-        h = rms_norm(x, w["ffn_norm"], eps)
-        x = x + (silu(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T
-    return rms_norm(x, model.tensors["output_norm.weight"], eps) @ model.head.T
+        x = layer(model, index, x)
+    return rms_norm(x, model.tensors["output_norm.weight"], model.key("attention.layer_norm_rms_epsilon"))
+
+
+def forward(model, tokens):
+    return rows(model, tokens) @ model.head.T

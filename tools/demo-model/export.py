@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns a checkpoint and the tokeniser into one GGUF file.
 
-    export.py WORK OUT.gguf [MODEL.gguf SHARE]       WORK: the folder of a training, or a model
+    export.py WORK OUT.gguf [MODEL.gguf SHARE] [--head HEAD.pt]     WORK: the folder of a training, or a model
 
 Of a training, the averaged weights are taken; with MODEL.gguf, SHARE of them and the rest of
 that model's.  Between the model that training began with and its result often lies one that
-has the knowledge of the first and the new skill of the second.  Rows of wq and wk are
+has the knowledge of the first and the new skill of the second.  With --head, the file also gets
+an MTP head (head_train.py) as one more block.  Rows of wq and wk are
 reordered from the training layout of rotary pairs (i, i + 32) to the file's (2i, 2i + 1).
 """
+import argparse
 import os
-import sys
 
 import numpy as np
 import torch
@@ -27,12 +28,12 @@ def interleave(w):
     return w.reshape(-1, 2, half, w.shape[1]).swapaxes(1, 2).reshape(w.shape)
 
 
-def tensors_of(params):
+def tensors_of(params, head=None):
     """(name, float32 array) in file order."""
-    p = {k: v.detach().numpy() for k, v in params.items()}
+    p = {k: v.detach().numpy() for k, v in {**params, **(head or {})}.items()}
     out = [("token_embd.weight", p["embed"])]
     ones = np.ones(model.DIM, np.float32)
-    for layer in range(model.LAYERS):
+    for layer in range(model.LAYERS + bool(head)):
         out.append(("blk.%d.attn_norm.weight" % layer, ones))
         for key in ("wq", "wk", "wv", "wo"):
             w = p["%d.%s" % (layer, key)]
@@ -40,6 +41,10 @@ def tensors_of(params):
         out.append(("blk.%d.ffn_norm.weight" % layer, ones))
         for key in ("gate", "up", "down"):
             out.append(("blk.%d.%s.weight" % (layer, NAMES[key]), p["%d.%s" % (layer, key)]))
+    if head:
+        block = "blk.%d.nextn." % model.LAYERS
+        out += [(block + "eh_proj.weight", p["%d.eh" % model.LAYERS]), (block + "enorm.weight", ones), (block + "hnorm.weight", ones),
+                (block + "shared_head_norm.weight", p["head_norm"])]
     return out + [("output_norm.weight", p["norm"])]
 
 
@@ -56,7 +61,7 @@ def parameters_of(tensors):
     return {k: torch.from_numpy(np.array(v, np.float32)) for k, v in p.items()}
 
 
-def metadata_of(tokeniser, template):
+def metadata_of(tokeniser, template, has_head=False):
     ident = tokeniser.id_of
     G = gguf
     return [
@@ -70,7 +75,7 @@ def metadata_of(tokeniser, template):
         ("llama.vocab_size", G.U32, model.VOCAB),
         ("llama.context_length", G.U32, model.CONTEXT),
         ("llama.embedding_length", G.U32, model.DIM),
-        ("llama.block_count", G.U32, model.LAYERS),
+        ("llama.block_count", G.U32, model.LAYERS + has_head),
         ("llama.feed_forward_length", G.U32, model.FFN),
         ("llama.attention.head_count", G.U32, model.HEADS),
         ("llama.attention.head_count_kv", G.U32, model.KV_HEADS),
@@ -79,7 +84,7 @@ def metadata_of(tokeniser, template):
         ("llama.attention.layer_norm_rms_epsilon", G.F32, model.EPS),
         ("llama.rope.dimension_count", G.U32, model.HEAD_DIM),
         ("llama.rope.freq_base", G.F32, model.ROPE_BASE),
-    ] + ([] if model.ROPE_FACTOR == 1 else [
+    ] + ([("llama.nextn_predict_layers", G.U32, 1)] if has_head else []) + ([] if model.ROPE_FACTOR == 1 else [
         ("llama.rope.scaling.type", G.STRING, "yarn"),
         ("llama.rope.scaling.factor", G.F32, model.ROPE_FACTOR),
         ("llama.rope.scaling.original_context_length", G.U32, model.TRAINED),
@@ -101,8 +106,15 @@ def mixed(params, other, share):
     return {k: v * share + other[k] * (1 - share) for k, v in params.items()}
 
 
-def main(argv):
-    work, out = argv[1], argv[2]
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("work")
+    p.add_argument("out")
+    p.add_argument("other", nargs="?")
+    p.add_argument("share", nargs="?", type=float)
+    p.add_argument("--head")
+    args = p.parse_args()
+    work = args.work
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "chat_template.jinja")) as f:
         template = f.read()
     if work.endswith(".gguf"):
@@ -115,11 +127,12 @@ def main(argv):
         model.stretch(saved.get("rope_factor", 1))
         params = saved["opt"]["average"]
         tokeniser = bpe.Tokeniser.load(os.path.join(work, "tok.json"))
-    if len(argv) > 3:
-        params = mixed(params, parameters_of(gguf.Reader(argv[3]).tensors), float(argv[4]))
-    gguf.write(out, metadata_of(tokeniser, template), tensors_of(params))
-    print("%s: %d bytes" % (out, os.path.getsize(out)))
+    if args.other:
+        params = mixed(params, parameters_of(gguf.Reader(args.other).tensors), args.share)
+    head = torch.load(args.head) if args.head else None
+    gguf.write(args.out, metadata_of(tokeniser, template, head is not None), tensors_of(params, head))
+    print("%s: %d bytes" % (args.out, os.path.getsize(args.out)))
 
 
 if __name__ == "__main__":
-    main(sys.argv)
+    main()

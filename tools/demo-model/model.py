@@ -4,7 +4,8 @@
     ids -> embedding -> 6 x ( + attention(norm x) ; + swiglu(norm x) ) -> norm -> logits
 
 Weights are kept in float32; all large products run in bfloat16, which is the
-only fast path this build of torch has.  The residual stream is float32.
+only fast path of old builds of torch (train.py --float32: BF16 becomes float32).
+The residual stream is float32.
 Attention, rotation, norm and SwiGLU are autograd functions with hand-written
 backward passes, because saving a few passes over memory counts more than
 anything else at this size.

@@ -30,7 +30,8 @@ class Engine:
         self.embed = weights["token_embd.weight"].to(self.wide)
         self.fast = {k: (v.to_mkldnn(), torch.zeros(v.shape[0]).to_mkldnn()) for k, v in self.w.items()
                      if v.dim() == 2 and dtype == torch.float32}
-        self.layers = 1 + max(int(k.split(".")[1]) for k in weights if k.startswith("blk."))
+        heads = sum(k.endswith(".nextn.eh_proj.weight") for k in weights)  # blocks behind the last layer
+        self.layers = 1 + max(int(k.split(".")[1]) for k in weights if k.startswith("blk.")) - heads
         self.reset()
 
     @classmethod

@@ -24,6 +24,7 @@ HEADS = (192, 320, 640)  # of heads at most, chosen for each batch
 HEAD_WEIGHT = .3    # of the loss there
 FAR_TOKENS = 3072   # of a batch, padding included
 LONG_SHARE = .6     # of the batches, whose tail lies in the later half of the context
+WHOLE_SHARE = .4    # of the batches, which see the whole bank; others a part of it, for less work
 START_SHARE = .5    # of the rows, whose head is at the beginning of the context, as system prompts are
 NEGATIVE = -1e30
 
@@ -67,7 +68,7 @@ def place(size, rng):
     """Where the tail begins, the first token of the bank to use, and positions for the used ones."""
     most = model.CONTEXT - 2 * TAIL
     end = int(most * rng.uniform(.5, 1) if rng.random() < LONG_SHARE else min(most, 1024 * 2 ** (rng.random() * 5)))
-    n = min(size, end)
+    n = min(size if rng.random() < WHOLE_SHARE else int(size * rng.uniform(.1, .7)), end)
     first = int(rng.integers(0, size - n + 1))
     gaps = np.zeros(n, np.int64)
     if end > n > 0:
@@ -130,9 +131,53 @@ def batch_of(source, end, rng, rest):
         torch.from_numpy(x.ravel()[where]) for x in (after, weight)] + [torch.from_numpy(where)]
 
 
+class Far(torch.autograd.Function):
+    """Attention of the tails: each row's queries see the bank and their own row, in one softmax.
+
+    q [KV_HEADS][b][n queries][d] (already scaled), k and v [KV_HEADS][b][t][d], keys and values of the bank
+    [KV_HEADS][n][d], mask [b][n queries][t].  Scores are computed again in the backward pass: one row's fit
+    into a cache, all rows' do not."""
+
+    @staticmethod
+    def scores(q, k, keys, mask):
+        n = keys.shape[0]
+        s = q.new_empty(q.shape[0], n + k.shape[0])
+        torch.mm(q, keys.t(), out=s[:, :n])
+        torch.add(torch.mm(q, k.t()), mask, out=s[:, n:])
+        return s
+
+    @staticmethod
+    def forward(ctx, q, k, v, keys, values, mask):
+        out, n = torch.empty_like(q), keys.shape[1]
+        for h in range(q.shape[0]):
+            for row in range(q.shape[1]):
+                p = Far.scores(q[h, row], k[h, row], keys[h], mask[row]).softmax(-1)
+                out[h, row] = torch.addmm(torch.mm(p[:, n:], v[h, row]), p[:, :n], values[h])
+        ctx.save_for_backward(q, k, v, keys, values, mask)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        q, k, v, keys, values, mask = ctx.saved_tensors
+        dq, dk, dv, n = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), keys.shape[1]
+        for h in range(q.shape[0]):
+            for row in range(q.shape[1]):
+                g = grad[h, row].contiguous()
+                p = Far.scores(q[h, row], k[h, row], keys[h], mask[row]).softmax(-1)
+                dp = torch.empty_like(p)
+                torch.mm(g, values[h].t(), out=dp[:, :n])
+                torch.mm(g, v[h, row].t(), out=dp[:, n:])
+                ds = torch._softmax_backward_data(dp, p, -1, p.dtype)
+                dq[h, row] = torch.addmm(torch.mm(ds[:, n:], k[h, row]), ds[:, :n], keys[h])
+                dk[h, row] = torch.mm(ds[:, n:].t(), q[h, row])
+                dv[h, row] = torch.mm(p[:, n:].t(), g)
+        return dq, dk, dv, None, None, None
+
+
 def far_attention(split, mask, bank):
     """An attention for model.hidden(): heads of rows see themselves, tails their row and the bank."""
     kvh, d = model.KV_HEADS, model.HEAD_DIM
+    mask = mask.repeat(1, GROUP, 1)
 
     def attend(weights, layer, h, tables):
         b, t = tables[0].shape[:2]
@@ -143,16 +188,9 @@ def far_attention(split, mask, bank):
         k = qk[:, :, model.HEADS:].permute(2, 0, 1, 3).reshape(kvh * b, t, d)
         v = qkv[:, :, model.HEADS + kvh:].permute(2, 0, 1, 3).reshape(kvh * b, t, d)
         near = model.Attend.apply(q[..., :split, :].reshape(kvh * b, GROUP, split, d), k[:, :split].contiguous(), v[:, :split].contiguous())
-        late = q[..., split:, :].reshape(kvh * b, GROUP * tail, d)
-        own = torch.bmm(late, k.transpose(1, 2)).view(kvh, b, GROUP, tail, t) + mask[None, :, None]
-        own = own.view(kvh, b * GROUP * tail, t)
-        keys, values = bank[layer]
-        other = torch.bmm(late.reshape(kvh, -1, d), keys.transpose(1, 2))
-        p = torch.cat([other, own], -1).softmax(-1)
-        n = keys.shape[1]
-        out = torch.bmm(p[..., :n], values).view(kvh, b, GROUP, tail, d)
-        out = out + torch.bmm(p[..., n:].reshape(kvh * b, GROUP * tail, t), v).view(kvh, b, GROUP, tail, d)
-        whole = torch.cat([near.view(kvh, b, GROUP, split, d), out], 3)
+        late = q[..., split:, :].reshape(kvh, b, GROUP * tail, d)
+        out = Far.apply(late, k.view(kvh, b, t, d), v.view(kvh, b, t, d), *bank[layer], mask)
+        whole = torch.cat([near.view(kvh, b, GROUP, split, d), out.view(kvh, b, GROUP, tail, d)], 3)
         return torch.nn.functional.linear(whole.permute(1, 3, 0, 2, 4).reshape(b * t, model.DIM), weights["%d.wo" % layer])
 
     return attend

@@ -42,7 +42,8 @@ DECAY = .02
 EMA = .997
 REST_SHARE, REST_WEIGHT = .2, .25
 DRILL_STEPS, DRILL_ROWS, DRILL_LENGTH, DRILL_WEIGHT = 660, 16, 128, .5
-STRETCH, BANK_TOKENS, FILLER_EVERY, FILLER_SHARE, FAR_SHARE = 8, 16384, 6, .1, .55
+FAR_STEPS = 400  # that a shard of far dialogues is enough for
+STRETCH, BANK_TOKENS, USUAL_TOKENS, FILLER_EVERY, FILLER_SHARE, FAR_SHARE = 8, 16384, 2560, 8, .1, .55
 
 
 def orthogonal(g):
@@ -106,15 +107,15 @@ class Optimiser:
             setattr(self, k, v)
 
 
-def micro_batches(path, rng):
-    """Cuts a shard into lists of (ids, flags) of similar length, in random order."""
+def micro_batches(path, rng, tokens=MICRO_TOKENS):
+    """Cuts a shard into lists of (ids, flags) of similar length, in random order; each has up to so many tokens."""
     z = np.load(path)
     ids, flags, starts = z["ids"], z["flags"], z["starts"]
     order = np.argsort(np.diff(starts) + rng.integers(0, 24, len(starts) - 1), kind="stable")
     batches, batch, longest = [], [], 0
     for n in order:
         a, b = starts[n], starts[n + 1]
-        if batch and max(longest, b - a) * (len(batch) + 1) > MICRO_TOKENS:
+        if batch and max(longest, b - a) * (len(batch) + 1) > tokens:
             batches.append(batch)
             batch, longest = [], 0
         batch.append((ids[a:b], flags[a:b]))
@@ -191,7 +192,7 @@ def first_before(work, shard):
     return shard
 
 
-def batches_of(work, first, seed):
+def batches_of(work, first, seed, tokens=MICRO_TOKENS):
     """Endless micro-batches, shard by shard from `first`, then again; yields (shard, batch)."""
     shard = first
     while True:
@@ -204,7 +205,7 @@ def batches_of(work, first, seed):
                     raise FileNotFoundError(path)
                 break
             time.sleep(1)
-        for batch in micro_batches(path, np.random.default_rng([seed, shard])):
+        for batch in micro_batches(path, np.random.default_rng([seed, shard]), tokens):
             yield shard, batch
         shard += 1
 
@@ -293,9 +294,9 @@ class Stretching:
     def __init__(self, work, params, shard, step, rng):
         self.params, self.shard, self.rng = params, shard, rng
         self.bank = stretch.Bank(BANK_TOKENS)
-        self.usual = batches_of(work, shard, step)
+        self.usual = batches_of(work, shard, step, USUAL_TOKENS)
         self.filler = batches_of(work, corpus.FIRST_FILLER, step)
-        self.far = stretch.dialogues(batches_of(work, corpus.FIRST_FAR, step))
+        self.far = stretch.dialogues(batches_of(work, corpus.FIRST_FAR + step // FAR_STEPS, step))
 
     def usual_part(self, name, batch, share, rest, seen=None):
         ids, positions, where, after, weight = padded(batch, self.rng, rest)
@@ -332,10 +333,13 @@ def main():
     p.add_argument("--average", type=float, default=EMA, help="share of the average of the weights that a step keeps")
     p.add_argument("--stretch", action="store_true", help="teach the model of --from a long context (stretch.py)")
     p.add_argument("--report", type=int, default=20, help="steps between two lines")
+    p.add_argument("--float32", action="store_true", help="products in float32, which a recent torch has quicker than bfloat16 on CPUs without AMX")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     args = p.parse_args()
     torch.set_num_threads(args.threads)
     torch.set_flush_denormal(True)
+    if args.float32:
+        model.BF16 = torch.float32
     train(args)
 
 

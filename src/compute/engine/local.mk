@@ -59,7 +59,7 @@ arch_golden = llama llama3 llama-biases llama-linear llama-yarn mistral qwen2 qw
 	gemma3-62 phi3 phi3-short phi3-long granite olmo2 olmo3 smollm3 \
 	glm4 internlm2 ernie4_5 mixtral qwen3moe deepseek2-lite deepseek2-v2 deepseek2-v3 gpt-oss \
 	qwen2moe olmoe granitemoe minimax-m2 hunyuan-dense hunyuan-moe seed_oss exaone4 \
-	glm4moe glm4moe-mtp ernie4_5-moe mistral3 gemma2 \
+	llama-mtp qwen3-mtp glm4moe glm4moe-mtp ernie4_5-moe mistral3 gemma2 \
 	starcoder2 phi2 gpt2 falcon falcon-7b command-r command-r-plus cohere2 lfm2 lfm2moe qwen35 qwen35moe qwen3next
 EXTRA_DIST += $(arch_golden:%=tests/golden/arch/%.txt) tests/reference/make_golden.py tests/reference/common.py \
 	tests/reference/ref_llama.py tests/reference/ref_qwen.py tests/reference/ref_gemma.py \

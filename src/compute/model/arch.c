@@ -236,7 +236,7 @@ static void read_head_dim(struct reading *r, struct model_config *config)
 static void read_layers(struct reading *r, struct model_config *config)
 {
     read_count(r, "block_count", REQUIRED, 4096, &config->n_layers);
-    if (r->code != 0 || !arch_heeds(r->arch, "nextn_predict_layers"))
+    if (r->code != 0 || !(r->arch->has_mtp || arch_heeds(r->arch, "nextn_predict_layers")))
         return;
     read_whole(r, "nextn_predict_layers", 4096, &config->n_nextn_layers);
     if (config->n_nextn_layers >= config->n_layers)

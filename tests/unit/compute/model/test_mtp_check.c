@@ -21,6 +21,7 @@
         "attention.q_lora_rank=32"
 
 static const char *const PLAIN[] = {NEXTN, NULL};
+static const char *const WINDOWED[] = {NEXTN, "attention.sliding_window=9", NULL};
 static const char *const HYBRID[] = {NEXTN, DELTA, NULL};
 static const char *const HYBRID_ALONE[] = {DELTA, NULL};
 static const char *const INDEXED[] = {NEXTN, SPARSE, "attention.indexer.types=1,0,0", NULL};
@@ -47,7 +48,36 @@ static const struct head_case {
      PLAIN,
      {.fault = TINY_TENSOR_COLS, .name = "blk.3.nextn.eh_proj.weight", .value = 64},
      E_FORMAT},
+    /* The other families of ordinary attention layers. */
+    {"llama", PLAIN, {0}, 0},
+    {"llama", WINDOWED, {0}, 0},
+    {"llama", PLAIN, {.fault = TINY_NO_TENSOR, .name = "blk.3.nextn.hnorm.weight"}, E_FORMAT},
+    {"qwen2", PLAIN, {0}, 0},
+    {"qwen3", PLAIN, {0}, 0},
+    {"gemma", PLAIN, {0}, 0},
+    {"gemma2", WINDOWED, {0}, 0},
+    {"gemma3", WINDOWED, {0}, 0},
+    {"phi3", PLAIN, {0}, 0},
+    {"granite", PLAIN, {0}, 0},
+    {"olmo2", WINDOWED, {0}, 0},
+    {"glm4", PLAIN, {0}, 0},
+    {"internlm2", PLAIN, {0}, 0},
+    {"ernie4_5", PLAIN, {0}, 0},
+    {"hunyuan-dense", PLAIN, {0}, 0},
+    {"seed_oss", PLAIN, {0}, 0},
+    {"qwen3moe", PLAIN, {0}, 0},
+    {"qwen2moe", PLAIN, {0}, 0},
+    {"olmoe", PLAIN, {0}, 0},
+    {"granitemoe", PLAIN, {0}, 0},
+    {"minimax-m2", PLAIN, {0}, 0},
+    {"hunyuan-moe", PLAIN, {0}, 0},
+    {"smollm3", PLAIN, {0}, E_NOT_FOUND}, /* no key tells whether a head's layer turns its keys */
 };
+
+static bool has_experts(const char *arch)
+{
+    return strstr(arch, "moe") != NULL || strcmp(arch, "minimax-m2") == 0;
+}
 
 /* Four layers of the file: the last of the model's three is recurrent or shares its choice of keys, the head's not. */
 static struct tiny_shape shape_of_case(const struct head_case *head)
@@ -58,8 +88,9 @@ static struct tiny_shape shape_of_case(const struct head_case *head)
         shape = tiny_experts("deepseek2");
         shape.arch = head->arch;
         shape.has_bias = true;
-    } else if (strcmp(head->arch, "glm4moe") == 0) {
+    } else if (has_experts(head->arch)) {
         shape = tiny_experts(head->arch);
+        shape.has_bias = strcmp(head->arch, "qwen2moe") == 0;
     }
     shape.set = head->set;
     shape.n_layers = 4;

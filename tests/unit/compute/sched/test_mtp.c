@@ -37,6 +37,7 @@ static const struct family {
     const char *keys[12];
 } FAMILIES[] = {
     {"glm4moe", {"nextn_predict_layers=1", NULL}},
+    {"llama", {"nextn_predict_layers=1", NULL}},
     /* The last layer is recurrent: its state is rolled back, and accepted tokens are fed again. */
     {"qwen35",
      {"nextn_predict_layers=1", "ssm.conv_kernel=4", "ssm.inner_size=32", "ssm.state_size=8",

@@ -43,20 +43,27 @@ void matmul_units(const struct product *product, unsigned rank)
     const struct panel_range panels = matmul_panels_of(weight, product->team, rank);
     struct matmul_args args = *product->args;
     struct product own = *product;
+    struct weight_stretch stretch = {0};
+    struct weight near;
     uint32_t unit;
 
+    args.weight = &near;
     own.args = &args;
     while (work_next(&product->scratch->work, rank, &unit)) {
         uint32_t from = panels.from + unit * product->unit_panels, to = from + product->unit_panels;
 
         to = to < panels.to ? to : panels.to;
         while (from < to) {
-            const struct weight_stretch stretch = weight_stretch_at(weight, from);
-            const struct weight near = weight_near_stretch(weight, node, &stretch);
-            uint32_t n = to - from < stretch.n ? to - from : stretch.n;
+            uint32_t panel, n;
 
-            args.weight = &near;
-            matmul_run_unit(&own, rank, stretch.panel, stretch.panel + n);
+            if (from < stretch.place || from - stretch.place >= stretch.n) {
+                stretch = weight_stretch_at(weight, from);
+                near = weight_near_stretch(weight, node, &stretch);
+            }
+            panel = stretch.panel + (from - stretch.place);
+            n = stretch.place + stretch.n - from;
+            n = n < to - from ? n : to - from;
+            matmul_run_unit(&own, rank, panel, panel + n);
             from += n;
         }
     }

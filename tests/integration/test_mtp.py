@@ -138,7 +138,7 @@ def memory_of_the_head_is_checked():
             worker = c.worker("decode", **settings(path, **fine))
             wait_ready(worker)
             assert check(worker)[0] == 0, check(worker)
-        path = make(c, "llama", "--force", heads=0)
+        path = make(c, "llama", heads=0)
         plain = c.worker("decode", **settings(path, sched__draft_memory="900TiB"))  # nothing drafts
         wait_ready(plain)
 

@@ -272,7 +272,7 @@ def on_a_worker_itself():
 
 
 def sampled_answers_are_continued_too():
-    """Sampled tokens are not always the encoding of their text."""
+    """Sampled tokens are not always the encoding of their text. An answer that is cut within a call is not replayed."""
     lost = {}
     for memory in ("0", "64MiB"):
         with Cluster() as c:
@@ -281,7 +281,10 @@ def sampled_answers_are_continued_too():
             c.wait_ready(decode=1)
             loops = [Loop(c.routers[0].http, seed, temperature=1.2, seed=seed, max_tokens=120).run()
                      for seed in range(1, 9)]
-            lost[memory] = sum(sum(loop.lost()) for loop in loops)
+            turns = [(tokens, row) for loop in loops for tokens, row in zip(loop.lost(), loop.rows)]
+            whole = [tokens for tokens, row in turns if row["output"] < 120]
+            assert len(whole) >= 0.9 * len(turns), "too many answers were cut"
+            lost[memory] = sum(whole)
     print(f"tokens computed again in 8 loops at temperature 1.2: {lost['0']} as rendered, {lost['64MiB']} with replay")
     assert lost["64MiB"] == 0, lost
 

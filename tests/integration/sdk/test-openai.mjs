@@ -288,7 +288,7 @@ for (const [generation, sdk, zodFormat, zodFunction] of [["7", sdk7, format7, fu
 
     test("the parse helper's structured answer", async () => {
       const Answer = z.object({ city: z.string(), mood: z.enum(["good", "bad"]) });
-      const content = isSim ? 'say {"city":"Rome","mood":"good"}' : "Where are you, and how?";
+      const content = isSim ? 'say {"city":"Rome","mood":"good"}' : 'Say {"city":"Rome","mood":"good"}';
       const answer = await chat.parse(ask(content, { response_format: zodFormat(Answer, "answer"), max_completion_tokens: 200 }));
       const { parsed } = answer.choices[0].message;
       assert.ok(["good", "bad"].includes(parsed.mood));

@@ -41,7 +41,10 @@ def same_everywhere(c, body):
 
 def many_strict_tools_are_one_work():
     with Cluster() as c:
-        c.relay()
+        c.router()
+        for role in ("prefill", "decode"):
+            c.worker(role, model__context="4096")  # most of these prompts are longer: their time is the schemas' alone
+        c.wait_ready(prefill=1, decode=1)
         for repeat in (12, 30, 50):
             for differ in (False, True):
                 tools = [tool(f"t{i}", "^(x{1,%d}){1,%d}%s$" % (repeat, repeat, "y{%d}" % i if differ else ""))

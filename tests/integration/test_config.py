@@ -101,7 +101,7 @@ def start(role, conf, *more):
         is_up = False
         while process.poll() is None and not is_up and time.monotonic() < ends:
             time.sleep(0.01)
-            is_up = "_ready" in re.sub("engine_ready|model_ready", "", whole(log))
+            is_up = "_ready" in re.sub("engine_ready|model_ready|mtp_ready", "", whole(log))
         code = process.poll()
         if code is None:
             process.send_signal(signal.SIGTERM)

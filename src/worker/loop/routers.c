@@ -168,7 +168,7 @@ static int on_submit(struct worker_router *router, const Baton__Submit *submit)
         worker_notices_add(router, &command->as.submit, submit->compute_tokens);
         rc = worker_engine_send(router->worker->engine, command) < 0 ? E_OVERLOADED : 0;
         if (rc < 0)
-            worker_tails_cancelled(router->worker, &key, false);
+            worker_tails_cancelled(router->worker, &key, &(Baton__Cancel)BATON__CANCEL__INIT);
     }
     buf_fini(&packed);
     if (rc < 0)
@@ -199,7 +199,7 @@ static int on_submit_tokens(struct worker_router *router, const Baton__SubmitTok
     if (rc == 1)
         rc = worker_engine_send(router->worker->engine, command) < 0 ? E_OVERLOADED : 1;
     if (rc == E_OVERLOADED)
-        worker_tails_cancelled(router->worker, &key, false);
+        worker_tails_cancelled(router->worker, &key, &(Baton__Cancel)BATON__CANCEL__INIT);
     if (rc < 0)
         worker_routers_refuse(router, more->request, rc);
     return rc == 1 && is_proceeding ? on_request_word(router, COMMAND_PROCEED, more->request) : 0;
@@ -214,7 +214,7 @@ static int on_cancel(struct worker_router *router, const Baton__Cancel *cancel)
         (cancel->keeps_tail && worker_tails_release(router->worker, &job)))
         return 0;
     rc = on_request_word(router, COMMAND_CANCEL, cancel->request);
-    worker_tails_cancelled(router->worker, &job, cancel->is_complete);
+    worker_tails_cancelled(router->worker, &job, cancel);
     return rc;
 }
 

@@ -39,18 +39,13 @@ static struct tails *tails_of(const struct tail *tail)
     return tail->worker->tails;
 }
 
-static uint64_t grace_end_ns(const struct worker *worker)
-{
-    return clock_now_ns() + worker->conf->tails_grace_ns;
-}
-
 void tail_enter(struct tail *tail, enum tail_state state)
 {
     log_debug("tail_state", LOG_STR("request_id", tail->id), LOG_STR("from", tail_states[tail->state]),
               LOG_STR("to", tail_states[state]));
     tail->state = state;
     if (state == TAIL_ORPHANED || state == TAIL_ENDED)
-        tail->until_ns = grace_end_ns(tail->worker);
+        tail->until_ns = clock_now_ns() + tail->worker->conf->tails_grace_ns;
 }
 
 /* ---- memory ---- */
@@ -210,16 +205,11 @@ static void id_key(const char *id, char key[TAIL_ID_BYTES])
     memcpy(key, id, strnlen(id, TAIL_ID_BYTES - 1));
 }
 
-/* E_NOMEM. */
-static int tail_grow(struct tail *tail, uint32_t n)
+static int tail_realloc(struct tail *tail, uint32_t cap)
 {
-    uint32_t cap = tail->cap_ids + tail->cap_ids / 2 + n + 64;
-    token_id *ids;
+    token_id *ids = realloc(tail->ids, cap * sizeof(*ids));
     struct sample_result *draws;
 
-    if (tail->n_ids + n <= tail->cap_ids)
-        return 0;
-    ids = realloc(tail->ids, cap * sizeof(*ids));
     if (ids == NULL)
         return E_NOMEM;
     tail->ids = ids;
@@ -231,6 +221,20 @@ static int tail_grow(struct tail *tail, uint32_t n)
     }
     tail->cap_ids = cap;
     return 0;
+}
+
+/* Makes room for n more tokens of a tail that is counted.  E_NOMEM. */
+static int tail_grow(struct tail *tail, uint32_t n)
+{
+    struct tails *tails = tails_of(tail);
+    int rc;
+
+    if (tail->n_ids + n <= tail->cap_ids)
+        return 0;
+    tails->n_bytes -= tail_bytes(tail);
+    rc = tail_realloc(tail, tail->cap_ids + tail->cap_ids / 2 + n + 64);
+    tails->n_bytes += tail_bytes(tail);
+    return rc;
 }
 
 static bool tail_is_wanted(const struct worker_router *router, const struct task_spec *spec)
@@ -256,7 +260,7 @@ static int tail_note_pieces(struct tail *tail, const struct work_order *order)
     tail->prompt_hash = work_order_hash_prompt(order);
     if (n == 0 || tail->wants_draws)
         return 0;
-    if (tail_grow(tail, n) < 0)
+    if (tail_realloc(tail, n + 64) < 0)
         return E_NOMEM;
     memcpy(tail->ids, order->tokens + order->n_prompt, n * sizeof(*tail->ids));
     tail->n_ids = n;
@@ -352,13 +356,29 @@ struct task_key worker_tails_task(const struct worker *worker, const struct task
     return tail != NULL ? tail->task : *job;
 }
 
-void worker_tails_cancelled(struct worker *worker, const struct task_key *job, bool is_complete)
+/* True if the tail has all tokens up to the stop that the router found.  Only the last may be missing: the first of an
+ * answer, which the router receives from the prefill worker. */
+static bool tail_complete(struct tail *tail, const Baton__Cancel *cancel)
+{
+    uint32_t n_tokens = tail->first_index + tail->n_ids;
+
+    if (cancel->n_tokens == 0)
+        return tail->n_ids > 0; /* an older router */
+    if (n_tokens >= cancel->n_tokens)
+        return true;
+    if (n_tokens + 1 != cancel->n_tokens || tail->wants_draws || tail_grow(tail, 1) < 0)
+        return false;
+    tail->ids[tail->n_ids++] = cancel->last_token;
+    return true;
+}
+
+void worker_tails_cancelled(struct worker *worker, const struct task_key *job, const Baton__Cancel *cancel)
 {
     struct tail *tail = hashmap_get(worker->tails->by_job, job);
 
     if (tail == NULL)
         return;
-    if (!is_complete || tail->state == TAIL_BARE) {
+    if (!cancel->is_complete || tail->state == TAIL_BARE || !tail_complete(tail, cancel)) {
         tail_free(tail);
         return;
     }
@@ -435,16 +455,11 @@ void worker_tails_router_up(struct worker *worker, uint32_t router, uint64_t epo
 /* E_NOMEM, E_PROTO: tokens are missing, so the tail cannot be used. */
 static int tail_add_tokens(struct tail *tail, const struct report *report, const struct task_answer *answer)
 {
-    struct tails *tails = tails_of(tail);
-
     if (answer->first_index != tail->first_index + tail->n_ids ||
         (tail->wants_draws && answer->n_draws != answer->n_ids))
         return E_PROTO;
-    tails->n_bytes -= tail_bytes(tail);
-    int rc = tail_grow(tail, answer->n_ids);
-    tails->n_bytes += tail_bytes(tail);
-    if (rc < 0)
-        return rc;
+    if (tail_grow(tail, answer->n_ids) < 0)
+        return E_NOMEM;
     memcpy(tail->ids + tail->n_ids, report->ids + answer->ids_at, answer->n_ids * sizeof(*tail->ids));
     if (tail->wants_draws)
         memcpy(tail->draws + tail->n_ids, report->draws + answer->draws_at,

@@ -204,7 +204,7 @@ void worker_tails_pack(const struct worker_router *router, const struct task_spe
 bool worker_tails_add(struct worker_router *router, const struct task_spec *spec, struct buf *submit,
                       uint32_t n_later);
 struct task_key worker_tails_task(const struct worker *worker, const struct task_key *job); /* engine's */
-void worker_tails_cancelled(struct worker *worker, const struct task_key *job, bool is_complete);
+void worker_tails_cancelled(struct worker *worker, const struct task_key *job, const Baton__Cancel *cancel);
 /* Keeps the job's tail for a client that comes back.  False: it has none. */
 bool worker_tails_release(struct worker *worker, const struct task_key *job);
 void worker_tails_router_down(struct worker *worker, uint32_t router);

@@ -202,6 +202,18 @@ static void cancel(unsigned router, uint64_t request, bool is_complete)
     message(router, FRAME_CANCEL, &content.base);
 }
 
+/* The answer is complete with so many tokens. */
+static void complete(unsigned router, uint64_t request, uint32_t n_tokens, token_id last)
+{
+    Baton__Cancel content = BATON__CANCEL__INIT;
+
+    content.request = request;
+    content.is_complete = true;
+    content.n_tokens = n_tokens;
+    content.last_token = last;
+    message(router, FRAME_CANCEL, &content.base);
+}
+
 /* Reports n tokens for router 0's job, as the engine thread would; ids from 10 + index on. */
 static void answer(uint64_t request, uint32_t index, uint32_t n, Baton__Finish finish)
 {
@@ -390,6 +402,30 @@ static void an_answer_that_ended_in_its_text_is_kept(void **state)
     until_no_tail();
 }
 
+/* The router found the stop in the first token, which it received from the prefill worker before this one did. */
+static void an_answer_that_ended_in_its_first_token_is_kept(void **state)
+{
+    submit(0, 9, "req_1", "t");
+    complete(0, 9, 1, 77);
+    assert_int_equal(n_cancels, 1);
+    submit(0, 10, "req_2", "t");
+    answer(10, 0, 2, BATON__FINISH__FINISH_NONE);
+    complete(0, 10, 2, 11);
+    submit(0, 11, "req_3", "t");
+    complete(0, 11, 3, 77); /* two are missing */
+    submit(0, 12, "req_4", "t");
+    cancel(0, 12, true); /* an older router does not name it */
+    assert_int_equal(n_tails(), 2);
+    down(0);
+    resume(1, 3, "req_1", "t");
+    tails_replay(&worker);
+    assert_sent(1, "R 77 . ");
+    resume(1, 4, "req_2", "t");
+    tails_replay(&worker);
+    assert_sent(1, "R A 10 11 . ");
+    until_no_tail();
+}
+
 static void work_ends_with_the_grace(void **state)
 {
     submit(0, 9, "req_1", "t");
@@ -489,6 +525,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_tail_is_its_owners, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_client_that_left_leaves_nothing, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(an_answer_that_ended_in_its_text_is_kept, open_worker, close_worker),
+        cmocka_unit_test_setup_teardown(an_answer_that_ended_in_its_first_token_is_kept, open_worker,
+                                        close_worker),
         cmocka_unit_test_setup_teardown(work_ends_with_the_grace, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_link_that_comes_back_ends_orphans, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_dispatch_is_reported_to_the_other_router, open_worker,

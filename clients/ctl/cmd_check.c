@@ -95,16 +95,12 @@ static int check_show(struct admin_door *door, bool is_json)
 
 int cmd_check(const struct ctl *ctl, int argc, char **argv)
 {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {NULL, 0, NULL, 0}};
     struct admin_door *door;
-    bool is_json = false;
-    int c, status;
+    bool is_json;
+    int status;
 
-    while ((c = getopt_long(argc, argv, "j", options, NULL)) != -1) {
-        if (c == '?')
-            return EXIT_USAGE;
-        is_json = true;
-    }
+    if (!ctl_read_json(argc, argv, &is_json))
+        return EXIT_USAGE;
     if (optind < argc)
         return complain_usage(CTL_NAME, "check: unexpected argument: %s", argv[optind]);
     door = ctl_open(ctl);

@@ -63,16 +63,11 @@ static void cmd_daemons_print(const struct discover_members *members)
 
 int cmd_daemons(const struct ctl *ctl, int argc, char **argv)
 {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {NULL, 0, NULL, 0}};
     struct discover_members *members;
-    bool is_json = false;
-    int c;
+    bool is_json;
 
-    while ((c = getopt_long(argc, argv, "j", options, NULL)) != -1) {
-        if (c == '?')
-            return EXIT_USAGE;
-        is_json = true;
-    }
+    if (!ctl_read_json(argc, argv, &is_json))
+        return EXIT_USAGE;
     if (optind < argc)
         return complain_usage(CTL_NAME, "daemons: unexpected argument: %s", argv[optind]);
     if (ctl->cluster == NULL)
@@ -105,6 +100,7 @@ bool ctl_find_admin(const struct ctl *ctl, const char *node, char out[64])
 {
     struct discover_members *members = cmd_daemons_read(ctl);
     const struct discover_member *found;
+    bool is_found = false;
     char host[65];
 
     if (members == NULL)
@@ -124,8 +120,7 @@ bool ctl_find_admin(const struct ctl *ctl, const char *node, char out[64])
         complain(CTL_NAME, "%s runs on host %s, and its http.admin is %s there: run batonctl on that host",
                  found->node, found->host, found->admin);
     else
-        str_copy(out, 64, found->admin);
-    bool is_here = found != NULL && found->admin[0] != '\0' && strcmp(found->host, host) == 0;
+        is_found = str_copy(out, 64, found->admin);
     free(members);
-    return is_here;
+    return is_found;
 }

@@ -108,15 +108,10 @@ static int key_status(const struct ctl *ctl, bool is_json)
 
 int cmd_key(const struct ctl *ctl, int argc, char **argv)
 {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {NULL, 0, NULL, 0}};
-    bool is_json = false;
-    int c;
+    bool is_json;
 
-    while ((c = getopt_long(argc, argv, "j", options, NULL)) != -1) {
-        if (c == '?')
-            return EXIT_USAGE;
-        is_json = true;
-    }
+    if (!ctl_read_json(argc, argv, &is_json))
+        return EXIT_USAGE;
     argc -= optind;
     argv += optind;
     if (argc == 1 && strcmp(argv[0], "status") == 0)

@@ -48,15 +48,13 @@ static int cmd_request_show(const struct ctl *ctl, const char *id, request_view 
 
 static int cmd_request(const struct ctl *ctl, int argc, char **argv, request_view view)
 {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {NULL, 0, NULL, 0}};
     const char *name = argv[0];
-    int c;
+    bool is_json;
 
-    while ((c = getopt_long(argc, argv, "j", options, NULL)) != -1) {
-        if (c == '?')
-            return EXIT_USAGE;
+    if (!ctl_read_json(argc, argv, &is_json))
+        return EXIT_USAGE;
+    if (is_json)
         view = NULL;
-    }
     if (optind + 1 != argc || !cmd_request_is_id(argv[optind]))
         return complain_usage(CTL_NAME, "%s: one request's id is wanted: the header request-id of its answer",
                               name);

@@ -16,6 +16,8 @@ struct ctl { /* options that stand before the command */
     struct discover_tls tls;
 };
 
+/* Reads the options of a command that has --json alone.  False: another one, which is printed. */
+bool ctl_read_json(int argc, char **argv, bool *is_json_out);
 /* Opens the admin connection, or prints an error and returns NULL. */
 struct admin_door *ctl_open(const struct ctl *ctl);
 

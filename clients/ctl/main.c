@@ -18,63 +18,66 @@ struct command {
     const char *text;
     const char *options; /* lines of its --help, or NULL */
     int (*run)(const struct ctl *ctl, int argc, char **argv);
+    bool is_local; /* asks no daemon, so it needs no address of one */
 };
 
 static const struct command commands[] = {
     {"status", "[--json | --line]", "status of a router or worker",
      "  -j, --json   the whole status as JSON\n"
      "  -l, --line   one line\n",
-     cmd_status},
+     cmd_status, false},
     {"daemons", "[--json]", "the daemons that registered in etcd (--cluster)", "  -j, --json   as JSON\n",
-     cmd_daemons},
+     cmd_daemons, true},
     {"top", "[--interval TIME]", "the status, refreshed; q quits",
-     "  -i, --interval TIME   between two looks (1s)\n", cmd_top},
+     "  -i, --interval TIME   between two looks (1s)\n", cmd_top, false},
     {"why", "[--json] REQUEST-ID", "the placement of a request: candidates and estimates",
-     "  -j, --json   the router's answer as JSON\n", cmd_why},
+     "  -j, --json   the router's answer as JSON\n", cmd_why, false},
     {"trace", "[--json] REQUEST-ID", "the times of a request on all daemons",
-     "  -j, --json   the router's answer as JSON\n", cmd_trace},
+     "  -j, --json   the router's answer as JSON\n", cmd_trace, false},
     {"report", "[HOST:PORT]...",
-     "a report for the analysis of a fault: status and metrics, without tenants' names", NULL, cmd_report},
-    {"metrics", "", "the daemon's metrics as Prometheus text", NULL, cmd_metrics},
+     "a report for the analysis of a fault: status and metrics, without tenants' names", NULL, cmd_report,
+     false},
+    {"metrics", "", "the daemon's metrics as Prometheus text", NULL, cmd_metrics, false},
     {"drain", "[--move] [--wait [--timeout TIME]]",
      "leave service, finish what runs (a router: be not ready)",
      "  -m, --move           a worker: hand running answers to other workers, too\n"
      "  -w, --wait           return when nothing runs any more, or when the daemon has exited\n"
      "  -t, --timeout TIME   wait no longer than this (5min)\n",
-     cmd_drain},
-    {"undrain", "", "take requests again", NULL, cmd_verb},
-    {"role", "WORKER prefill|decode|both", "give a worker another role while it runs", NULL, cmd_role},
+     cmd_drain, false},
+    {"undrain", "", "take requests again", NULL, cmd_verb, false},
+    {"role", "WORKER prefill|decode|both", "give a worker another role while it runs", NULL, cmd_role, false},
     {"reload", "[--diff [--json]]", "read the configuration again, as SIGHUP does",
      "  -d, --diff   print what would change and what needs a restart; change nothing\n"
      "  -j, --json   with --diff: as JSON\n",
-     cmd_reload},
+     cmd_reload, false},
     {"new-key", "[--tenant NAME] [--id NAME] [LIMIT=VALUE]...", "make an API key",
      "  -t, --tenant NAME   owner of the key\n"
      "  -i, --id NAME       its name in logs and metrics\n",
-     cmd_new_key},
-    {"keys", "FILE", "the entries of a key file, without secrets", NULL, cmd_keys},
+     cmd_new_key, true},
+    {"keys", "FILE", "the entries of a key file, without secrets", NULL, cmd_keys, true},
     {"metrics-token", "", "the bearer token that reads /metrics on http.admin, for Prometheus", NULL,
-     cmd_metrics_token},
+     cmd_metrics_token, true},
     {"admin-token", "", "the token that permits everything on http.admin, for the console", NULL,
-     cmd_admin_token},
+     cmd_admin_token, true},
     {"token", "[--listen ADDRESS:PORT] [--lifetime TIME]", "let one new host have the cluster's key",
      "  -l, --listen ADDRESS:PORT   where the new host connects (the router's link address, port 8089)\n"
      "  -t, --lifetime TIME         how long the token is good (10min)\n",
-     cmd_token},
+     cmd_token, false},
     {"join", "[--replace] --token TOKEN HOST[:PORT]", "get the cluster's key, check this host",
      "  -t, --token TOKEN   from batonctl token on the router's host; - reads it from the input\n"
      "  -r, --replace       move a key that is there to FILE.old\n",
-     cmd_join},
+     cmd_join, true},
     {"check", "[--json]", "connections between the cluster's daemons, host by host, and the faults",
-     "  -j, --json   the router's answers as JSON, one object a line\n", cmd_check},
-    {"new-cluster-key", "FILE", "make the key that a cluster's daemons share", NULL, cmd_new_cluster_key},
+     "  -j, --json   the router's answers as JSON, one object a line\n", cmd_check, false},
+    {"new-cluster-key", "FILE", "make the key that a cluster's daemons share", NULL, cmd_new_cluster_key,
+     true},
     {"key", "[--json] status | rotate FILE | show FILE", "change the cluster's key without an interruption",
      "  status        a daemon's keys against the key file, and its links; exit status 1 while one is "
      "behind\n"
      "  rotate FILE   take the next step on a key file: add a next key, use it, drop the former\n"
      "  show FILE     the ids of a file's keys, which are no secret\n"
      "  -j, --json    with status: as JSON\n",
-     cmd_key},
+     cmd_key, false},
 };
 
 static void ctl_main_print_help(void)
@@ -102,6 +105,20 @@ static void ctl_main_print_command(const struct command *command)
            command->arguments, command->text, command->options != NULL ? command->options : "");
 }
 
+bool ctl_read_json(int argc, char **argv, bool *is_json_out)
+{
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {NULL, 0, NULL, 0}};
+    int c;
+
+    *is_json_out = false;
+    while ((c = getopt_long(argc, argv, "j", options, NULL)) != -1) {
+        if (c == '?')
+            return false;
+        *is_json_out = true;
+    }
+    return true;
+}
+
 struct admin_door *ctl_open(const struct ctl *ctl)
 {
     struct admin_door *door = NULL;
@@ -119,17 +136,11 @@ static bool ctl_main_wants_help(int argc, char **argv)
 
 static bool ctl_main_asks_daemon(const struct command *command, int argc, char **argv)
 {
-    static int (*const others[])(const struct ctl *, int, char **) = {
-        cmd_daemons,     cmd_new_key, cmd_keys,           cmd_metrics_token,
-        cmd_admin_token, cmd_join,    cmd_new_cluster_key};
     bool is_status = false;
 
-    for (size_t i = 0; i < ARRAY_LEN(others); i++)
-        if (command->run == others[i])
-            return false;
     for (int i = 1; i < argc; i++)
         is_status |= strcmp(argv[i], "status") == 0;
-    return command->run != cmd_key || is_status; /* its other forms work on a file */
+    return !command->is_local && (command->run != cmd_key || is_status); /* its other forms work on a file */
 }
 
 /* With --cluster: puts the address of a name, or of this host's router, in the place of --admin. */

@@ -82,7 +82,7 @@ TESTS += tests/integration/test_auto_roles.py
 EXTRA_DIST += tests/integration/test_auto_roles.py
 # skipped without redis-server, test_remote_s3.py without moto and rclone
 TESTS += tests/integration/test_remote_s3.py tests/integration/test_store_errors.py
-EXTRA_DIST += tests/integration/test_remote_s3.py tests/integration/s3_server.py tests/integration/test_store_errors.py
+EXTRA_DIST += tests/integration/test_remote_s3.py tests/integration/s3_server.py tests/integration/loopback_server.py tests/integration/test_store_errors.py
 TESTS += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_routing.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py
 EXTRA_DIST += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_routing.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py tests/integration/redis_server.py tests/integration/resume_client.py
 TESTS += tests/integration/test_calibrate.py

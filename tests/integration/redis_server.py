@@ -6,9 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 from cluster import free_port, patience
+from loopback_server import Server
 
 PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
 
@@ -20,21 +20,16 @@ def want():
         sys.exit(77)
 
 
-class Redis:
+class Redis(Server):
+    name = "redis-server"
+
     def __init__(self, *args, port=None, tls=None, folder=None):
         """tls: (certificate, key) files; the port then speaks TLS only."""
         self.port = port or free_port()
         self.args = list(args)
         self.tls = tls
         self.folder = folder or "/"
-        self.process = None
         self.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
 
     @property
     def url(self):
@@ -45,24 +40,9 @@ class Redis:
         if self.tls:
             where = ["--port", "0", "--tls-port", str(self.port), "--tls-cert-file", self.tls[0], "--tls-key-file",
                      self.tls[1], "--tls-ca-cert-file", self.tls[0], "--tls-auth-clients", "no"]
-        self.process = subprocess.Popen([PROGRAM, *where, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-                                         "--loglevel", "warning", *self.args], cwd=self.folder,
-                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        end = time.monotonic() + patience(20)
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                assert self.process.poll() is None and time.monotonic() < end, "redis-server does not start"
-                time.sleep(0.01)
-
-    def kill(self):
-        if self.process is not None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.kill()
-            self.process.wait()
-            self.process = None
+        self.run([PROGRAM, *where, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--loglevel", "warning", *self.args],
+                 lambda: socket.create_connection(("127.0.0.1", self.port), 1).close(), seconds=20, cwd=self.folder)
+        return self
 
     def pause(self):
         self.process.send_signal(signal.SIGSTOP)

@@ -4,16 +4,15 @@ Both check signatures.  moto knows users and policies; rclone keeps objects as f
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.parse
 import urllib.request
 
 from cluster import free_port, patience
+from loopback_server import Server
 
 PYTHON = os.environ.get("BATON_MOTO", sys.executable)
 RCLONE = os.environ.get("BATON_RCLONE", shutil.which("rclone"))
@@ -29,19 +28,13 @@ def has_rclone():
     return RCLONE is not None and subprocess.run([RCLONE, "serve", "s3", "--help"], capture_output=True, check=False).returncode == 0
 
 
-class Server:
+class S3(Server):
     """Has a bucket kv-store, and the login of a user who may use it."""
-    name, process, login = "", None, ""
+    login = ""
 
     def __init__(self):
         self.port = free_port()
         self.start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.kill()
 
     @property
     def url(self):
@@ -51,23 +44,10 @@ class Server:
         raise NotImplementedError
 
     def run(self, command, is_up, **more):
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL, **more)
-        end = time.monotonic() + patience(60)
-        while True:
-            try:
-                return is_up()
-            except OSError:
-                assert self.process.poll() is None and time.monotonic() < end, f"{self.name} does not start"
-                time.sleep(0.1)
-
-    def kill(self):
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
+        return super().run(command, is_up, stderr=subprocess.DEVNULL, **more)
 
 
-class Moto(Server):
+class Moto(S3):
     name = "moto"
 
     def start(self):
@@ -92,7 +72,7 @@ class Moto(Server):
             return answer.read().decode()
 
 
-class Rclone(Server):
+class Rclone(S3):
     name, login = "rclone", "batonuser:batonsecret0"
 
     def __init__(self):

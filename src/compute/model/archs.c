@@ -9,8 +9,7 @@
  *              a window
  *    gemma3    Gemma 3: like gemma, with norms before and after each half and on heads; of six layers five
  *              have a window and their own angles, one attends to all keys
- *    gemma3n   Gemma 3n: arch_gemma3n.c
- *    gemma4    Gemma 4: arch_gemma4.c
+ *    gemma3n, gemma4  arch_gemma3n.c, arch_gemma4.c
  *    phi3      Phi 3, 3.5 and 4 mini: Q, K, V in one tensor, gate and up in one, longrope
  *    granite   Granite 3: llama with four scales
  *    olmo2     OLMo 2 and 3: norms only after each half, Q and K normed over all heads at once

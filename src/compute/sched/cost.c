@@ -8,9 +8,10 @@
  *
  *     minimise  sum fade^age (1 - terms . x / seconds)^2  +  PULL sum ((terms - before) / size)^2
  *
- * A term never falls below zero: one that would is left out of the fit. A step that took more than three times its prediction (another process
- * used the machine) counts as three times. A step below a third of it (a clock was set) counts as a third:
- * errors are relative, so a step of no time would outweigh a thousand others.
+ * A term never falls below zero: one that would is left out of the fit. A step that took more than three
+ * times its prediction (another process used the machine) counts as three times. A step below a third of it
+ * (a clock was set) counts as a third: errors are relative, so a step of no time would outweigh a thousand
+ * others.
  *
  * Shape. Each size has a mean of seconds / fit. A size that was never seen takes a value between its
  * neighbours'. */

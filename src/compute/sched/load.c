@@ -70,10 +70,8 @@ void load_observe(struct sched *sched, const struct plan *plan, uint32_t n_accep
                                     .n_room = plan->budget,
                                     .chunk_tokens = sched->opts.chunk_tokens,
                                     .seconds = load_seconds(began->now_ns, ended.now_ns)};
-    struct cost_step whole = step.decode;
+    struct cost_step whole = sched_speed_whole(&step);
 
-    whole.n_prompt = step.n_prompt;
-    whole.n_pairs += step.n_prompt_pairs;
     if (!load_is_spoilt(sched, &whole, began, &ended))
         sched_speed_learn(&sched->speed, &step, ended.now_ns);
 }

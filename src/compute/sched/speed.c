@@ -44,12 +44,19 @@ static void speed_learn_prefill(struct sched_speed *speed, const struct sched_sp
         prompt_cost_learn(&speed->prompt_cost, &sample, now_ns);
 }
 
-void sched_speed_learn(struct sched_speed *speed, const struct sched_speed_step *step, uint64_t now_ns)
+struct cost_step sched_speed_whole(const struct sched_speed_step *step)
 {
     struct cost_step whole = step->decode;
 
     whole.n_prompt = step->n_prompt;
     whole.n_pairs += step->n_prompt_pairs;
+    return whole;
+}
+
+void sched_speed_learn(struct sched_speed *speed, const struct sched_speed_step *step, uint64_t now_ns)
+{
+    struct cost_step whole = sched_speed_whole(step);
+
     cost_observe(&speed->cost, &whole, step->seconds);
     if (step->n_prompt > 0)
         speed_learn_prefill(speed, step, now_ns);

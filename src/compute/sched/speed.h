@@ -32,6 +32,8 @@ struct sched_speed_step {    /* a step that ran */
     double seconds;
 };
 
+/* The whole step, as the cost model sees it. */
+struct cost_step sched_speed_whole(const struct sched_speed_step *step);
 void sched_speed_learn(struct sched_speed *speed, const struct sched_speed_step *step, uint64_t now_ns);
 /* The step of the decoding sequences alone, and the time that one more of them adds; 0 where unknown. */
 void sched_speed_decode(const struct sched_speed *speed, const struct cost_step *decode, double *now_s_out,

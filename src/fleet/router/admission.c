@@ -128,7 +128,6 @@ void router_admission_first_token(struct job *job)
 {
     struct router_admission *admission = &job->router->admission;
     double actual_s = (double)(clock_now_ns() - job->submitted_ns) / 1e9, predicted_s = job->predicted_s;
-
     struct picker_worker worker;
 
     job->predicted_s = 0;

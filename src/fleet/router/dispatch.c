@@ -445,11 +445,7 @@ static void job_cancel_part(struct job *job, struct job_part *part)
     if (part->state != PART_RUNNING)
         return;
     cancel.request = job->number;
-    cancel.is_complete = job->handle.is_complete;
-    if (cancel.is_complete && router_job_answered(job) > 0) {
-        cancel.n_tokens = router_job_answered(job);
-        cancel.last_token = job->order.tokens[job->order.n_tokens - 1];
-    }
+    router_tokens_end(job, &cancel);
     if (!job->handle.is_left)
         (void)router_send(job->router, part->slot, FRAME_CANCEL, &cancel.base);
     router_job_uncharge(job, part);

@@ -229,7 +229,8 @@ void router_stream_tick(struct router *router); /* ends the waits of JOB_TIMED t
 void router_job_release(struct job *job);
 
 /* tokens.c */
-uint32_t router_job_answered(const struct job *job); /* tokens received, delivered or not */
+uint32_t router_job_answered(const struct job *job);               /* tokens received, delivered or not */
+void router_tokens_end(const struct job *job, Baton__Cancel *out); /* how a complete answer ended */
 
 /* serving.c */
 void router_job_serving(const struct job *job, struct gen_serving *out);

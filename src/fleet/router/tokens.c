@@ -17,6 +17,15 @@ uint32_t router_job_answered(const struct job *job)
     return job->order.n_tokens - job->order.n_prompt;
 }
 
+void router_tokens_end(const struct job *job, Baton__Cancel *out)
+{
+    out->is_complete = job->handle.is_complete;
+    if (!out->is_complete || router_job_answered(job) == 0)
+        return;
+    out->n_tokens = router_job_answered(job);
+    out->last_token = job->order.tokens[job->order.n_tokens - 1];
+}
+
 /* The sampling result of ids[i]; `top` is the position of its most likely tokens. */
 static void read_draw(const Baton__Answer *answer, size_t i, size_t top, struct sample_result *out)
 {

@@ -4,10 +4,10 @@
  *    run of equal steps --the first and the last--> compute/sched/speed.c --> chunk sizes (compute/sched/budget.c)
  *                                                                        \--> report --> rows of all routers
  *
- * These are the daemons' objects, with SIM_COSTS_LEARNED.  A worker knows its true times (struct sim_times) only through its steps, and begins
- * with those of the measurement at its start (worker/runner/measure.c).  Steps of a model repeat exactly, so once a
- * worker has learned from MANY_RUNS runs, one in EACH_RUN is enough.  With SIM_COSTS_EXACT it knows and reports its true
- * times. */
+ * With SIM_COSTS_LEARNED a worker learns by these objects of the daemons.  It knows its true times (struct sim_times)
+ * only through its steps.  The first steps are those of the measurement at its start (worker/runner/measure.c).  Steps
+ * of a model repeat exactly, so once a worker has learned from MANY_RUNS runs, one in EACH_RUN is enough.  With
+ * SIM_COSTS_EXACT it knows and reports its true times. */
 #include <math.h>
 
 #include "compute/sched/budget.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The daemons that registered in etcd, for an operator's program. Every user with write access to etcd can write entries, so their
- * texts are bounded and have visible characters only; what an entry says is no proof of who wrote it. */
+/* The daemons that registered in etcd, for an operator's program. Every user with write access to etcd can write
+ * entries. So their texts are bounded and have visible characters only, and no entry proves who wrote it. */
 #include <curl/curl.h>
 #include <jansson.h>
 #include <stdio.h>

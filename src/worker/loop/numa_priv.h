@@ -37,8 +37,9 @@ void worker_numa_prefer(const struct worker_conf *conf);
 /* Makes the compute threads as engine.threads, engine.cpus and engine.numa say. E_INVAL, E_FORMAT, E_NOMEM, with the fault. */
 int worker_numa_team(const struct worker_conf *conf, struct worker_numa *numa_out, struct team **out,
                      struct fault *fault);
-/* Touches all pages of a KV arena (the model's or a draft model's) that no thread has touched, each by a rank of the node
- * whose heads it holds, if the team has several nodes. Pages without heads (indexer keys, or fewer heads than nodes) take turns. E_NOMEM. */
+/* Touches all pages of a KV arena (the model's or a draft model's) that no thread has touched, if the team has several
+ * nodes: each by a rank of the node whose heads it holds. Pages without heads (indexer keys, or fewer heads than nodes)
+ * take turns. E_NOMEM. */
 int worker_numa_place_kv(struct worker_numa *numa, struct team *team, const struct kv_layout *layout,
                          const struct mem_region *arena);
 void worker_numa_log(const struct worker_numa *numa, const char *asked); /* nothing for "off" */

@@ -9,7 +9,7 @@
 
 static const char *const refusals[] = {"queue_full", "queue_timeout", "prompt_too_large",
                                        "no_worker",  "predicted",     "late"};
-CHECK_ROWS(refusals, SIM_REFUSED_LATE);
+CHECK_ROWS(refusals, SIM_REFUSALS);
 
 static uint64_t n_refused(const struct sim_class *kind)
 {

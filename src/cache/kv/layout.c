@@ -29,7 +29,7 @@ static const struct kv_type_row {
     KV_TYPE_TABLE(X)
 #undef X
 };
-CHECK_ROWS(kv_types, KV_N_TYPES - 1);
+CHECK_ROWS(kv_types, KV_N_TYPES);
 
 const char *kv_type_word(enum kv_type type)
 {

@@ -84,7 +84,13 @@ extern const struct half ffn_moe_biased;       /* with biases on all matrices, a
 /* ---- rows ---- */
 
 /* Activations; forward_ffn.c has the functions of each. */
-enum activation { ACT_SILU, ACT_GELU /* GELU's tanh form */, ACT_GELU_EXACT, ACT_RELU_SQUARED };
+enum activation {
+    ACT_SILU,
+    ACT_GELU /* GELU's tanh form */,
+    ACT_GELU_EXACT,
+    ACT_RELU_SQUARED,
+    N_ACTIVATIONS
+};
 typedef void (*plain_act)(const struct kern_table *table, float *x, uint32_t n); /* x = act(x) */
 enum norm { NORM_RMS, NORM_LAYER };
 

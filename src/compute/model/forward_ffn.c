@@ -28,7 +28,7 @@ static const struct activation_row {
     gated_act gated; /* NULL: no architecture has it with gates ... */
     plain_act plain; /* ... without gates */
 } activations[] = {{swiglu, NULL}, {geglu, gelu}, {NULL, gelu_exact}, {NULL, relu_squared}};
-CHECK_ROWS(activations, ACT_RELU_SQUARED);
+CHECK_ROWS(activations, N_ACTIVATIONS);
 
 gated_act ffn_gated_act(const struct model *model)
 {

@@ -39,7 +39,7 @@ static const char *job_state_name(enum job_state state)
                                         "placed",    "holding",  "answering",        "requeued",
                                         "forsaken",  "paused",   "reporting_placed", "reporting_holding",
                                         "reporting", "ended",    "failed",           "over"};
-    CHECK_ROWS(names, JOB_OVER);
+    CHECK_ROWS(names, JOB_N_STATES);
 
     return names[state];
 }

@@ -13,7 +13,7 @@
 #include "serve/endpoint/choice_priv.h"
 
 static const char *const stage_names[] = {"received", "tokenised", "placed", "prefilling", "streaming"};
-CHECK_ROWS(stage_names, REQUEST_STREAMING);
+CHECK_ROWS(stage_names, REQUEST_N_STAGES);
 
 static struct metric_family *report_counter(struct front *front, const char *name, const char *help,
                                             const char *labels)

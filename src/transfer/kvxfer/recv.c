@@ -37,7 +37,7 @@ struct kvxfer_recv {
 };
 
 static const char *const recv_states[] = {"granted", "complete", "closing", "closed"};
-CHECK_ROWS(recv_states, RECV_CLOSED);
+CHECK_ROWS(recv_states, RECV_CLOSED + 1);
 
 static void recv_set_state(struct kvxfer_recv *recv, enum recv_state state)
 {

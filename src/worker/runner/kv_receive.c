@@ -64,7 +64,7 @@ struct early_offer { /* an OFFER for a task that has not been submitted yet */
 };
 
 static const char *const kv_receive_states[] = {"waiting", "moving", "alone", "closed"};
-CHECK_ROWS(kv_receive_states, KV_RECEIVE_CLOSED);
+CHECK_ROWS(kv_receive_states, KV_RECEIVE_CLOSED + 1);
 
 static void kv_receive_set_state(struct kv_receive *receive, enum kv_receive_state state)
 {

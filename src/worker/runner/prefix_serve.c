@@ -65,7 +65,7 @@ struct prefix_serve {
 };
 
 static const char *const prefix_serve_states[] = {"reading", "moving", "stopping", "closed"};
-CHECK_ROWS(prefix_serve_states, PREFIX_SERVE_CLOSED);
+CHECK_ROWS(prefix_serve_states, PREFIX_SERVE_CLOSED + 1);
 
 static void prefix_serve_set_state(struct prefix_serve *serve, enum prefix_serve_state state)
 {

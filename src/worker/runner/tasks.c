@@ -42,7 +42,7 @@
 
 static const char *const task_states[] = {"new",     "hashing",   "fetching",  "compiling",
                                           "reading", "scheduled", "answering", "over"};
-CHECK_ROWS(task_states, TASK_OVER);
+CHECK_ROWS(task_states, TASK_OVER + 1);
 
 void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enum task_state state)
 {

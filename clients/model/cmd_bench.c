@@ -34,7 +34,7 @@ static const char HELP[] =
     "      --depth LIST     repeat --tg and --batch after contexts this long\n"
     "      --chunk N        most tokens of a prompt per step (default 512)\n"
     "      --repeat N       measured runs of each test (default 3)\n"
-    "      --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
+    "      --kv TYPE        keys and values: " RIG_KV_TYPES "\n"
     "  -t, --threads N      compute threads (default: all CPUs)\n"
     "      --kernels NAME   auto, scalar, avx2 or avx512\n"
     "      --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"

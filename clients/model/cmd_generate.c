@@ -44,7 +44,7 @@ static const char HELP[] =
     "      --quiet              no figures on stderr\n"
     "      --speculate HOW      draft tokens and verify several at once: off, auto (default) or always\n"
     "      --draft-model FILE   draft also with this smaller model of the same vocabulary\n"
-    "      --kv TYPE            keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
+    "      --kv TYPE            keys and values: " RIG_KV_TYPES "\n"
     "  -t, --threads N          compute threads (default: all CPUs)\n"
     "      --kernels NAME       auto, scalar, avx2 or avx512\n"
     "      --bf16 MATH          BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"

@@ -32,7 +32,7 @@ static const char HELP[] =
     "      --top N          how many to print, best first (default 10, 0: none)\n"
     "      --out FILE.f32   write the logits as raw little-endian float32\n"
     "      --every          with --out: a row after each token, not only the last\n"
-    "      --kv TYPE        keys and values: f16 (default), f32, bf16, q8_0, q4_0\n"
+    "      --kv TYPE        keys and values: " RIG_KV_TYPES "\n"
     "  -t, --threads N      compute threads (default: all CPUs)\n"
     "      --kernels NAME   auto, scalar, avx2 or avx512\n"
     "      --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"

@@ -42,7 +42,7 @@ static const char HELP[] = "Usage: baton-model perplexity [OPTIONS] MODEL.gguf\n
                            "      --stride N       tokens between windows (default: half a window)\n"
                            "      --windows N      stop after N windows\n"
                            "      --kl BASE.gguf   compare with this file of the same model too\n"
-                           "      --kv TYPE        storage of keys and values: f16 (default) or f32\n"
+                           "      --kv TYPE        keys and values: " RIG_KV_TYPES "\n"
                            "  -t, --threads N      compute threads (default: all CPUs)\n"
                            "      --kernels NAME   auto, scalar, avx2 or avx512\n"
                            "      --json           print one JSON object\n"

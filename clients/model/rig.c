@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/progress.h"
 #include "base/str.h"
+#include "cache/kv/layout.h"
 #include "clients/model/model_cli.h"
 #include "compute/tensor/tune.h"
 
@@ -262,15 +263,12 @@ static bool parse_either(const char *command, const char *option, const char *te
 
 static bool parse_kv(const char *command, const char *text, enum kv_type *out)
 {
-    static const char *const names[] = {
-        [KV_F32] = "f32", [KV_F16] = "f16", [KV_BF16] = "bf16", [KV_Q8_0] = "q8_0", [KV_Q4_0] = "q4_0"};
-
-    for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strcmp(text, names[i]) == 0) {
+    for (unsigned i = 0; i < KV_N_TYPES; i++)
+        if (strcmp(text, kv_type_word((enum kv_type)i)) == 0) {
             *out = (enum kv_type)i;
             return true;
         }
-    fprintf(stderr, "baton-model %s: --kv is f32, f16, bf16, q8_0 or q4_0, not \"%s\"\n", command, text);
+    fprintf(stderr, "baton-model %s: --kv is %s, not \"%s\"\n", command, KV_TYPE_WORDS, text);
     return false;
 }
 

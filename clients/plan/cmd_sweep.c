@@ -70,7 +70,11 @@ static void sweep_network(const struct sweep *sweep, size_t i, struct simulate_c
 
 static void sweep_policy(const struct sweep *sweep, size_t i, struct simulate_change *out)
 {
-    out->policy = (enum sim_policy)fmin(sweep->values[i], SIM_GLOBAL);
+#define X(policy, word) +1
+    const unsigned n_policies = 0 SIM_POLICY_TABLE(X);
+#undef X
+
+    out->policy = (enum sim_policy)fmin(sweep->values[i], n_policies - 1);
 }
 
 static void sweep_lost(const struct sweep *sweep, size_t i, struct simulate_change *out)

@@ -11,13 +11,19 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "cache/kv/layout.h"
+
 static const char *conf_kv_type(const char *kv)
 {
-    static const char *const KNOWN[] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
+    static const char *const known[] = {
+#define X(type, number, word, run, run_bytes) word,
+        KV_TYPE_TABLE(X)
+#undef X
+    };
 
-    for (size_t i = 0; i < sizeof(KNOWN) / sizeof(KNOWN[0]); i++)
-        if (strcmp(KNOWN[i], kv) == 0)
-            return KNOWN[i];
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(known[i], kv) == 0)
+            return known[i];
     return plan_type_bytes(kv) <= 1.1 ? "q8_0" : "f16";
 }
 

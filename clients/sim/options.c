@@ -100,7 +100,11 @@ static const struct option_row rows[] = {
 };
 /* clang-format on */
 
-static const char *const policies[] = {"ours", "random", "round-robin", "load", "cache-aware", "global"};
+static const char *const policies[] = {
+#define X(policy, word) word,
+    SIM_POLICY_TABLE(X)
+#undef X
+};
 static const char *const refusals[] = {"predicted", "timeout"};
 static const char *const FETCHES[] = {"off", "auto", "always"};
 

@@ -4,10 +4,12 @@
 
 #include <inttypes.h>
 
+#include "base/check.h"
 #include "base/err.h"
 
-static const char *const refusals[SIM_REFUSALS] = {"queue_full", "queue_timeout", "prompt_too_large",
-                                                   "no_worker",  "predicted",     "late"};
+static const char *const refusals[] = {"queue_full", "queue_timeout", "prompt_too_large",
+                                       "no_worker",  "predicted",     "late"};
+CHECK_ROWS(refusals, SIM_REFUSALS);
 
 static uint64_t n_refused(const struct sim_class *kind)
 {

@@ -249,7 +249,7 @@ complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l context -
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l stride -x -d 'tokens between windows'
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l windows -x -d 'stop after N windows'
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l kl -x -d 'compare with this file of the same model too'
-complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l kv -x -d 'storage of keys and values: f16'
+complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l kv -x -d 'keys and values: f16'
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -s t -l threads -x -d 'compute threads'
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l kernels -x -d 'auto, scalar, avx2 or avx512'
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l json -d 'print one JSON object'

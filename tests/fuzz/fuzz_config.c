@@ -29,18 +29,18 @@ struct sample {
     .section = (section_), .name = (name_), .type = (type_), .offset = offsetof(struct sample, member_)
 
 static const struct config_key keys[] = {
-    {KEY("a", "name", CONFIG_STR, name), .standard = "x", .help = "Name."},
-    {KEY("a", "on", CONFIG_BOOL, is_on), .standard = "yes", .help = "On."},
-    {KEY("a", "count", CONFIG_U64, count), .standard = "1", .max = 1e6, .help = "Count."},
-    {KEY("a", "share", CONFIG_F64, share), .standard = "0.5", .help = "Share."},
-    {KEY("a", "ratio", CONFIG_RATIO, ratio), .standard = "50%", .max = 1, .help = "Ratio."},
-    {KEY("b", "memory", CONFIG_SIZE, memory_bytes), .standard = "1GiB", .help = "Memory."},
-    {KEY("b", "wait", CONFIG_DURATION, wait_ns), .standard = "5s", .help = "Wait."},
-    {KEY("b", "mode", CONFIG_ENUM, mode), .standard = "fast", .choices = "fast|safe", .help = "Mode."},
-    {KEY("b", "listen", CONFIG_ADDRESS, listen), .standard = "127.0.0.1:80", .help = "Listen."},
-    {KEY("b", "folder", CONFIG_PATH, folder), .standard = "/tmp", .help = "Folder."},
-    {KEY("b", "cpus", CONFIG_CPUS, cpus), .standard = "", .help = "CPUs."},
-    {KEY("b", "peer", CONFIG_LIST, peers), .standard = "", .help = "Peers."},
+    {KEY("a", "name", CONFIG_STR, name), .default_text = "x", .help = "Name."},
+    {KEY("a", "on", CONFIG_BOOL, is_on), .default_text = "yes", .help = "On."},
+    {KEY("a", "count", CONFIG_U64, count), .default_text = "1", .max = 1e6, .help = "Count."},
+    {KEY("a", "share", CONFIG_F64, share), .default_text = "0.5", .help = "Share."},
+    {KEY("a", "ratio", CONFIG_RATIO, ratio), .default_text = "50%", .max = 1, .help = "Ratio."},
+    {KEY("b", "memory", CONFIG_SIZE, memory_bytes), .default_text = "1GiB", .help = "Memory."},
+    {KEY("b", "wait", CONFIG_DURATION, wait_ns), .default_text = "5s", .help = "Wait."},
+    {KEY("b", "mode", CONFIG_ENUM, mode), .default_text = "fast", .choices = "fast|safe", .help = "Mode."},
+    {KEY("b", "listen", CONFIG_ADDRESS, listen), .default_text = "127.0.0.1:80", .help = "Listen."},
+    {KEY("b", "folder", CONFIG_PATH, folder), .default_text = "/tmp", .help = "Folder."},
+    {KEY("b", "cpus", CONFIG_CPUS, cpus), .default_text = "", .help = "CPUs."},
+    {KEY("b", "peer", CONFIG_LIST, peers), .default_text = "", .help = "Peers."},
 };
 
 static const struct config_table table = {

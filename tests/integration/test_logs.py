@@ -60,13 +60,16 @@ def write():
         f.write(json.dumps(old, indent=1) + "\n")
 
 
+HELP = "docs/log-schema.json: in a build folder, BATON_SOURCE=.. BATON_BUILD=. python3 ../tests/integration/test_logs.py --write"
+
+
 def the_schema_is_the_sources():
     events, fields = in_sources()
     ours = schema()
     assert len(events) > 100 and len(fields) > 80, "the patterns no longer find the calls"
     assert set(ours["properties"]["event"]["enum"]) == events, \
-        ("--write helps", set(ours["properties"]["event"]["enum"]) ^ events)
-    assert set(ours["properties"]) == set(FIXED) | set(fields), ("--write helps", (set(ours["properties"]) - set(FIXED)) ^ set(fields))
+        (HELP, set(ours["properties"]["event"]["enum"]) ^ events)
+    assert set(ours["properties"]) == set(FIXED) | set(fields), (HELP, (set(ours["properties"]) - set(FIXED)) ^ set(fields))
     for key, kinds in fields.items():
         assert key not in FIXED, f"{key} is in every line already"
         assert types_of(ours["properties"][key]) == kinds, (key, kinds)

@@ -47,12 +47,12 @@ struct config_key {
     const char *section;
     const char *name;
     enum config_type type;
-    size_t offset;        /* offset in the bound struct */
-    const char *standard; /* default, as text (LIST: words separated by blanks) */
-    double min, max;      /* numbers, sizes (bytes), durations (ns); max <= min: no upper limit */
-    const char *choices;  /* ENUM: words separated by '|' */
-    bool is_reloadable;   /* SIGHUP may change the value */
-    const char *help;     /* one or more sentences for the sample's comments and the manual */
+    size_t offset;            /* offset in the bound struct */
+    const char *default_text; /* LIST: words separated by blanks */
+    double min, max;          /* numbers, sizes (bytes), durations (ns); max <= min: no upper limit */
+    const char *choices;      /* ENUM: words separated by '|' */
+    bool is_reloadable;       /* SIGHUP may change the value */
+    const char *help;         /* one or more sentences for the sample's comments and the manual */
 };
 
 struct config_table {

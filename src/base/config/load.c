@@ -402,7 +402,7 @@ static void read_override(struct draft *draft, const char *text)
 
 static void set_default(struct draft *draft, const struct config_key *key)
 {
-    struct bytes value = bytes_str(key->standard);
+    struct bytes value = bytes_str(key->default_text);
     void *config = draft->snapshot->config;
     struct buf why = {0};
     int rc = 0;
@@ -410,7 +410,7 @@ static void set_default(struct draft *draft, const struct config_key *key)
     if (key->type != CONFIG_LIST) {
         rc = config_bind(key, value, config, &why);
     } else {
-        for (const char *at = key->standard; rc == 0 && *at != '\0'; at += strspn(at, " ")) {
+        for (const char *at = key->default_text; rc == 0 && *at != '\0'; at += strspn(at, " ")) {
             size_t len_bytes = strcspn(at, " ");
 
             rc = config_bind(key, bytes_of(at, len_bytes), config, &why);

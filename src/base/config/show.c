@@ -57,9 +57,9 @@ static void config_show_describe(const struct config_key *key, struct buf *out)
 }
 
 /* A list gives one line for each word of the default. */
-static void write_standard(FILE *out, const struct config_key *key)
+static void write_default(FILE *out, const struct config_key *key)
 {
-    const char *at = key->standard;
+    const char *at = key->default_text;
 
     do {
         size_t len_bytes = key->type == CONFIG_LIST ? strcspn(at, " ") : strlen(at);
@@ -84,7 +84,7 @@ void config_write_sample(const struct config_table *table, FILE *out)
         config_show_describe(key, &kind);
         if (!kind.is_bad)
             fprintf(out, "# (%s)\n", (char *)kind.data);
-        write_standard(out, key);
+        write_default(out, key);
         buf_fini(&kind);
     }
 }
@@ -158,7 +158,7 @@ void config_write_manual(const struct config_table *table, FILE *out)
         fputs(".Pp\nValue: ", out);
         write_roff(out, kind.is_bad ? "" : (char *)kind.data);
         fputs(".Pp\nDefault: ", out);
-        write_roff(out, key->standard[0] == '\0' ? "none" : key->standard);
+        write_roff(out, key->default_text[0] == '\0' ? "none" : key->default_text);
         buf_fini(&kind);
     }
     if (table->n_keys > 0)

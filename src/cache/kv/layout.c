@@ -21,25 +21,26 @@
 #include "base/bytes.h"
 #include "base/check.h"
 
-enum { RUN = 32 }; /* numbers that share one scale */
+static const struct kv_type_row {
+    const char *word;
+    size_t run, run_bytes;
+} kv_types[] = {
+#define X(type, number, word, run, run_bytes) {word, run, run_bytes},
+    KV_TYPE_TABLE(X)
+#undef X
+};
+CHECK_ROWS(kv_types, KV_N_TYPES);
+
+const char *kv_type_word(enum kv_type type)
+{
+    ASSERT(type < KV_N_TYPES);
+    return kv_types[type].word;
+}
 
 size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim)
 {
-    size_t n_runs = ((size_t)dim + RUN - 1) / RUN;
-
-    switch (type) {
-    case KV_F32:
-        return (size_t)dim * 4;
-    case KV_F16:
-    case KV_BF16:
-        return (size_t)dim * 2;
-    case KV_Q8_0:
-        return n_runs * (RUN + 2);
-    case KV_Q4_0:
-        return n_runs * (RUN / 2 + 2);
-    }
-    ASSERT(!"a KV type");
-    return 0;
+    ASSERT(type < KV_N_TYPES);
+    return (dim + kv_types[type].run - 1) / kv_types[type].run * kv_types[type].run_bytes;
 }
 
 static size_t layout_rows(const struct kv_layout *layout)

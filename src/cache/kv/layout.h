@@ -16,8 +16,26 @@
 typedef uint32_t kv_block_id;
 #define KV_BLOCK_NONE UINT32_MAX
 
-/* Quantised types store runs of 32 numbers with one F16 scale each.  The last run of a row is padded. */
-enum kv_type { KV_F32 = 0, KV_F16 = 1, KV_BF16 = 2, KV_Q8_0 = 3, KV_Q4_0 = 4 };
+/* Types of keys and values: X(type, number, word of the key kv.type, numbers in a run, bytes of a run).
+ * Quantised types store runs of numbers with one F16 scale each; the last run of a row is padded.
+ * Numbers count up from 0, are part of fingerprints, and never change. */
+#define KV_TYPE_TABLE(X)                                                                                     \
+    X(F32, 0, "f32", 1, 4)                                                                                   \
+    X(F16, 1, "f16", 1, 2)                                                                                   \
+    X(BF16, 2, "bf16", 1, 2)                                                                                 \
+    X(Q8_0, 3, "q8_0", 32, 2 + 32)                                                                           \
+    X(Q4_0, 4, "q4_0", 32, 2 + 16)
+
+enum kv_type {
+#define X(type, number, word, run, run_bytes) KV_##type = (number),
+    KV_TYPE_TABLE(X)
+#undef X
+        KV_N_TYPES
+};
+
+/* The words of all types, with | between them. */
+#define KV_TYPE_WORD(type, number, word, run, run_bytes) "|" word
+#define KV_TYPE_WORDS                                    (&(KV_TYPE_TABLE(KV_TYPE_WORD))[1])
 
 struct kv_layout {
     uint32_t n_layers; /* with keys and values in each block; without n_window_layers */
@@ -33,6 +51,7 @@ struct kv_layout {
     uint32_t window;          /* keys that a token sees in these layers, its own included */
 };
 
+const char *kv_type_word(enum kv_type type);
 size_t kv_layout_row_bytes(enum kv_type type, uint32_t dim); /* one key or value; the average over a block */
 size_t kv_layout_k_bytes(const struct kv_layout *layout);    /* K of one layer of one block */
 size_t kv_layout_v_bytes(const struct kv_layout *layout);

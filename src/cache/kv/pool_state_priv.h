@@ -15,10 +15,10 @@ struct block {
     uint8_t state;    /* enum kv_state */
     bool has_hash;    /* hashes[id] is valid for this block */
     bool is_findable; /* the index refers to it */
-    bool is_quiet;    /* callbacks do not tell of it */
-    bool is_inside;   /* the remote tier has it in a value that does not end with it */
+    bool is_quiet;    /* callbacks do not report it */
+    bool is_inside;   /* the remote tier has it in a value, and other blocks follow it there */
     uint8_t saved;    /* bits by enum kv_below: the tier has it, or was offered it */
-    uint8_t n_uses;   /* up to USES_WORTH_SAVING: filled, found, or filled again after it had left */
+    uint8_t n_uses;   /* uses, up to USES_WORTH_SAVING: filled, found, or filled again after its eviction */
     uint8_t quota;    /* its tenant's place in quota.c */
 };
 

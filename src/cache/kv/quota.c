@@ -101,7 +101,7 @@ kv_block_id quotas_victim(struct quotas *quotas, unsigned at, uint32_t n_more, u
             continue;
         kv_block_id id = eviction_next(&quota->queue, now_ns);
         unsigned row = n_blocks > each ? 0 : i == at ? 1 : 2;
-        unsigned order = 8 * row + eviction_rank(&quota->queue, id);
+        unsigned order = EVICTION_N_RANKS * row + eviction_rank(&quota->queue, id);
 
         if (order < best_order || (order == best_order && n_blocks > best_blocks)) {
             best = id;

@@ -4,37 +4,47 @@
 
 #include <stdio.h>
 
+#include "base/check.h"
 #include "base/err.h"
-#include "net/redis/redis_url.h"
-#include "net/s3/s3_url.h"
+
+static const struct store_ops *const store_kinds[] = {&store_redis, &store_s3};
 
 const struct store_ops *store_ops_of(const char *url)
 {
-    return redis_url_is(url) ? &store_redis : s3_url_is(url) ? &store_s3 : NULL;
+    for (size_t i = 0; i < ARRAY_LEN(store_kinds); i++)
+        if (store_kinds[i]->url_is(url))
+            return store_kinds[i];
+    return NULL;
 }
 
 int store_url_check(const char *url, struct fault *fault)
 {
-    struct redis_url redis;
-    struct s3_url s3;
+    const struct store_ops *ops = store_ops_of(url);
+    char schemes[256];
+    size_t len = 0;
 
-    if (s3_url_is(url))
-        return s3_url_parse(url, fault, &s3);
-    if (redis_url_is(url))
-        return redis_url_parse(url, fault, &redis);
-    return fault_set(fault, E_FORMAT,
-                     "not redis://, rediss://, redis+cluster://, rediss+cluster:// or s3://");
+    if (ops != NULL)
+        return ops->url_check(url, fault);
+    for (size_t i = 0; i < ARRAY_LEN(store_kinds) && len < sizeof(schemes); i++)
+        len += (size_t)snprintf(schemes + len, sizeof(schemes) - len, "%s%s",
+                                i == 0                           ? ""
+                                : i + 1 < ARRAY_LEN(store_kinds) ? ", "
+                                                                 : " or ",
+                                store_kinds[i]->schemes);
+    return fault_set(fault, E_FORMAT, "not %s", schemes);
 }
 
 void store_url_public(const char *url, char *out, size_t out_bytes)
 {
     const char *begin = strstr(url, "://"), *at = strrchr(url, '@'), *query;
+    const struct store_ops *ops;
 
     if (begin == NULL || at == NULL)
         snprintf(out, out_bytes, "%s", url);
     else
         snprintf(out, out_bytes, "%.*s://%s", (int)(begin - url), url, at + 1);
-    query = redis_url_is(out) ? strchr(out, '?') : NULL;
-    if (query != NULL) /* how the store is read, and not which one it is */
+    ops = store_ops_of(out);
+    query = ops != NULL && ops->has_options ? strchr(out, '?') : NULL;
+    if (query != NULL)
         out[query - out - (query > out && query[-1] == '/')] = '\0';
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store of values by key, as the remote tier's threads use it: one interface, one file for each kind of store.
+/* A store of values by key, as the remote tier's threads use it: one interface, one file for each kind of store, one
+ * row for each in store.c.
  *
  *     remote_io.c --> struct store_ops --> store_redis.c   Redis, Valkey, and clusters of them
  *                                          store_s3.c      object stores with Amazon's S3 interface
@@ -51,6 +52,10 @@ struct store_values {
 
 struct store_ops {
     const char *kind;
+    const char *schemes;                                    /* of its URLs, as a list for an error text */
+    bool (*url_is)(const char *url);                        /* whether it begins with one of the schemes */
+    int (*url_check)(const char *url, struct fault *fault); /* E_FORMAT */
+    bool has_options;  /* the query of its URLs says how the store is read, and not which one it is */
     double keys_per_s; /* of has(), a guess until it is measured */
     int (*open)(const struct store_opts *opts, struct fault *fault, void **out); /* sends nothing */
     void (*close)(void *store);

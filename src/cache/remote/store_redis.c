@@ -357,7 +357,18 @@ static int store_redis_open(const struct store_opts *opts, struct fault *fault, 
     return 0;
 }
 
+static int store_redis_url_check(const char *url, struct fault *fault)
+{
+    struct redis_url parsed;
+
+    return redis_url_parse(url, fault, &parsed);
+}
+
 const struct store_ops store_redis = {.kind = "redis",
+                                      .schemes = "redis://, rediss://, redis+cluster://, rediss+cluster://",
+                                      .url_is = redis_url_is,
+                                      .url_check = store_redis_url_check,
+                                      .has_options = true,
                                       .keys_per_s = 50e3,
                                       .open = store_redis_open,
                                       .close = store_redis_close,

@@ -541,7 +541,17 @@ static int store_s3_open(const struct store_opts *opts, struct fault *fault, voi
     return 0;
 }
 
+static int store_s3_url_check(const char *url, struct fault *fault)
+{
+    struct s3_url parsed;
+
+    return s3_url_parse(url, fault, &parsed);
+}
+
 const struct store_ops store_s3 = {.kind = "s3",
+                                   .schemes = "s3://",
+                                   .url_is = s3_url_is,
+                                   .url_check = store_s3_url_check,
                                    .keys_per_s = 200,
                                    .open = store_s3_open,
                                    .close = store_s3_close,

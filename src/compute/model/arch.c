@@ -312,8 +312,17 @@ static void read_vocab(struct reading *r, struct model_config *config)
 
 /* ---- RoPE ---- */
 
+static const char *const rope_scalings[] = {
+#define X(scaling, word) word,
+    ROPE_SCALING_TABLE(X)
+#undef X
+};
+
+#define ROPE_SCALING_WORD(scaling, word) " " word
+
 static void read_scaling_type(struct reading *r, struct rope_params *rope)
 {
+    int scaling = 0;
     struct fault why = {0};
     struct bytes type;
     char key[128];
@@ -323,28 +332,20 @@ static void read_scaling_type(struct reading *r, struct rope_params *rope)
         rope->scaling = rope->factor != 1 ? ROPE_SCALE_LINEAR : ROPE_SCALE_NONE;
     else if (rc < 0)
         arch_complain(r, rc, "%s", why.text);
-    else if (bytes_is(type, "none"))
-        rope->scaling = ROPE_SCALE_NONE;
-    else if (bytes_is(type, "linear"))
-        rope->scaling = ROPE_SCALE_LINEAR;
-    else if (bytes_is(type, "yarn"))
-        rope->scaling = ROPE_SCALE_YARN;
-    else if (bytes_is(type, "longrope"))
-        rope->scaling = ROPE_SCALE_LONGROPE;
-    else
-        arch_complain(r, E_UNSUPPORTED, "key %s is \"%.*s\"; supported are none, linear, yarn and longrope",
-                      key, (int)(type.len_bytes < 32 ? type.len_bytes : 32), (const char *)type.data);
+    while (rc == 0 && scaling < N_ROPE_SCALINGS && !bytes_is(type, rope_scalings[scaling]))
+        scaling++;
+    if (rc == 0 && scaling < N_ROPE_SCALINGS)
+        rope->scaling = (enum rope_scaling)scaling;
+    else if (rc == 0)
+        arch_complain(r, E_UNSUPPORTED,
+                      "key %s is \"%.*s\"; supported are" ROPE_SCALING_TABLE(ROPE_SCALING_WORD), key,
+                      (int)(type.len_bytes < 32 ? type.len_bytes : 32), (const char *)type.data);
 }
 
 static void read_rope(struct reading *r, struct model_config *config, struct rope_params *rope)
 {
     static const double BASE[2] = {1.0001, 1e12}, FACTOR[2] = {0, 1e6}, CONTEXT[2] = {1, 1 << 30},
                         BETA[2] = {1e-6, 1e6}, TIMES[2] = {0, 1e3};
-    static const char *const NAMES[] = {[ROPE_SCALE_NONE] = "none",
-                                        [ROPE_SCALE_LINEAR] = "linear",
-                                        [ROPE_SCALE_YARN] = "yarn",
-                                        [ROPE_SCALE_LONGROPE] = "longrope"};
-
     double attn_factor = 0;
 
     *rope = (struct rope_params){.pairs = r->arch->pairs,
@@ -377,7 +378,7 @@ static void read_rope(struct reading *r, struct model_config *config, struct rop
     read_number(r, "rope.scaling.yarn_beta_fast", OPTIONAL, BETA, &rope->beta_fast);
     read_number(r, "rope.scaling.yarn_beta_slow", OPTIONAL, BETA, &rope->beta_slow);
     read_scaling_type(r, rope);
-    str_copy(config->rope_scaling, sizeof(config->rope_scaling), NAMES[rope->scaling]);
+    str_copy(config->rope_scaling, sizeof(config->rope_scaling), rope_scalings[rope->scaling]);
 }
 
 /* ---- windows ---- */

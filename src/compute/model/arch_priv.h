@@ -83,7 +83,15 @@ extern const struct half ffn_moe_biased;       /* with biases on all matrices, a
 
 /* ---- rows ---- */
 
-enum activation { ACT_SILU, ACT_GELU /* GELU's tanh form */, ACT_GELU_EXACT, ACT_RELU_SQUARED };
+/* Activations; forward_ffn.c has the functions of each. */
+enum activation {
+    ACT_SILU,
+    ACT_GELU /* GELU's tanh form */,
+    ACT_GELU_EXACT,
+    ACT_RELU_SQUARED,
+    N_ACTIVATIONS
+};
+typedef void (*plain_act)(const struct kern_table *table, float *x, uint32_t n); /* x = act(x) */
 enum norm { NORM_RMS, NORM_LAYER };
 
 struct reading;

@@ -3,7 +3,7 @@
  *
  *     normed  [n][hidden]   = rmsnorm(x)
  *     gate_up [n][2 F]      = normed . Wgate_up^T        gate | up, side by side in each row; F = ffn
- *     gate    [n][F]        = act(gate) * up             act is silu, or gelu in its tanh form
+ *     gate    [n][F]        = act(gate) * up
  *     x                    += gate . Wdown^T
  *
  * Many tokens go through matmul_gated(), which needs no gate_up. A few tokens go product by product: their
@@ -12,10 +12,43 @@
 #include "compute/tensor/gated.h"
 
 #include <math.h>
+#include <string.h>
 
-gated_act ffn_activation(const struct model *model)
+#include "base/check.h"
+
+/* x = max(x, 0)^2 */
+static void relu_squared(const struct kern_table *table, float *x, uint32_t n)
 {
-    return model->arch->activation == ACT_GELU ? geglu : swiglu;
+    (void)table;
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = x[i] < 0 ? 0 : x[i] * x[i]; /* NaN stays */
+}
+
+static const struct activation_row {
+    gated_act gated; /* NULL: no architecture has it with gates ... */
+    plain_act plain; /* ... without gates */
+} activations[] = {{swiglu, NULL}, {geglu, gelu}, {NULL, gelu_exact}, {NULL, relu_squared}};
+CHECK_ROWS(activations, N_ACTIVATIONS);
+
+gated_act ffn_gated_act(const struct model *model)
+{
+    ASSERT(activations[model->arch->activation].gated != NULL);
+    return activations[model->arch->activation].gated;
+}
+
+plain_act ffn_plain_act(const struct model *model)
+{
+    ASSERT(activations[model->arch->activation].plain != NULL);
+    return activations[model->arch->activation].plain;
+}
+
+void ffn_activate(const struct model *model, const float *row, uint32_t ffn, uint32_t n_parts, float *out)
+{
+    memcpy(out, row, ffn * sizeof(*out));
+    if (n_parts == 1)
+        ffn_plain_act(model)(model->table, out, ffn);
+    else
+        ffn_gated_act(model)(model->table, out, row + ffn, ffn);
 }
 
 /* Cuts off the gates that are not far above their mean (Gemma 3n). */
@@ -35,7 +68,7 @@ static void cut_gates(const struct layer *layer, float *gate, size_t ffn)
 
 static void gate_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
-    gated_act act = ffn_activation(f->model);
+    gated_act act = ffn_gated_act(f->model);
     size_t ffn = f->layer->ffn_width;
 
     for (size_t row = from; row < to; row++) {
@@ -55,7 +88,7 @@ static void gate_at_once(const struct forward *f, const float *input)
     matmul_gated(forward_team(f, (uint64_t)gate_up->len_bytes * f->n_rows),
                  &(struct gated_args){.gate_up = gate_up,
                                       .down = &f->layer->groups[GROUP_DOWN].parts[0],
-                                      .act = ffn_activation(f->model),
+                                      .act = ffn_gated_act(f->model),
                                       .x = input,
                                       .x_stride = c->hidden,
                                       .n = f->n_rows,

@@ -90,11 +90,7 @@ static void load_token(const struct grouped_piece *piece, uint32_t i, float *out
 /* Row i of gate | up, gated; or of up alone. */
 static void gate_into(const struct forward *f, const float *row, uint32_t ffn, float *out)
 {
-    memcpy(out, row, ffn * sizeof(float));
-    if (f->model->config.expert_parts == 1)
-        ffn_relu_squared(out, ffn);
-    else
-        ffn_activation(f->model)(f->model->table, out, row + ffn, ffn);
+    ffn_activate(f->model, row, ffn, f->model->config.expert_parts, out);
 }
 
 static void load_gated(const struct grouped_piece *piece, uint32_t i, float *out)

@@ -2,23 +2,17 @@
 /* The feed-forward half of a layer without a gate, as in GPT-2. Hot path.
  *
  *     normed [n][hidden] = norm(x)
- *     up     [n][F]      = act(normed . Wup^T + bias)      act is gelu, in either form, or relu squared;
- *                                                       F = ffn
+ *     up     [n][F]      = act(normed . Wup^T + bias)      F = ffn; forward_ffn.c lists the acts
  *     x                 += up . Wdown^T + bias
  *
  * `up` lies where the gated half has gate and up. */
 #include "compute/model/model_priv.h"
 
-void ffn_relu_squared(float *x, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        x[i] = x[i] < 0 ? 0 : x[i] * x[i]; /* NaN stays */
-}
-
 static void activate_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct kern_table *table = f->model->table;
     const float *bias = f->layer->vectors[SLOT_UP_BIAS];
+    plain_act act = ffn_plain_act(f->model);
     uint32_t ffn = f->model->config.ffn;
 
     for (size_t row = from; row < to; row++) {
@@ -26,12 +20,7 @@ static void activate_rows(const struct forward *f, uint32_t from, uint32_t to)
 
         if (bias)
             vec_add(table, up, bias, ffn);
-        if (f->model->arch->activation == ACT_RELU_SQUARED)
-            ffn_relu_squared(up, ffn);
-        else if (f->model->arch->activation == ACT_GELU_EXACT)
-            gelu_exact(table, up, ffn);
-        else
-            gelu(table, up, ffn);
+        act(table, up, ffn);
     }
 }
 

@@ -67,16 +67,13 @@ static int load_ropes(struct model *model, const struct gguf *gguf, struct fault
 enum dtype model_kv_dtype(const struct model *model)
 {
     switch (model->layout.type) {
-    case KV_F32:
-        return DTYPE_F32;
-    case KV_F16:
-        return DTYPE_F16;
-    case KV_BF16:
-        return DTYPE_BF16;
-    case KV_Q8_0:
-        return DTYPE_Q8_0;
-    case KV_Q4_0:
-        return DTYPE_Q4_0;
+#define X(type, number, word, run, run_bytes)                                                                \
+    case KV_##type:                                                                                          \
+        return DTYPE_##type;
+        KV_TYPE_TABLE(X)
+#undef X
+    case KV_N_TYPES:
+        break;
     }
     ASSERT(!"a KV type");
     return DTYPE_F32;

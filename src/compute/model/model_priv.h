@@ -237,9 +237,10 @@ uint32_t latent_low_width(const struct model_config *config); /* floats of a row
  * tokens. Then none of its products alone sees that many tokens. */
 enum { FFN_FEW_TOKENS = 64 };
 bool ffn_is_gated(const struct layer *layer);
-/* x [n] = max(x, 0)^2 */
-void ffn_relu_squared(float *x, uint32_t n);
-gated_act ffn_activation(const struct model *model);
+gated_act ffn_gated_act(const struct model *model);
+plain_act ffn_plain_act(const struct model *model);
+/* out [ffn] = act(gate) * up of a row gate | up (n_parts 2), or act(up) of a row up (n_parts 1). */
+void ffn_activate(const struct model *model, const float *row, uint32_t ffn, uint32_t n_parts, float *out);
 /* normed = act(input . Wgate^T) * (input . Wup^T) . Wdown^T, with gate_up for all rows. */
 void ffn_by_products(struct forward *f, uint32_t layer, const float *input);
 /* The end of every half. normed holds its output, which is normed again with post_norm (may be NULL),

@@ -8,7 +8,19 @@
 
 #include "compute/tensor/tensor.h"
 
-enum rope_scaling { ROPE_SCALE_NONE, ROPE_SCALE_LINEAR, ROPE_SCALE_YARN, ROPE_SCALE_LONGROPE };
+/* X(scaling, its word in rope.scaling.type of model files); rope_init() computes each. */
+#define ROPE_SCALING_TABLE(X)                                                                                \
+    X(NONE, "none")                                                                                          \
+    X(LINEAR, "linear")                                                                                      \
+    X(YARN, "yarn")                                                                                          \
+    X(LONGROPE, "longrope")
+
+enum rope_scaling {
+#define X(scaling, word) ROPE_SCALE_##scaling,
+    ROPE_SCALING_TABLE(X)
+#undef X
+        N_ROPE_SCALINGS
+};
 
 struct rope_params { /* arch.c reads them */
     enum rope_pairs pairs;

@@ -56,11 +56,7 @@ static const float *watch_gated(const struct forward *f, const float *row, uint3
 
     if (is_gated)
         return row;
-    memcpy(out, row, ffn * sizeof(*out));
-    if (f->model->config.expert_parts == 1)
-        ffn_relu_squared(out, ffn);
-    else
-        ffn_activation(f->model)(f->model->table, out, row + ffn, ffn);
+    ffn_activate(f->model, row, ffn, f->model->config.expert_parts, out);
     return out;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "proto/token_list.h"
@@ -220,4 +221,24 @@ int work_tokens_unpack(const Baton__SubmitTokens *more, uint32_t n_most, struct 
     token_list_unpack(packed, more->token_bytes, n, order->tokens + order->n_tokens);
     order->n_tokens += (uint32_t)n;
     return (int)n;
+}
+
+bool work_end_of(Baton__Finish finish, enum work_end *out)
+{
+    static const struct {
+        Baton__Finish finish;
+        enum work_end end;
+    } rows[] = {
+#define X(end, finish) {BATON__FINISH__FINISH_##finish, WORK_END_##end},
+        WORK_END_TABLE(X)
+#undef X
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (rows[i].finish == finish) {
+            *out = rows[i].end;
+            return true;
+        }
+    }
+    return false;
 }

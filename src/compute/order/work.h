@@ -17,6 +17,18 @@
 #include "compute/order/pins.h"
 #include "compute/sample/sampler.h"
 
+/* How the model ends an answer: X(end, its name among the values of Finish in control.proto). */
+#define WORK_END_TABLE(X)                                                                                    \
+    X(STOP_TOKEN, STOP)                                                                                      \
+    X(LENGTH, LENGTH)                                                                                        \
+    X(CONTEXT, CONTEXT)
+
+enum work_end {
+#define X(end, finish) WORK_END_##end,
+    WORK_END_TABLE(X)
+#undef X
+};
+
 /* Beside the order, the data with which another router continues the answer's stream (docs/http.md). */
 struct work_resume {
     bool is_kept;            /* workers keep the answer's tail, even after the loss of the router */

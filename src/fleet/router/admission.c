@@ -25,10 +25,10 @@
 #define ITL_TOKENS  8      /* shorter answers hardly show the time between tokens */
 #define ITL_LEAST   (-0.5) /* estimates of it may be too high by half the objective */
 
-static const char *const reasons[REFUSAL_REASONS] = {
-    [REFUSED_PREDICTED] = "predicted", [REFUSED_LATE] = "late",       [REFUSED_FULL] = "queue_full",
-    [REFUSED_SHARE] = "share",         [REFUSED_TIMEOUT] = "timeout", [REFUSED_PUSHED] = "pushed_out",
-    [REFUSED_DESERTED] = "no_worker",  [REFUSED_OTHER] = "other",
+static const char *const reasons[] = {
+#define X(reason, name) name,
+    REFUSAL_TABLE(X)
+#undef X
 };
 
 void router_admission_declare(struct router *router)

@@ -171,7 +171,7 @@ static bool is_forsaken(struct job *job, uint64_t now_ns, int *why_out)
 static void job_give_up(struct job *job, int why)
 {
     if (job_is_in(job, JOB_BEGUN) && why == E_LIMIT) {
-        router_job_end(job, GEN_END_CONTEXT); /* its tokens so far fill the largest worker */
+        router_job_end(job, WORK_END_CONTEXT); /* its tokens so far fill the largest worker */
         return;
     }
     if (!job_is_in(job, JOB_BEGUN) && is_deserted(job)) {
@@ -520,7 +520,7 @@ void router_job_fail(struct job *job, int status, const char *type, const char *
     gen_handle_fail(&job->handle, &failure);
 }
 
-void router_job_end(struct job *job, enum gen_end end)
+void router_job_end(struct job *job, enum work_end end)
 {
     if (job_is_in(job, JOB_HOLDS))
         router_job_release(job);
@@ -591,7 +591,7 @@ void router_job_replace(struct job *job, uint32_t failed_slot)
              LOG_STR("worker", job->router->workers[failed_slot].node),
              LOG_U64("answered", job->handle.n_delivered));
     if (router_job_answered(job) == job->order.work.max_new_tokens) {
-        router_job_end(job, GEN_END_LENGTH); /* only the final message was missing */
+        router_job_end(job, WORK_END_LENGTH); /* only the final message was missing */
         return;
     }
     router_chain_work(job);

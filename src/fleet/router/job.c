@@ -35,24 +35,11 @@
 
 static const char *job_state_name(enum job_state state)
 {
-    static const char *const names[JOB_N_STATES] = {
-        [JOB_NEW] = "new",
-        [JOB_RESUMING] = "resuming",
-        [JOB_QUEUED] = "queued",
-        [JOB_PUSHED_OUT] = "pushed_out",
-        [JOB_PLACED] = "placed",
-        [JOB_HOLDING] = "holding",
-        [JOB_ANSWERING] = "answering",
-        [JOB_REQUEUED] = "requeued",
-        [JOB_FORSAKEN] = "forsaken",
-        [JOB_PAUSED] = "paused",
-        [JOB_REPORTING_PLACED] = "proving_placed",
-        [JOB_REPORTING_HOLDING] = "proving_holding",
-        [JOB_REPORTING] = "reporting",
-        [JOB_ENDED] = "ended",
-        [JOB_FAILED] = "failed",
-        [JOB_OVER] = "over",
-    };
+    static const char *const names[] = {"new",       "resuming", "queued",           "pushed_out",
+                                        "placed",    "holding",  "answering",        "requeued",
+                                        "forsaken",  "paused",   "reporting_placed", "reporting_holding",
+                                        "reporting", "ended",    "failed",           "over"};
+    CHECK_ROWS(names, JOB_N_STATES);
 
     return names[state];
 }

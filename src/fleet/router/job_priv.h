@@ -82,7 +82,7 @@ struct job { /* fields used for every token come first */
     uint64_t number;     /* number of this attempt, in messages */
     uint64_t held_ns;    /* when it entered HOLDING or RESUMING */
     uint64_t ended_ns;   /* when it entered one of JOB_REPORTS */
-    enum gen_end end;    /* JOB_REPORTS: how the answer ended */
+    enum work_end end;   /* JOB_REPORTS: how the answer ended */
     struct work_order order;  /* its tokens grow with the answer */
     struct gen_handle handle; /* the front's events; tokens that were not delivered */
     struct job_part prefill, decode;

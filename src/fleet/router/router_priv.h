@@ -22,6 +22,7 @@
 #include "fleet/picker/place.h"
 #include "cache/prefix/block_queue.h"
 #include "proto/capabilities.h"
+#include "fleet/router/refusal_priv.h"
 #include "fleet/router/job_priv.h"
 #include "fleet/router/names_priv.h"
 #include "fleet/router/pause_priv.h"
@@ -33,18 +34,6 @@
 #define ROUTER_MAX_MODELS    16
 #define ROUTER_MAX_LINKS     (2 * PICKER_MAX_WORKERS)
 #define ROUTER_MAX_STRANGERS 512 /* links accepted on the link port whose TLS handshake has not finished */
-
-enum refusal_reason {
-    REFUSED_PREDICTED, /* its first token would come too late */
-    REFUSED_LATE,      /* it waited, and its first token would come too late now */
-    REFUSED_FULL,
-    REFUSED_SHARE, /* its class has used up its share of the queue */
-    REFUSED_TIMEOUT,
-    REFUSED_PUSHED, /* another tenant's request took its place in the queue */
-    REFUSED_DESERTED,
-    REFUSED_OTHER,
-    REFUSAL_REASONS
-};
 
 struct router_admission {
     struct metric *m_refusals[PICKER_MAX_CLASSES][REFUSAL_REASONS];
@@ -182,7 +171,7 @@ void router_job_replace(struct job *job, uint32_t failed_slot); /* a worker fail
 /* Cancels it at its workers; their stats go into its sum. */
 void router_job_detach(struct job *job);
 void router_job_fail(struct job *job, int status, const char *type, const char *message, uint32_t retry_s);
-void router_job_end(struct job *job, enum gen_end end);
+void router_job_end(struct job *job, enum work_end end);
 void router_job_uncharge(struct job *job, struct job_part *part);
 void router_job_free(struct job *job);
 /* Makes a job in no queue and at no worker. Takes the order, also on failure. E_NOMEM. */

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "compute/order/submit.h"
 #include "fleet/router/decisions_priv.h"
 #include "fleet/router/streams_priv.h"
 
@@ -62,19 +63,6 @@ void router_job_release(struct job *job)
     job_accept(job, job->decode.has_serving ? job->decode.serving.reused_tokens : 0);
 }
 
-static enum gen_end router_stream_end_of(Baton__Finish finish)
-{
-    return finish == BATON__FINISH__FINISH_LENGTH    ? GEN_END_LENGTH
-           : finish == BATON__FINISH__FINISH_CONTEXT ? GEN_END_CONTEXT
-                                                     : GEN_END_STOP_TOKEN;
-}
-
-static bool is_end(Baton__Finish finish)
-{
-    return finish == BATON__FINISH__FINISH_STOP || finish == BATON__FINISH__FINISH_LENGTH ||
-           finish == BATON__FINISH__FINISH_CONTEXT;
-}
-
 /* Called when the prefill worker's serving stats have arrived or will not. */
 static void job_stop_proving(struct job *job)
 {
@@ -91,6 +79,7 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
 {
     uint32_t slot = job->prefill.slot;
     Baton__Proceed proceed = BATON__PROCEED__INIT;
+    enum work_end end;
 
     router_job_uncharge(job, &job->prefill);
     if (job_is_in(job, JOB_REPORTS)) {
@@ -99,8 +88,8 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
     }
     if (answer->finish == BATON__FINISH__FINISH_HANDED_OFF)
         return;
-    if (is_end(answer->finish)) { /* the first token ended the answer: there is nothing to hand off */
-        router_job_end(job, router_stream_end_of(answer->finish));
+    if (work_end_of(answer->finish, &end)) { /* by its first token: there is nothing to hand off */
+        router_job_end(job, end);
         return;
     }
     /* The prefill failed; the decode worker has the request and computes the missing blocks. */
@@ -116,19 +105,21 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
 static void on_decode_finish(struct job *job, const Baton__Answer *answer)
 {
     const struct job_part *first = &job->prefill;
+    enum work_end end;
+    bool is_end = work_end_of(answer->finish, &end);
 
     router_job_uncharge(job, &job->decode);
-    if (is_end(answer->finish) && first->state == PART_RUNNING && !first->has_serving) {
+    if (is_end && first->state == PART_RUNNING && !first->has_serving) {
         /* A short answer overtook the prefill worker's last message on the other link:
          * wait for its serving stats. */
-        job->end = router_stream_end_of(answer->finish);
+        job->end = end;
         router_job_enter(job, job->state == JOB_PLACED    ? JOB_REPORTING_PLACED
                               : job->state == JOB_HOLDING ? JOB_REPORTING_HOLDING
                                                           : JOB_REPORTING);
         return;
     }
-    if (is_end(answer->finish)) {
-        router_job_end(job, router_stream_end_of(answer->finish));
+    if (is_end) {
+        router_job_end(job, end);
         return;
     }
     if (answer->finish == BATON__FINISH__FINISH_MOVED) {
@@ -137,7 +128,7 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
         return;
     }
     if (answer->error == E_LIMIT && router_job_answered(job) > 0) {
-        router_job_end(job, GEN_END_CONTEXT); /* its tokens so far fill the worker */
+        router_job_end(job, WORK_END_CONTEXT); /* its tokens so far fill the worker */
         return;
     }
     if (answer->error == E_LIMIT) {

@@ -23,13 +23,26 @@
 #define SIM_MAX_ROUTERS 8
 #define SIM_NONE        UINT32_MAX
 
+/* How to choose workers: X(policy, its word for --policy).
+ *
+ *     OURS         the router's picker
+ *     RANDOM       any prefill worker
+ *     ROUND_ROBIN  one after another
+ *     LOAD         the one with least requests
+ *     CACHE_AWARE  least time to first token, its own cache counted (exact knowledge)
+ *     GLOBAL       the same, blocks of others counted at the time of a push (Mooncake's Algorithm 1) */
+#define SIM_POLICY_TABLE(X)                                                                                  \
+    X(OURS, "ours")                                                                                          \
+    X(RANDOM, "random")                                                                                      \
+    X(ROUND_ROBIN, "round-robin")                                                                            \
+    X(LOAD, "load")                                                                                          \
+    X(CACHE_AWARE, "cache-aware")                                                                            \
+    X(GLOBAL, "global")
+
 enum sim_policy {
-    SIM_OURS,        /* the router's picker */
-    SIM_RANDOM,      /* any prefill worker */
-    SIM_ROUND_ROBIN, /* one after another */
-    SIM_LOAD,        /* the one with least requests */
-    SIM_CACHE_AWARE, /* least time to first token, its own cache counted (exact knowledge) */
-    SIM_GLOBAL       /* the same, blocks of others counted at the time of a push (Mooncake's Algorithm 1) */
+#define X(policy, word) SIM_##policy,
+    SIM_POLICY_TABLE(X)
+#undef X
 };
 
 enum sim_costs {                  /* what workers know of their speed */

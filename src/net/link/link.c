@@ -46,6 +46,7 @@
 
 static const char *const state_names[] = {"waiting", "resolving", "connecting", "greeting",
                                           "greeted", "up",        "leaving",    "ended"};
+CHECK_ROWS(state_names, LINK_ENDED + 1);
 
 void link_set_state(struct link *link, enum link_state state)
 {

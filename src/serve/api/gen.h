@@ -122,13 +122,20 @@ struct gen_request { /* all memory comes from the arena */
     struct bytes cache_salt;       /* splits a tenant's cache: other salts share nothing; empty: none */
 };
 
-enum gen_stop { /* why an answer ended */
-                GEN_STOP_END_TURN,
-                GEN_STOP_MAX_TOKENS,
-                GEN_STOP_SEQUENCE,
-                GEN_STOP_TOOL_USE,
-                GEN_STOP_CONTEXT,
-                GEN_STOP_CANCELLED /* the client cancelled it by its id */
+/* Why an answer ended: X(stop, stop_reason of Messages, finish_reason of OpenAI's APIs, status of a response).
+ * CANCELLED: the client cancelled it by its id, which only responses have. */
+#define GEN_STOP_TABLE(X)                                                                                    \
+    X(END_TURN, "end_turn", "stop", COMPLETED)                                                               \
+    X(MAX_TOKENS, "max_tokens", "length", INCOMPLETE)                                                        \
+    X(SEQUENCE, "stop_sequence", "stop", COMPLETED)                                                          \
+    X(TOOL_USE, "tool_use", "tool_calls", COMPLETED)                                                         \
+    X(CONTEXT, "model_context_window_exceeded", "length", INCOMPLETE)                                        \
+    X(CANCELLED, "cancelled", "stop", CANCELLED)
+
+enum gen_stop {
+#define X(stop, stop_reason, finish_reason, status) GEN_STOP_##stop,
+    GEN_STOP_TABLE(X)
+#undef X
 };
 
 /* Figures that each worker reports for its part of an answer: X(type, member, field of Serving in control.proto).

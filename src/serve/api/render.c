@@ -19,27 +19,29 @@ static int api_render_result(const struct buf *out)
 
 const char *api_stop_reason(enum gen_stop stop)
 {
-    switch (stop) {
-    case GEN_STOP_END_TURN:
-        return "end_turn";
-    case GEN_STOP_MAX_TOKENS:
-        return "max_tokens";
-    case GEN_STOP_SEQUENCE:
-        return "stop_sequence";
-    case GEN_STOP_TOOL_USE:
-        return "tool_use";
-    case GEN_STOP_CONTEXT:
-        return "model_context_window_exceeded";
-    case GEN_STOP_CANCELLED:
-        return "cancelled";
-    }
-    return "end_turn";
+    static const char *const reasons[] = {
+#define X(stop, stop_reason, finish_reason, status) stop_reason,
+        GEN_STOP_TABLE(X)
+#undef X
+    };
+
+    return reasons[stop];
 }
 
 static void put_str_member(struct buf *out, const char *name, struct bytes text)
 {
     buf_printf(out, "\"%s\":", name);
     json_put_str(out, text);
+}
+
+void api_usage_add(struct api_usage *sum, const struct api_usage *usage)
+{
+    sum->input_tokens += usage->input_tokens;
+    sum->cache_read_tokens += usage->cache_read_tokens;
+    for (unsigned pin = 0; pin < WORK_N_PINS; pin++)
+        sum->created_tokens[pin] += usage->created_tokens[pin];
+    sum->output_tokens += usage->output_tokens;
+    sum->thinking_tokens += usage->thinking_tokens;
 }
 
 uint32_t api_usage_created(const struct api_usage *usage)

@@ -16,7 +16,8 @@ struct api_usage { /* input + cache_read + created = prompt tokens */
     uint32_t thinking_tokens; /* part of output_tokens */
 };
 
-uint32_t api_usage_created(const struct api_usage *usage); /* for all pins together */
+void api_usage_add(struct api_usage *sum, const struct api_usage *usage); /* each member */
+uint32_t api_usage_created(const struct api_usage *usage);                /* for all pins together */
 
 struct api_answer {
     const char *id;                 /* "msg_..." */

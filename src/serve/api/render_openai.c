@@ -16,18 +16,13 @@ static int render_openai_result(const struct buf *out)
 
 const char *api_finish_reason(enum gen_stop stop)
 {
-    switch (stop) {
-    case GEN_STOP_END_TURN:
-    case GEN_STOP_SEQUENCE:
-    case GEN_STOP_CANCELLED: /* only responses can be cancelled */
-        return "stop";
-    case GEN_STOP_MAX_TOKENS:
-    case GEN_STOP_CONTEXT:
-        return "length";
-    case GEN_STOP_TOOL_USE:
-        return "tool_calls";
-    }
-    return "stop";
+    static const char *const reasons[] = {
+#define X(stop, stop_reason, finish_reason, status) finish_reason,
+        GEN_STOP_TABLE(X)
+#undef X
+    };
+
+    return reasons[stop];
 }
 
 /* ---- parts ---- */

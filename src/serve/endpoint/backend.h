@@ -30,8 +30,6 @@ struct gen_failure {  /* becomes an HTTP status or an error event */
 
 #define GEN_SOON_STEPS 3
 
-enum gen_end { GEN_END_STOP_TOKEN, GEN_END_LENGTH, GEN_END_CONTEXT };
-
 struct gen_events { /* all on the front's loop thread; no event follows on_end or on_failure */
     /* The backend placed the job and knows its cached prefix, so the front may send 200.  Called at most
      * once: not again when a worker is replaced. */
@@ -41,7 +39,7 @@ struct gen_events { /* all on the front's loop thread; no event follows on_end o
      * between. Each step prefetches memory that the tokens need into the CPU cache.  Optional; it changes no
      * state. */
     void (*on_soon)(const void *arg, unsigned step);
-    void (*on_end)(void *arg, enum gen_end end, const struct gen_serving *serving);
+    void (*on_end)(void *arg, enum work_end end, const struct gen_serving *serving);
     void (*on_failure)(void *arg, const struct gen_failure *failure);
     /* A worker still had the job to resume.  order is the worker's, with the prompt and the notes of the
      * first router; it is borrowed for the call.  Comes before all other events, and only for jobs of

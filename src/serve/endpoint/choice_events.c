@@ -119,10 +119,7 @@ static void choice_events_account(struct choice *choice, uint32_t cached_tokens)
     struct api_usage usage = {0};
 
     prompt_account(choice->prompt, cached_tokens, request->model->block_tokens, &usage);
-    request->usage.input_tokens += usage.input_tokens;
-    request->usage.cache_read_tokens += usage.cache_read_tokens;
-    for (unsigned pin = 0; pin < WORK_N_PINS; pin++)
-        request->usage.created_tokens[pin] += usage.created_tokens[pin];
+    api_usage_add(&request->usage, &usage);
 }
 
 static void on_accepted(void *arg, uint32_t cached_tokens)
@@ -211,7 +208,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     on_pushed(choice, rc);
 }
 
-static void choice_events_on_end(void *arg, enum gen_end end, const struct gen_serving *serving)
+static void choice_events_on_end(void *arg, enum work_end end, const struct gen_serving *serving)
 {
     struct choice *choice = arg;
     struct request *request = choice->request;
@@ -220,9 +217,9 @@ static void choice_events_on_end(void *arg, enum gen_end end, const struct gen_s
     choice->handle = NULL;
     choice->serving = *serving;
     on_accepted(choice, 0);
-    if (end == GEN_END_CONTEXT || (end == GEN_END_LENGTH && choice->is_clamped))
+    if (end == WORK_END_CONTEXT || (end == WORK_END_LENGTH && choice->is_clamped))
         why = GEN_STOP_CONTEXT;
-    else if (end == GEN_END_LENGTH)
+    else if (end == WORK_END_LENGTH)
         why = GEN_STOP_MAX_TOKENS;
     if (request->gen.work.max_new_tokens == 0)
         why = GEN_STOP_MAX_TOKENS;

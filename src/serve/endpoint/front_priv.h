@@ -39,7 +39,7 @@ enum request_state {
 };
 #define CONVERSATION_LIFE_NS (300 * NS_PER_S)       /* time to live after the last use, as clients expect */
 #define RESPONSE_LIFE_NS     (24 * 3600 * NS_PER_S) /* the same; the memory limit usually ends it earlier */
-#define REQUEST_N_STAGES     5                      /* the states before the end */
+#define REQUEST_N_STAGES     REQUEST_DONE           /* the states before the end */
 
 struct model_metrics { /* metrics of one model, looked up once per request; those used for every token come
                         * first */

@@ -147,7 +147,7 @@ void gen_handle_stop_score(struct gen_handle *handle, const struct sample_result
     gen_handle_due(handle);
 }
 
-void gen_handle_end(struct gen_handle *handle, enum gen_end end)
+void gen_handle_end(struct gen_handle *handle, enum work_end end)
 {
     ASSERT(handle->outcome == GEN_RUNNING);
     handle->outcome = GEN_ENDED;
@@ -218,7 +218,7 @@ static void gen_handle_deliver_end(struct gen_handle *handle)
 {
     const struct gen_events *events = handle->events;
     struct gen_serving serving = {0};
-    enum gen_end end = handle->end;
+    enum work_end end = handle->end;
     void *arg = handle->arg;
 
     handle->outbox->close(handle, &serving);

@@ -59,7 +59,7 @@ struct gen_handle { /* fields used for every token come first */
     uint32_t cap_draws;          /* capacity of draws, the sampling results of undelivered tokens ... */
     struct sample_result *draws; /* ... NULL unless wanted */
     uint64_t submitted_ns, first_token_ns;
-    enum gen_end end;           /* ENDED */
+    enum work_end end;          /* ENDED */
     struct gen_failure failure; /* FAILED */
     char *failure_text;         /* heap: failure.message */
     struct scores scores;       /* prompt logprobs, not delivered yet */
@@ -91,7 +91,7 @@ int gen_handle_embedding(struct gen_handle *handle, const float *embedding, uint
 /* Prompt logprobs.  E_NOMEM. */
 int gen_handle_scores(struct gen_handle *handle, const struct sample_result *scores, uint32_t n);
 void gen_handle_stop_score(struct gen_handle *handle, const struct sample_result *score);
-void gen_handle_end(struct gen_handle *handle, enum gen_end end);
+void gen_handle_end(struct gen_handle *handle, enum work_end end);
 void gen_handle_fail(struct gen_handle *handle, const struct gen_failure *failure); /* copies the text */
 void gen_handle_pause(struct gen_handle *handle, bool is_paused);
 void gen_handle_hold(struct gen_handle *handle, bool is_held);

@@ -20,18 +20,13 @@
 
 static enum api_response_status output_response_status_of(enum gen_stop stop)
 {
-    switch (stop) {
-    case GEN_STOP_END_TURN:
-    case GEN_STOP_SEQUENCE:
-    case GEN_STOP_TOOL_USE:
-        return API_RESPONSE_COMPLETED;
-    case GEN_STOP_MAX_TOKENS:
-    case GEN_STOP_CONTEXT:
-        return API_RESPONSE_INCOMPLETE;
-    case GEN_STOP_CANCELLED:
-        return API_RESPONSE_CANCELLED;
-    }
-    return API_RESPONSE_COMPLETED;
+    static const enum api_response_status statuses[] = {
+#define X(stop, stop_reason, finish_reason, status) API_RESPONSE_##status,
+        GEN_STOP_TABLE(X)
+#undef X
+    };
+
+    return statuses[stop];
 }
 
 static struct api_item output_response_item_of(const struct collected *block, enum api_item_state state)

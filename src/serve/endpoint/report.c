@@ -12,8 +12,8 @@
 #include "base/log.h"
 #include "serve/endpoint/choice_priv.h"
 
-static const char *const stage_names[REQUEST_N_STAGES] = {"received", "tokenised", "placed", "prefilling",
-                                                          "streaming"};
+static const char *const stage_names[] = {"received", "tokenised", "placed", "prefilling", "streaming"};
+CHECK_ROWS(stage_names, REQUEST_N_STAGES);
 
 static struct metric_family *report_counter(struct front *front, const char *name, const char *help,
                                             const char *labels)

@@ -25,35 +25,34 @@ struct pretok_pass {
     unsigned param;
 };
 
-static const struct pretok_pass rules[][PRETOK_MAX_PASSES] = {
-    [PRETOK_GPT2] = {{match_gpt2, 0}},
-    [PRETOK_LLAMA3] = {{match_llama3, 3}},
-    [PRETOK_QWEN2] = {{match_llama3, 1}},
-    [PRETOK_QWEN35] = {{match_qwen35, 1}},
-    [PRETOK_GPT4O] = {{match_cased, 3}},
-    [PRETOK_TEKKEN] = {{match_cased, 1}},
-    [PRETOK_STARCODER] = {{match_numbers, 1}, {match_gpt2, 0}},
-    [PRETOK_FALCON] = {{match_falcon_punct, 0}, {match_gpt2, 0}, {match_three_digits, 0}},
-    [PRETOK_DEEPSEEK3] = {{match_numbers, 3}, {match_kana_han, 0}, {match_deepseek3, 0}},
-    [PRETOK_DEEPSEEK_CODER] = {{match_newline, 0},
-                               {match_letters, 0},
-                               {match_punctuation, 0},
-                               {match_deepseek_cjk, 0},
-                               {match_numbers, 1}},
-    [PRETOK_DEEPSEEK_LLM] = {{match_newline, 0},
-                             {match_deepseek_letters, 0},
-                             {match_deepseek_punct, 0},
-                             {NULL, 0},
-                             {match_deepseek_cjk, 0},
-                             {match_numbers, 0}},
+/* The passes of a rule, after their number. */
+#define PASSES(...)                                                                                          \
+    {                                                                                                        \
+        sizeof((struct pretok_pass[]){__VA_ARGS__}) / sizeof(struct pretok_pass),                            \
+        {                                                                                                    \
+            __VA_ARGS__                                                                                      \
+        }                                                                                                    \
+    }
+
+static const struct pretok_rule {
+    unsigned n_passes;
+    struct pretok_pass passes[PRETOK_MAX_PASSES];
+} rules[] = {
+    [PRETOK_GPT2] = PASSES({match_gpt2, 0}),
+    [PRETOK_LLAMA3] = PASSES({match_llama3, 3}),
+    [PRETOK_QWEN2] = PASSES({match_llama3, 1}),
+    [PRETOK_QWEN35] = PASSES({match_qwen35, 1}),
+    [PRETOK_GPT4O] = PASSES({match_cased, 3}),
+    [PRETOK_TEKKEN] = PASSES({match_cased, 1}),
+    [PRETOK_STARCODER] = PASSES({match_numbers, 1}, {match_gpt2, 0}),
+    [PRETOK_FALCON] = PASSES({match_falcon_punct, 0}, {match_gpt2, 0}, {match_three_digits, 0}),
+    [PRETOK_DEEPSEEK3] = PASSES({match_numbers, 3}, {match_kana_han, 0}, {match_deepseek3, 0}),
+    [PRETOK_DEEPSEEK_CODER] = PASSES({match_newline, 0}, {match_letters, 0}, {match_punctuation, 0},
+                                     {match_deepseek_cjk, 0}, {match_numbers, 1}),
+    [PRETOK_DEEPSEEK_LLM] = PASSES({match_newline, 0}, {match_deepseek_letters, 0}, {match_deepseek_punct, 0},
+                                   {NULL, 0}, {match_deepseek_cjk, 0}, {match_numbers, 0}),
 };
 _Static_assert(ARRAY_LEN(rules) == PRETOK_N_RULES, "a row for each rule");
-
-static const unsigned n_passes[] = {
-    [PRETOK_GPT2] = 1,      [PRETOK_LLAMA3] = 1,       [PRETOK_QWEN2] = 1,          [PRETOK_QWEN35] = 1,
-    [PRETOK_GPT4O] = 1,     [PRETOK_TEKKEN] = 1,       [PRETOK_STARCODER] = 2,      [PRETOK_FALCON] = 3,
-    [PRETOK_DEEPSEEK3] = 3, [PRETOK_DEEPSEEK_LLM] = 6, [PRETOK_DEEPSEEK_CODER] = 5,
-};
 
 /* Names in tokenizer.ggml.pre. Models that cut text in the same way share a rule. */
 static const struct {
@@ -115,8 +114,10 @@ const char *pretok_rule_name(uint32_t index, enum pretok *rule_out)
 
 void pretok_begin(struct pretok_cursor *cursor, enum pretok rule, struct bytes text)
 {
-    *cursor = (struct pretok_cursor){
-        .text = text.data, .passes = rules[rule], .n_passes = n_passes[rule], .len_bytes = text.len_bytes};
+    *cursor = (struct pretok_cursor){.text = text.data,
+                                     .passes = rules[rule].passes,
+                                     .n_passes = rules[rule].n_passes,
+                                     .len_bytes = text.len_bytes};
 }
 
 static size_t char_end(struct bytes text, size_t at)

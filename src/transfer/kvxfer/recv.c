@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -36,6 +37,7 @@ struct kvxfer_recv {
 };
 
 static const char *const recv_states[] = {"granted", "complete", "closing", "closed"};
+CHECK_ROWS(recv_states, RECV_CLOSED + 1);
 
 static void recv_set_state(struct kvxfer_recv *recv, enum recv_state state)
 {

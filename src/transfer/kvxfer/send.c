@@ -58,6 +58,7 @@ struct kvxfer_send {
 };
 
 static const char *const send_states[] = {"offered", "waiting", "pushing", "pushed", "stopping", "closed"};
+CHECK_ROWS(send_states, SEND_CLOSED + 1);
 
 static void send_set_state(struct kvxfer_send *send, enum send_state state)
 {

@@ -36,6 +36,7 @@
 
 static const char *const state_names[] = {"connecting", "shaking", "greeting", "proving",
                                           "sharing",    "ready",   "dead"};
+CHECK_ROWS(state_names, TR_CONN_DEAD + 1);
 
 static const char *const kind_names[] = {
 #define X(name, text) [TR_##name] = #text,

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/hashmap.h"
 #include "base/str.h"
+#include "compute/order/submit.h"
 
 struct local_job {
     struct gen_handle handle;
@@ -253,6 +254,14 @@ static void local_job_take_serving(struct local_job *job, const struct task_answ
     str_copy(job->serving.transport, sizeof(job->serving.transport), answer->transport);
 }
 
+static void local_job_end(struct local_job *job, Baton__Finish finish)
+{
+    enum work_end end = WORK_END_STOP_TOKEN;
+
+    (void)work_end_of(finish, &end);
+    gen_handle_end(&job->handle, end);
+}
+
 static void local_job_on_answer(struct worker *worker, const struct report *report,
                                 const struct task_answer *answer)
 {
@@ -271,9 +280,7 @@ static void local_job_on_answer(struct worker *worker, const struct report *repo
         local_job_fail(job, answer->error,
                        answer->error_text != NULL ? answer->error_text : err_text(answer->error));
     else if (answer->finish != BATON__FINISH__FINISH_NONE)
-        gen_handle_end(&job->handle, answer->finish == BATON__FINISH__FINISH_LENGTH    ? GEN_END_LENGTH
-                                     : answer->finish == BATON__FINISH__FINISH_CONTEXT ? GEN_END_CONTEXT
-                                                                                       : GEN_END_STOP_TOKEN);
+        local_job_end(job, answer->finish);
 }
 
 void worker_local_answers(struct worker *worker, const struct report *report)

@@ -27,7 +27,11 @@
 
 #define DRAFT_ROWS 64 /* draft tokens of a step, over all sequences */
 
-static const char *const kernel_names[] = {"auto", "scalar", "avx2", "avx512"};
+static const char *const kernel_names[] = {
+#define X(word) word,
+    WORKER_KERNELS(X)
+#undef X
+};
 static const enum bf16_math bf16_maths[] = {[WORKER_BF16_AUTO] = BF16_AUTO,
                                             [WORKER_BF16_TILES] = BF16_TILES,
                                             [WORKER_BF16_DOTS] = BF16_DOTS,

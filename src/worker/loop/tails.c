@@ -33,6 +33,7 @@
 #define TICK_NS (250 * NS_PER_MS)
 
 static const char *const tail_states[] = {"streaming", "replaying", "orphaned", "bare", "ended"};
+CHECK_ROWS(tail_states, TAIL_ENDED + 1);
 
 static struct tails *tails_of(const struct tail *tail)
 {

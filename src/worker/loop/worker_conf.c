@@ -3,11 +3,14 @@
  * that differ (names, ports, step sizes). */
 #include "worker/loop/worker_conf.h"
 
+#include "cache/kv/layout.h"
 #include "compute/engine/engine_load.h"
 #include "transfer/transport/transport.h"
 
-#define KEY(field) offsetof(struct worker_conf, field)
-#define S(seconds) ((seconds)*1e9)
+#define KEY(field)        offsetof(struct worker_conf, field)
+#define S(seconds)        ((seconds)*1e9)
+#define KERNEL_WORD(word) "|" word
+#define KERNEL_WORDS      (&(WORKER_KERNELS(KERNEL_WORD))[1])
 
 /* One key has one paragraph. */
 /* clang-format off */
@@ -30,7 +33,7 @@
     {"engine", "kind", CONFIG_ENUM, KEY(engine_kind), "cpu", 0, 0, "cpu|sim", false,                         \
      "cpu computes the model. sim produces deterministic tokens with the timing below, for load tests "      \
      "of everything around the engine; it reads only the vocabulary."},                                      \
-    {"engine", "kernels", CONFIG_ENUM, KEY(kernels), "auto", 0, 0, "auto|scalar|avx2|avx512", false,         \
+    {"engine", "kernels", CONFIG_ENUM, KEY(kernels), "auto", 0, 0, KERNEL_WORDS, false,                      \
      "Instruction set of the kernels; auto takes the best one of this CPU. All give the same bits."},        \
     {"engine", "bf16", CONFIG_ENUM, KEY(bf16), "auto", 0, 0, "auto|tiles|dots|exact", false,                 \
      "How BF16 weights are multiplied. tiles, dots: activations are rounded to BF16 too, and sums are "      \
@@ -89,7 +92,7 @@
      "Tokens in a block, a multiple of 16 (sim: of 8); the same on every worker of a model."},               \
     {"kv", "lifetime", CONFIG_DURATION, KEY(kv_lifetime_ns), "5min", S(1), S(604800), NULL, false,           \
      "How long an unused cached block stays."},                                                              \
-    {"kv", "type", CONFIG_ENUM, KEY(kv_type), "f16", 0, 0, "f32|f16|bf16|q8_0|q4_0", false,                  \
+    {"kv", "type", CONFIG_ENUM, KEY(kv_type), "f16", 0, 0, KV_TYPE_WORDS, false,                             \
      "Type of stored keys and values: q8_0 takes about half of f16, q4_0 about a quarter; the same on "      \
      "every worker of a model."},                                                                            \
     {"kv", "populate", CONFIG_BOOL, KEY(kv_populate), "no", 0, 0, NULL, false,                               \

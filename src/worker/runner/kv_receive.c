@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -63,6 +64,7 @@ struct early_offer { /* an OFFER for a task that has not been submitted yet */
 };
 
 static const char *const kv_receive_states[] = {"waiting", "moving", "alone", "closed"};
+CHECK_ROWS(kv_receive_states, KV_RECEIVE_CLOSED + 1);
 
 static void kv_receive_set_state(struct kv_receive *receive, enum kv_receive_state state)
 {

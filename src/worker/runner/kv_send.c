@@ -64,6 +64,7 @@ struct kv_send {              /* the KV send of one task */
 };
 
 static const char *const kv_send_states[] = {"linking", "moving", "stopping", "closed"};
+CHECK_ROWS(kv_send_states, KV_SEND_CLOSED + 1);
 
 static void kv_send_set_state(struct kv_send *send, enum kv_send_state state)
 {

@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -73,6 +74,7 @@ struct prefix_fetch {
 };
 
 static const char *const prefix_fetch_states[] = {"linking", "requested", "moving", "closed"};
+CHECK_ROWS(prefix_fetch_states, PREFIX_FETCH_CLOSED + 1);
 
 static void prefix_fetch_set_state(struct prefix_fetch *fetch, enum prefix_fetch_state state)
 {

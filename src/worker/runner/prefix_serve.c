@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -64,6 +65,7 @@ struct prefix_serve {
 };
 
 static const char *const prefix_serve_states[] = {"reading", "moving", "stopping", "closed"};
+CHECK_ROWS(prefix_serve_states, PREFIX_SERVE_CLOSED + 1);
 
 static void prefix_serve_set_state(struct prefix_serve *serve, enum prefix_serve_state state)
 {

@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -41,6 +42,7 @@
 
 static const char *const task_states[] = {"new",     "hashing",   "fetching",  "compiling",
                                           "reading", "scheduled", "answering", "over"};
+CHECK_ROWS(task_states, TASK_OVER + 1);
 
 void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enum task_state state)
 {

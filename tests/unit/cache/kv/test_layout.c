@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+
 #include <cmocka.h>
 
 #include "cache/kv/layout.h"
@@ -24,6 +26,23 @@ static void sizes_add_up(void **state)
     assert_int_equal(kv_layout_row_bytes(KV_Q8_0, 33), 2 * 34);
     assert_int_equal(kv_layout_row_bytes(KV_Q4_0, 64), 2 * 18);
     assert_int_equal(kv_layout_row_bytes(KV_Q4_0, 0), 0);
+}
+
+/* The key kv.type stores the place of a word in the list as the type, and fingerprints hold the types' numbers. */
+static void types_keep_their_numbers_and_words(void **state)
+{
+    static const char *const words[] = {"f32", "f16", "bf16", "q8_0", "q4_0"};
+
+    assert_true(KV_N_TYPES >= sizeof(words) / sizeof(words[0]));
+    for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        assert_string_equal(kv_type_word((enum kv_type)i), words[i]);
+    for (unsigned i = 0, at = 0; i < KV_N_TYPES; i++, at++) {
+        size_t len = strlen(kv_type_word((enum kv_type)i));
+
+        assert_memory_equal(KV_TYPE_WORDS + at, kv_type_word((enum kv_type)i), len);
+        at += (unsigned)len;
+        assert_int_equal(KV_TYPE_WORDS[at], i + 1 < KV_N_TYPES ? '|' : '\0');
+    }
 }
 
 static void blocks_tile_the_arena(void **state)
@@ -107,6 +126,7 @@ static void fingerprint_is_frozen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(types_keep_their_numbers_and_words),
         cmocka_unit_test(sizes_add_up),
         cmocka_unit_test(blocks_tile_the_arena),
         cmocka_unit_test(values_may_lie_in_keys),

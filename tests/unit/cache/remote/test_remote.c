@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "cache/remote/store.h"
 #include "remote_desk.h"
 
 static void blocks_come_back(void **state)
@@ -259,8 +260,12 @@ static void bad_addresses_are_refused(void **state)
     struct kv_remote *remote;
     struct kv_remote_opts opts = {.url = "http://store", .n_readers = 1, .generation = ""};
 
+    struct fault fault;
+
     (void)state;
     assert_int_equal(kv_remote_open(&opts, NULL, &remote), E_FORMAT);
+    assert_int_equal(store_url_check(opts.url, &fault), E_FORMAT);
+    assert_string_equal(fault.text, "not redis://, rediss://, redis+cluster://, rediss+cluster:// or s3://");
     opts.url = "rediss://store";
     opts.ca_path = "/does/not/exist";
     assert_int_equal(kv_remote_open(&opts, NULL, &remote), E_IO);

@@ -158,9 +158,34 @@ static void one_changed_token_changes_the_hash(void **state)
     assert_int_not_equal(work_order_hash_prompt(&order), hash);
 }
 
+/* A worker that takes an answer's end for another one would report a wrong stop reason, or never end the answer. */
+static void only_the_ends_of_the_model_are_ends(void **state)
+{
+    const ProtobufCEnumDescriptor *finishes = &baton__finish__descriptor;
+    const struct {
+        const char *finish;
+        enum work_end end;
+    } ends[] = {{"FINISH_STOP", WORK_END_STOP_TOKEN},
+                {"FINISH_LENGTH", WORK_END_LENGTH},
+                {"FINISH_CONTEXT", WORK_END_CONTEXT}};
+
+    (void)state;
+    for (unsigned i = 0; i < finishes->n_values; i++) {
+        Baton__Finish finish = (Baton__Finish)finishes->values[i].value;
+        enum work_end end = WORK_END_STOP_TOKEN;
+        unsigned at = 0;
+
+        while (at < ARRAY_LEN(ends) && strcmp(ends[at].finish, finishes->values[i].name) != 0)
+            at++;
+        assert_int_equal(work_end_of(finish, &end), at < ARRAY_LEN(ends));
+        assert_int_equal(end, at < ARRAY_LEN(ends) ? ends[at].end : WORK_END_STOP_TOKEN);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_the_ends_of_the_model_are_ends),
         cmocka_unit_test(one_changed_token_changes_the_hash),
         cmocka_unit_test(every_field_arrives),
         cmocka_unit_test(a_bad_token_list_is_refused),

@@ -35,7 +35,7 @@ struct rig_client { /* one request, from the front's view */
     struct sample_result scores[RIG_MAX_TOKENS];
     bool wants_logprob;
     bool has_ended, has_failed;
-    enum gen_end end;
+    enum work_end end;
     int status;
     char message[200];
     struct gen_serving serving;

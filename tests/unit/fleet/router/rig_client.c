@@ -73,7 +73,7 @@ static void on_soon(const void *arg, unsigned step)
     client->rig->n_soon[step]++;
 }
 
-static void on_end(void *arg, enum gen_end end, const struct gen_serving *serving)
+static void on_end(void *arg, enum work_end end, const struct gen_serving *serving)
 {
     struct rig_client *client = arg;
 

@@ -67,7 +67,7 @@ static void a_whole_answer_needs_no_worker_for_its_end(void **state)
     rig_tokens(&rig, d0, 0, 3);
     rig_lose(&rig, d0);
     assert_true(client->has_ended);
-    assert_int_equal(client->end, GEN_END_LENGTH);
+    assert_int_equal(client->end, WORK_END_LENGTH);
     assert_null(rig_last(d1));
 }
 

@@ -49,7 +49,7 @@ static void a_pair_answers(void **state)
     rig_tokens(&rig, d, 3, 2);
     rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
     assert_true(client->has_ended);
-    assert_int_equal(client->end, GEN_END_STOP_TOKEN);
+    assert_int_equal(client->end, WORK_END_STOP_TOKEN);
     assert_int_equal(client->n_accepted, 1);
     assert_int_equal(client->cached_tokens, 64);
     assert_answer(client, 5);

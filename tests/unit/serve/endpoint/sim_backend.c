@@ -75,7 +75,7 @@ static void fill_serving(const struct sim_job *job, struct gen_serving *serving)
     snprintf(serving->transport, sizeof(serving->transport), "shm");
 }
 
-static void end_job(struct sim_job *job, enum gen_end end)
+static void end_job(struct sim_job *job, enum work_end end)
 {
     struct gen_events events = job->events;
     void *arg = job->arg;
@@ -153,13 +153,13 @@ static void on_timer(void *arg)
             return;
         }
         if (job->n_given == job->answer.n) {
-            end_job(job, GEN_END_STOP_TOKEN);
+            end_job(job, WORK_END_STOP_TOKEN);
             return;
         }
         if (!give_token(job))
             return;
         if (job->n_given == job->max_new) {
-            end_job(job, job->n_given == job->room ? GEN_END_CONTEXT : GEN_END_LENGTH);
+            end_job(job, job->n_given == job->room ? WORK_END_CONTEXT : WORK_END_LENGTH);
             return;
         }
     }

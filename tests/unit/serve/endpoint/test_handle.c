@@ -93,7 +93,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     note(client, 't');
 }
 
-static void on_end(void *arg, enum gen_end end, const struct gen_serving *serving)
+static void on_end(void *arg, enum work_end end, const struct gen_serving *serving)
 {
     struct client *client = arg;
 
@@ -185,7 +185,7 @@ static void events_come_in_order(void **state)
     add_tokens(client, 600, true); /* grows */
     assert_int_equal(gen_handle_scores(handle, scores, 2), 0);
     gen_handle_stop_score(handle, scores);
-    gen_handle_end(handle, GEN_END_LENGTH);
+    gen_handle_end(handle, WORK_END_LENGTH);
     assert_log(client, "");
     flush();
     assert_log(client, "astSe");
@@ -205,7 +205,7 @@ static void a_pause_holds_tokens_and_end_back(void **state)
     add_tokens(client, 2, true);
     flush();
     assert_log(client, "a"); /* accepted nevertheless */
-    gen_handle_end(handle, GEN_END_LENGTH);
+    gen_handle_end(handle, WORK_END_LENGTH);
     flush();
     gen_handle_pause(handle, false);
     assert_log(client, "a");
@@ -220,7 +220,7 @@ static void a_pause_inside_an_event(void **state)
 
     client->pauses_at = 't';
     add_tokens(client, 1, false);
-    gen_handle_end(handle, GEN_END_LENGTH);
+    gen_handle_end(handle, WORK_END_LENGTH);
     flush();
     assert_log(client, "t");
     gen_handle_pause(handle, false);
@@ -235,7 +235,7 @@ static void held_tokens_wait_for_the_backend(void **state)
 
     gen_handle_hold(handle, true);
     add_tokens(client, 3, false);
-    gen_handle_end(handle, GEN_END_LENGTH);
+    gen_handle_end(handle, WORK_END_LENGTH);
     flush();
     assert_log(client, "");
     gen_handle_accept(handle, 7);
@@ -278,7 +278,7 @@ static void the_front_cancels_inside_any_event(void **state)
             add_tokens(both[i], 2, true);
             gen_handle_scores(handle, &score, 1);
             gen_handle_stop_score(handle, &score);
-            gen_handle_end(handle, GEN_END_LENGTH);
+            gen_handle_end(handle, WORK_END_LENGTH);
         }
         client->cancels_at = other->cancels_at = all[at];
         client->cancels = client;
@@ -334,7 +334,7 @@ static void random_jobs_end_once(void **state)
             if (handle->outcome == GEN_RUNNING && rng_below(&rng, 2) == 0)
                 gen_handle_fail(handle, &failure);
             else if (handle->outcome == GEN_RUNNING)
-                gen_handle_end(handle, GEN_END_LENGTH);
+                gen_handle_end(handle, WORK_END_LENGTH);
             break;
         default:
             if (handle->outcome == GEN_RUNNING && gen_handle_answered(handle) < MAX_ANSWER)

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why the router refuses a request. router_refused() counts a refusal and keeps it for `batonctl why`. */
+#ifndef FLEET_ROUTER_REFUSAL_PRIV_H
+#define FLEET_ROUTER_REFUSAL_PRIV_H
+
+/* Reasons of refusals: X(reason, its name in metrics and in `batonctl why`).
+ *
+ *     PREDICTED  its first token would come too late
+ *     LATE       it waited, and its first token would come too late now
+ *     SHARE      its class has used up its share of the queue
+ *     PUSHED     another tenant's request took its place in the queue */
+#define REFUSAL_TABLE(X)                                                                                     \
+    X(PREDICTED, "predicted")                                                                                \
+    X(LATE, "late")                                                                                          \
+    X(FULL, "queue_full")                                                                                    \
+    X(SHARE, "share")                                                                                        \
+    X(TIMEOUT, "timeout")                                                                                    \
+    X(PUSHED, "pushed_out")                                                                                  \
+    X(DESERTED, "no_worker")                                                                                 \
+    X(OTHER, "other")
+
+enum refusal_reason {
+#define X(reason, name) REFUSED_##reason,
+    REFUSAL_TABLE(X)
+#undef X
+        REFUSAL_REASONS
+};
+
+#endif

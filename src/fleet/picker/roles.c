@@ -9,11 +9,15 @@
  * by GAIN, so the move back is never due at once.  The move must stay due for SETTLE_NS. A pool changes one role
  * per period.  Workers report the age of their role, so routers without contact to each other share one period.
  *
+ * Rooms know neither the network nor the order of requests.  So each change is a trial (roles_trial.c): if more requests are
+ * refused after it, under the same load, it is taken back, and not tried again for a while.
+ *
  * This router sees other routers' requests only in the workers' reports.  It scales the load by the ratio of
  * reported sequences to its own dispatched ones. */
 #include "fleet/picker/roles.h"
 
 #include "fleet/picker/fleet_priv.h"
+#include "fleet/picker/roles_priv.h"
 
 #define COMFORT        1.25 /* room that is enough */
 #define GAIN           1.08
@@ -26,6 +30,7 @@
 #define MOST_SEATS     100000
 #define SEATED_PROMPTS 1.0 /* a pair's decode seat is taken while its prompt waits and is computed */
 #define KV_SHARE       0.9
+#define REPORTED_NS    UINT64_C(2000000000) /* workers report this router's own change so much later, at most */
 
 struct pool_state { /* of one decision */
     uint64_t layout;
@@ -52,8 +57,11 @@ const char *picker_roles_text(enum picker_roles_reason reason)
 
 void picker_roles_changed(struct picker_roles *roles, uint64_t at_ns)
 {
-    if (at_ns > roles->changed_ns)
-        roles->changed_ns = at_ns;
+    if (at_ns <= roles->changed_ns)
+        return;
+    if (at_ns > roles->changed_ns + REPORTED_NS)
+        roles->trial.began_ns = 0; /* another change: what follows does not judge this router's */
+    roles->changed_ns = at_ns;
 }
 
 static uint64_t roles_steady_ns(const struct picker_roles_opts *opts)
@@ -235,8 +243,8 @@ static double room_after(const struct picker_roles_opts *opts, const struct pool
 }
 
 /* Sets the reason, and the role that a worker would change to. */
-static bool plan_is_better(const struct picker_roles_opts *opts, const struct pool_state *pool,
-                           struct picker_roles_plan *plan)
+static bool plan_is_better(const struct picker_roles *roles, const struct picker_roles_opts *opts,
+                           const struct pool_state *pool, uint64_t now_ns, struct picker_roles_plan *plan)
 {
     double now = roles_lesser(plan->prefill_room, plan->decode_room), after;
 
@@ -249,7 +257,12 @@ static bool plan_is_better(const struct picker_roles_opts *opts, const struct po
                    : after < GAIN * now         ? PICKER_ROLES_BALANCED
                    : plan->to == PICKER_PREFILL ? PICKER_ROLES_PREFILL
                                                 : PICKER_ROLES_DECODE;
-    return after > 0 && after >= GAIN * now;
+    if (after <= 0 || after < GAIN * now)
+        return false;
+    if (!roles_trial_is_barred(roles, plan, now_ns))
+        return true;
+    plan->reason = PICKER_ROLES_TRIED;
+    return false;
 }
 
 /* True if a role has fewer workers than the minimum and the other role has enough. */
@@ -265,6 +278,20 @@ static bool plan_restores(const struct picker_roles_opts *opts, const struct poo
         return true;
     }
     return false;
+}
+
+/* True if the latest change made things worse and a worker may take its old role again. */
+static bool plan_takes_back(const struct picker_roles *roles, const struct picker_roles_opts *opts,
+                            const struct pool_state *pool, uint64_t now_ns, struct picker_roles_plan *plan)
+{
+    unsigned side = roles->trial.to == PICKER_PREFILL ? 0 : 1;
+
+    if (!roles_trial_failed(roles, &plan->load, now_ns, opts->period_ns) || pool->n[side] <= opts->least ||
+        pool->least[side] == PICKER_NONE)
+        return false;
+    plan->to = side == 0 ? PICKER_DECODE : PICKER_PREFILL;
+    plan->reason = PICKER_ROLES_WORSE;
+    return true;
 }
 
 /* The load and both rooms.  False: too little is known. */
@@ -295,6 +322,7 @@ static bool plan_measure(struct picker_roles *roles, const struct picker_roles_o
     plan->prefill_room = picker_prefill_room(load, opts->ttft_slo_s, pool->n[0]);
     plan->decode_room = decode_room(pool, load, pool->n[1]);
     plan_wanted(opts, pool, plan);
+    roles_trial_watch(roles, load, now_ns);
     return true;
 }
 
@@ -321,20 +349,24 @@ void picker_roles_decide(struct picker_roles *roles, const struct picker_roles_o
                          const struct picker_fleet *fleet, uint64_t now_ns, struct picker_roles_plan *out)
 {
     struct pool_state pool;
-    bool is_known;
+    enum picker_roles_reason why;
+    bool is_known, is_due;
 
     *out = (struct picker_roles_plan){.flip = PICKER_NONE, .reason = PICKER_ROLES_COLD};
     pool_read(roles, fleet, opts->group, &pool);
     out->n_prefill = pool.n[0];
     out->n_decode = pool.n[1];
     is_known = plan_measure(roles, opts, &pool, now_ns, out);
-    if (!plan_restores(opts, &pool, out) && !(is_known && plan_is_better(opts, &pool, out))) {
+    is_due =
+        plan_restores(opts, &pool, out) || (is_known && (plan_takes_back(roles, opts, &pool, now_ns, out) ||
+                                                         plan_is_better(roles, opts, &pool, now_ns, out)));
+    why = out->reason;
+    if (!is_due)
         roles->better_ns = 0;
-        return;
-    }
-    if (opts->only_shows || !roles_may(roles, opts, now_ns, out))
+    if (!is_due || opts->only_shows || !roles_may(roles, opts, now_ns, out))
         return;
     out->flip = pool.least[out->to == PICKER_PREFILL ? 1 : 0];
     roles->changed_ns = now_ns > 0 ? now_ns : 1;
     roles->better_ns = 0;
+    roles_trial_next(roles, out, why, opts->period_ns);
 }

@@ -23,12 +23,15 @@
     X(RECENT, "a role changed within the last minute")                                                       \
     X(PREFILL, "prefill has less room")                                                                      \
     X(DECODE, "decode has less room")                                                                        \
-    X(RESTORED, "a role has fewer workers than its least number")
+    X(RESTORED, "a role has fewer workers than its least number")                                            \
+    X(WORSE, "more requests are refused since the last change, which is taken back")                         \
+    X(TRIED, "the same change was taken back under the same load")
 
 enum picker_roles_reason {
 #define X(name, text) PICKER_ROLES_##name,
     PICKER_ROLES_REASONS(X)
 #undef X
+        PICKER_ROLES_N_REASONS
 };
 
 struct picker_roles_opts {
@@ -40,6 +43,20 @@ struct picker_roles_opts {
     uint64_t period_ns;    /* between two changes of a role in the pool */
 };
 
+struct picker_roles_trial { /* a change of this router, until the refusals after it have judged it */
+    uint64_t began_ns;      /* 0: none */
+    enum picker_role to;
+    struct picker_load before;
+    double before_refused; /* mean share of refused requests under the roles before */
+};
+
+struct picker_roles_lesson { /* of a trial that failed */
+    uint64_t until_ns;       /* 0: none */
+    enum picker_role to;
+    uint32_t too_many; /* workers of that role */
+    struct picker_load load;
+};
+
 struct picker_roles { /* of one model's workers */
     struct picker_demand demand;
     uint64_t changed_ns; /* time of the latest change of a role, by any router or operator; 0: never */
@@ -47,6 +64,10 @@ struct picker_roles { /* of one model's workers */
     enum picker_role better_to;
     /* Decode steps against sequences, over the workers' reports: sums that fade. */
     double weight, seqs, steps_s, squares, products;
+    struct picker_roles_trial trial;
+    struct picker_roles_lesson lesson;
+    double refused,
+        n_refused_seen; /* shares of refused requests since the latest change: sum and number, which fade */
     double seen_seqs, own_seqs; /* sequences in the reports, and in this router's ledger: other routers place
                                  * too */
 };

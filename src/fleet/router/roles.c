@@ -17,7 +17,6 @@
 #include "proto/role.h"
 
 #define DECIDE_NS  NS_PER_S
-#define N_REASONS  (PICKER_ROLES_RESTORED + 1)
 #define LEAST_TURN 10 /* least number of decisions in a period */
 
 void router_roles_declare(struct router *router)
@@ -56,7 +55,7 @@ static void roles_show(struct router *router, const struct router_model *model)
     const char *name = model->gen.name;
     const char *prefill[] = {"prefill", name}, *decode[] = {"decode", name};
 
-    for (int reason = 0; reason < N_REASONS; reason++)
+    for (int reason = 0; reason < PICKER_ROLES_N_REASONS; reason++)
         metric_set(metric_series(router->roles.f_reason,
                                  (const char *const[]){reason_name((enum picker_roles_reason)reason), name}),
                    reason == (int)plan->reason);

@@ -91,6 +91,7 @@ void sim_front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why
     front_class(sim, job)->n_refused[why]++;
     front_count_refusal(sim, job->request.kind);
     sim_column(sim)->n_refused++;
+    picker_demand_refused(&job->router->roles.demand, sim->now_ns);
     front_free_job(sim, job);
 }
 

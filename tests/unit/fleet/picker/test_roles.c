@@ -22,6 +22,7 @@ struct bench { /* a fleet of equal workers, and the policy */
     struct rng rng;
     uint64_t now_ns;
     uint32_t n_flips;
+    uint32_t too_many; /* prefill workers, so that a third of the requests is refused; 0: none ever */
 };
 
 static struct bench bench;
@@ -58,6 +59,15 @@ static int close_bench(void **state)
     return 0;
 }
 
+static uint32_t n_prefill(void)
+{
+    uint32_t n = 0;
+
+    for (uint32_t slot = 0; slot < N_WORKERS; slot++)
+        n += bench.rows[slot].role == PICKER_PREFILL;
+    return n;
+}
+
 /* Plays seconds of a load, with the policy each second; changes take effect at once. */
 static void play(uint32_t seconds, uint32_t per_s, uint32_t prompt, uint32_t answer)
 {
@@ -67,6 +77,10 @@ static void play(uint32_t seconds, uint32_t per_s, uint32_t prompt, uint32_t ans
 
             picker_demand_arrived(&bench.roles.demand, at_ns,
                                   prompt / 2 + (uint32_t)rng_below(&bench.rng, prompt));
+            if (bench.too_many > 0 && n_prefill() >= bench.too_many && rng_below(&bench.rng, 3) == 0) {
+                picker_demand_refused(&bench.roles.demand, at_ns);
+                continue;
+            }
             picker_demand_placed(&bench.roles.demand, prompt, prompt);
             picker_demand_ended(&bench.roles.demand, at_ns, answer);
         }
@@ -77,15 +91,6 @@ static void play(uint32_t seconds, uint32_t per_s, uint32_t prompt, uint32_t ans
         set_role(bench.plan.flip, bench.plan.to);
         bench.n_flips++;
     }
-}
-
-static uint32_t n_prefill(void)
-{
-    uint32_t n = 0;
-
-    for (uint32_t slot = 0; slot < N_WORKERS; slot++)
-        n += bench.rows[slot].role == PICKER_PREFILL;
-    return n;
 }
 
 static void roles_follow_the_load(void **state)
@@ -112,6 +117,36 @@ static void a_role_changes_once_a_period(void **state)
     picker_roles_changed(&bench.roles, bench.now_ns); /* by another router, or by an operator */
     play(300, 20, 300, 1000);
     assert_in_range(bench.n_flips, 4, 6);
+}
+
+/* The estimate wants more prefill workers than the network of the others can feed, say. */
+static void a_change_for_the_worse_is_taken_back(void **state)
+{
+    uint32_t n_flips;
+
+    (void)state;
+    bench.too_many = 6;
+    play(130, 40, 4000, 50);
+    assert_int_equal(n_prefill(), 6); /* tried */
+    play(120, 40, 4000, 50);
+    assert_int_equal(n_prefill(), 5); /* taken back, a period later */
+    assert_int_equal(bench.plan.reason, PICKER_ROLES_TRIED);
+    n_flips = bench.n_flips;
+    play(900, 40, 4000, 50); /* not at once again */
+    assert_int_equal(n_prefill(), 5);
+    assert_int_equal(bench.n_flips, n_flips);
+    play(600, 20, 300, 1000); /* other loads move roles as ever */
+    assert_in_range(n_prefill(), 1, 2);
+}
+
+static void refusals_under_another_load_judge_no_change(void **state)
+{
+    (void)state;
+    play(130, 40, 4000, 50);
+    assert_int_equal(n_prefill(), 6);
+    bench.too_many = 1;
+    play(300, 80, 4000, 50); /* too much for any split */
+    assert_in_range(n_prefill(), 6, 7);
 }
 
 static void a_change_elsewhere_counts(void **state)
@@ -318,6 +353,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(roles_follow_the_load),
         T(a_role_changes_once_a_period),
+        T(a_change_for_the_worse_is_taken_back),
+        T(refusals_under_another_load_judge_no_change),
         T(a_change_elsewhere_counts),
         T(a_cold_fleet_keeps_its_roles),
         T(one_infeasible_request_moves_nothing),

@@ -41,4 +41,4 @@ dist_lab_DATA = docs/lab/README.md \
 	docs/lab/2026-11-23-zen3.md \
 	docs/lab/2026-11-23-zen4-batches.md \
 	docs/lab/2026-11-23-zen4-decode.md \
-	docs/lab/2026-11-23-zen4-peers.md docs/lab/2026-11-26-structure.md
+	docs/lab/2026-11-23-zen4-peers.md docs/lab/2026-11-26-structure.md docs/lab/2026-11-27-goodput-at-capacity.md

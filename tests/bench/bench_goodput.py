@@ -40,7 +40,7 @@ def run_daemons(args, rate, seed):
         c.router(slo__ttft=ttft, slo__itl=itl, placement__local_prefill_tokens="128",
                  placement__local_prefill_time=ttft, queue__timeout="10s", queue__refuse=args.refuse, link__heartbeat="1s")
         for role in ("prefill", "decode"):
-            c.worker(role, **(sim if args.engine == "sim" else {"kv__memory": "256MiB"}), link__heartbeat="1s")
+            c.worker(role, **(sim if args.engine == "sim" else {"kv__memory": "256MiB", "sched__itl": itl}), link__heartbeat="1s")
         c.wait_ready(prefill=1, decode=1)
         out = subprocess.run([os.path.join(BUILD, "baton-bench"), "--url", f"http://127.0.0.1:{c.routers[0].http}", "--json", "--ttft-slo", ttft, "--itl-slo", itl,
                               "--rate", str(rate), "--seed", str(seed), "-d", f"{args.seconds}s", "-p", "512:1024", "-a", "64"],
@@ -98,7 +98,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--rates", default="6,9,12,18,36,90")
     parser.add_argument("--refuse", choices=("predicted", "timeout"), default="predicted")
-    parser.add_argument("--slow", type=float, default=1, help="all times of --engine sim, objectives included, so many times longer")
+    parser.add_argument("--slow", type=float, default=1, help="objectives so many times longer, and all times of --engine sim")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a change of roles was good: see roles_trial.c.  The caller is roles.c. */
+/* The judgement of a change of roles: see roles_trial.c.  The caller is roles.c. */
 #ifndef FLEET_PICKER_ROLES_PRIV_H
 #define FLEET_PICKER_ROLES_PRIV_H
 
@@ -11,9 +11,10 @@ void roles_trial_watch(struct picker_roles *roles, const struct picker_load *loa
 bool roles_trial_failed(const struct picker_roles *roles, const struct picker_load *load, uint64_t now_ns,
                         uint64_t period_ns);
 /* True if the plan's change failed a while ago under the load that there is now. */
-bool roles_trial_is_barred(const struct picker_roles *roles, const struct picker_roles_plan *plan, uint64_t now_ns);
+bool roles_trial_is_barred(const struct picker_roles *roles, const struct picker_roles_plan *plan,
+                           uint64_t now_ns);
 /* The plan's change takes place, for this reason: it is the next trial, or takes back the present one. */
-void roles_trial_next(struct picker_roles *roles, const struct picker_roles_plan *plan, enum picker_roles_reason why,
-                      uint64_t period_ns);
+void roles_trial_next(struct picker_roles *roles, const struct picker_roles_plan *plan,
+                      enum picker_roles_reason why, uint64_t period_ns);
 
 #endif

@@ -220,7 +220,7 @@ bool draft_model_step(struct sched *sched, const struct engine_item *items, uint
 
     ended_ns = sched_now_ns(sched);
     took_s = (double)(ended_ns > began_ns ? ended_ns - began_ns : 1) / (double)NS_PER_S;
-    model->step_s += took_s;
+    model->step_s += model->is_warm ? took_s : 0;
     if (rc < 0) {
         if (rc != E_CANCELLED) {
             log_error("draft_model_failed", LOG_ERR(rc));
@@ -235,7 +235,9 @@ bool draft_model_step(struct sched *sched, const struct engine_item *items, uint
             step.n_prompt += items[i].n_tokens;
         step.n_pairs += cost_pairs(items[i].position, items[i].n_tokens);
     }
-    cost_observe(&model->cost, &step, took_s);
+    if (model->is_warm)
+        cost_observe(&model->cost, &step, took_s);
+    model->is_warm |= step.n_rows > 0;
     return true;
 }
 

@@ -62,10 +62,11 @@ struct draft_model {       /* of the scheduler; zeroed: there is none */
     kv_block_id *free_ids; /* [opts.draft_blocks] */
     uint32_t n_free;
     struct cost_model cost; /* of its steps */
-    bool is_known;          /* enough of its draft tokens were verified recently to judge it */
-    double step_s;          /* seconds that it took since the latest step ... */
-    double drafting_s;      /* ... and the part of them that sampled draft tokens */
-    float *prompt_rows;     /* only with an MTP head: [max_batch_tokens of the engine][hidden] */
+    bool is_warm;  /* it has sampled: until then its weights come from the file, and its times say nothing */
+    bool is_known; /* enough of its draft tokens were verified recently to judge it */
+    double step_s; /* seconds that it took since the latest step ... */
+    double drafting_s;  /* ... and the part of them that sampled draft tokens */
+    float *prompt_rows; /* only with an MTP head: [max_batch_tokens of the engine][hidden] */
 };
 
 struct draft_choice { /* one sequence while draft tokens are distributed */

@@ -23,6 +23,7 @@ struct drafter {
     uint32_t right; /* percent of its tokens that are left as they are */
     uint64_t n_steps;
     uint32_t n_longest; /* most tokens of a step */
+    uint64_t cold_ns;   /* further time of each step before the first that samples */
     int fail_with;
 };
 
@@ -37,6 +38,10 @@ static int draft_step(void *self, const struct engine_batch *batch, struct sampl
     int rc = d->fail_with;
 
     d->n_steps++;
+    if (d->cold_ns > 0)
+        rig_sleep(NULL, d->cold_ns);
+    for (uint32_t i = 0; i < batch->n_items; i++)
+        d->cold_ns = batch->items[i].wants_token ? 0 : d->cold_ns;
     for (uint32_t i = 0; i < batch->n_items; i++)
         n_tokens += batch->items[i].n_tokens;
     d->n_longest = n_tokens > d->n_longest ? n_tokens : d->n_longest;
@@ -171,6 +176,20 @@ static void it_is_used_where_it_pays(void **state)
     }
 }
 
+/* Its first steps read the weights from the file.  They say nothing about the steps after them. */
+static void a_cold_start_is_not_its_speed(void **state)
+{
+    struct rig_opts plain = opts_of(SPECULATE_OFF, 0), opts;
+    double plain_ns = (double)time_of(&plain, 1, 40).ns;
+
+    (void)state;
+    open_drafter(90, 10, 200);
+    drafter.cold_ns = 4000000; /* 4 steps of the model, 40 of its own */
+    opts = opts_of(SPECULATE_AUTO, 200);
+    assert_true(plain_ns / (double)time_of(&opts, 1, 40).ns > 1.5);
+    close_drafter();
+}
+
 /* While the draft model reads a long prompt, in slices, no step takes much longer than before; afterwards it
  * drafts. */
 static void it_reads_long_prompts_in_slices(void **state)
@@ -297,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_used_where_it_pays),
+        cmocka_unit_test(a_cold_start_is_not_its_speed),
         cmocka_unit_test(it_reads_long_prompts_in_slices),
         cmocka_unit_test(it_reads_nothing_for_a_short_answer),
         cmocka_unit_test(blocks_for_some_are_enough),

@@ -5,7 +5,6 @@ dist_doc_DATA = docs/architecture.md docs/operations.md docs/models.md docs/temp
 	docs/openai.md docs/responses.md docs/http.md docs/grammars.md docs/api.md docs/handoff.md docs/caching.md docs/rates.md docs/planning.md \
 	docs/tour.svg docs/console.md docs/console-chat.webp docs/console-phone.webp docs/console-fleet.webp docs/console-why.webp \
 	docs/planning-example.html docs/planning-phone.png docs/simulator.md docs/routing.md docs/tracing.md docs/errors.md docs/logging.md docs/log-schema.json docs/scale.md docs/joining.md
-EXTRA_DIST += docs/lab/2026-11-23-tuning-at-start.md
 dist_man_MANS += docs/man/baton-router.conf.5 docs/man/baton-prefill.conf.5 docs/man/baton-decode.conf.5 docs/man/baton.1
 EXTRA_DIST += docs/man/baton-router.conf.5.in docs/man/baton-prefill.conf.5.in docs/man/baton-decode.conf.5.in
 dist_check_SCRIPTS += docs/man/check-man
@@ -38,7 +37,16 @@ dist_lab_DATA = docs/lab/README.md \
 	docs/lab/2026-11-23-attention-from-the-arena.md \
 	docs/lab/2026-11-23-avx2-narrow-weights.md \
 	docs/lab/2026-11-23-load-memory.md \
+	docs/lab/2026-11-23-tuning-at-start.md \
 	docs/lab/2026-11-23-zen3.md \
 	docs/lab/2026-11-23-zen4-batches.md \
 	docs/lab/2026-11-23-zen4-decode.md \
-	docs/lab/2026-11-23-zen4-peers.md docs/lab/2026-11-26-structure.md docs/lab/2026-11-27-goodput-at-capacity.md
+	docs/lab/2026-11-23-zen4-peers.md \
+	docs/lab/2026-11-26-long-bundled-model.md \
+	docs/lab/2026-11-26-second-oracle.md \
+	docs/lab/2026-11-26-simulator-index.md \
+	docs/lab/2026-11-26-sparse-attention.md \
+	docs/lab/2026-11-26-structure.md \
+	docs/lab/2026-11-27-draft-model-cold-start.md \
+	docs/lab/2026-11-27-goodput-at-capacity.md \
+	docs/lab/2026-11-27-reader-trial.md

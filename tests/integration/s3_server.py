@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """S3 servers of a test's own, on free ports of the loopback: moto (Python) and rclone's `serve s3` (Go, 1.65 and later).
 Both check signatures.  moto knows users and policies; rclone keeps objects as files and answers much faster."""
+import datetime
+import http.client
+import http.server
 import os
 import re
 import shutil
@@ -8,6 +11,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import urllib.parse
 import urllib.request
 
@@ -70,6 +75,66 @@ class Moto(S3):
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}/", body, head)
         with urllib.request.urlopen(request, timeout=patience(10)) as answer:
             return answer.read().decode()
+
+
+class Skewed(Moto):
+    """moto behind a proxy whose clock differs: it refuses requests that were signed at another time, as Amazon's servers do."""
+    LIMIT_S = 900
+
+    def __init__(self, skew_s):
+        self.skew_s, self.n_refused, self.n_served = skew_s, 0, 0
+        self.proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
+        threading.Thread(target=self.proxy.serve_forever, daemon=True).start()
+        super().__init__()
+
+    @property
+    def url(self):
+        return f"s3://kv-store/models?endpoint=http://127.0.0.1:{self.proxy.server_port}"
+
+    def handler(self):
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def date_time_string(self, timestamp=None):
+                return super().date_time_string((timestamp or time.time()) + outer.skew_s)
+
+            def forward(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                signed = datetime.datetime.strptime(self.headers.get("x-amz-date", "19700101T000000Z"), "%Y%m%dT%H%M%S%z")
+                if abs(signed.timestamp() - time.time() - outer.skew_s) > outer.LIMIT_S:
+                    outer.n_refused += 1
+                    self.reply(403, {}, b"<Error><Code>RequestTimeTooSkewed</Code></Error>")
+                    return
+                outer.n_served += 1
+                connection = http.client.HTTPConnection("127.0.0.1", outer.port, timeout=patience(30))
+                connection.request(self.command, self.path, body or None, dict(self.headers))
+                answer = connection.getresponse()
+                self.reply(answer.status, dict(answer.getheaders()), answer.read())
+                connection.close()
+
+            def reply(self, status, headers, body):
+                self.send_response(status)
+                for name, value in headers.items():
+                    if name.lower() not in ("date", "server", "connection", "transfer-encoding", "content-length"):
+                        self.send_header(name, value)
+                length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(body))
+                self.send_header("Content-Length", length)
+                self.end_headers()
+                self.wfile.write(b"" if self.command == "HEAD" else body)
+
+            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = forward
+
+            def log_message(self, *_):
+                pass
+
+        return Handler
+
+    def __exit__(self, *_):
+        super().__exit__()
+        self.proxy.shutdown()
+        self.proxy.server_close()
 
 
 class Rclone(S3):

@@ -7,7 +7,7 @@ import signal
 import sys
 
 from cluster import Cluster, main
-from s3_server import Moto, Rclone, has_moto, has_rclone
+from s3_server import Moto, Rclone, Skewed, has_moto, has_rclone
 from test_remote import ask, lines, remote, up, worker_of
 from test_tier import BLOCK, until
 
@@ -69,8 +69,22 @@ def objects_of_rclone():
     blocks_are_objects(Rclone)
 
 
+def clocks_may_differ():
+    """An hour either way: the client takes the server's time from the first refusal."""
+    for skew_s in (3600, -3600):
+        with Cluster() as c, Skewed(skew_s) as store:
+            login = login_file(c, store.login)
+            a = up(worker_of(c, store.url, kv__remote_login=login, **SLOW))
+            ask(c, a)
+            n_blocks = ask(c, a).serving["reused"] // BLOCK
+            until("blocks are not written", lambda: remote(a, "written") + remote(a, "existed") >= n_blocks > 0)
+            assert store.n_refused > 0 and store.n_served > n_blocks, (store.n_refused, store.n_served)
+            assert store.n_refused <= 8, store.n_refused  # one for each request that was under way, not one for each
+            assert lines(a, "kv_remote_up") == 1 and lines(a, "kv_remote_down") == 0
+
+
 if __name__ == "__main__":
-    tests = [objects_of_moto] * has_moto() + [objects_of_rclone] * has_rclone()
+    tests = [objects_of_moto, clocks_may_differ] * has_moto() + [objects_of_rclone] * has_rclone()
     if not tests:
         print("skipped: neither moto's server (pip install 'moto[server]'; BATON_MOTO names its python) nor rclone 1.65 "
               "(BATON_RCLONE) is installed")

@@ -4,11 +4,12 @@
 keep both objectives.
 
     bench_goodput.py [--engine cpu|sim] [--simulator] [--seconds S] [--seed N] [--repeat N] [--rates R,R,...]
-                     [--refuse predicted|timeout] [--check]
+                     [--refuse predicted|timeout] [--warm S] [--check]
 
 A router, one prefill and one decode worker of one thread each; prompts of 512 to 1,024 tokens, answers of 64, objectives 500 ms
 and 50 ms. --engine sim: workers with fixed step times, so that the figures do not depend on the machine.  --simulator: that
-fleet in virtual time.  --repeat: that many seeds, and their mean.
+fleet in virtual time.  --repeat: that many seeds, and their mean.  --warm: so many seconds at half the rate come first and are
+not counted, as in a fleet that has been running; without, the load meets daemons that have just started.
 
 All figures are per second of arrivals: `offered` are those that the seed drew, and `good` are the good answers among them, also
 if they end later.  --check fails where the good answers fall below 0.9 of the best rate, or of the offered one if that is less.
@@ -29,6 +30,12 @@ STEP, ROW, TOKEN = 0.004, 0.0008, 0.00007  # seconds, of the simulated engine
 FIGURES = ("offered", "served", "good", "errors", "ttft_p50", "ttft_p99", "itl_p99")
 
 
+def send(cluster, rate, seed, seconds, ttft, itl):
+    return subprocess.run([os.path.join(BUILD, "baton-bench"), "--url", f"http://127.0.0.1:{cluster.routers[0].http}", "--json",
+                           "--ttft-slo", ttft, "--itl-slo", itl, "--rate", str(rate), "--seed", str(seed), "-d", f"{seconds}s",
+                           "-p", "512:1024", "-a", "64"], capture_output=True, text=True, check=False)
+
+
 def run_daemons(args, rate, seed):
     """A fresh fleet for each rate, so that rates learned from one load do not help the next."""
     ttft, itl = f"{500 * args.slow:g}ms", f"{50 * args.slow:g}ms"
@@ -42,9 +49,9 @@ def run_daemons(args, rate, seed):
         for role in ("prefill", "decode"):
             c.worker(role, **(sim if args.engine == "sim" else {"kv__memory": "256MiB", "sched__itl": itl}), link__heartbeat="1s")
         c.wait_ready(prefill=1, decode=1)
-        out = subprocess.run([os.path.join(BUILD, "baton-bench"), "--url", f"http://127.0.0.1:{c.routers[0].http}", "--json", "--ttft-slo", ttft, "--itl-slo", itl,
-                              "--rate", str(rate), "--seed", str(seed), "-d", f"{args.seconds}s", "-p", "512:1024", "-a", "64"],
-                             capture_output=True, text=True, check=False)
+        if args.warm:
+            send(c, rate / 2, seed + 1000, args.warm, ttft, itl)
+        out = send(c, rate, seed, args.seconds, ttft, itl)
         if out.returncode not in (0, 1) or not out.stdout:
             sys.exit(f"baton-bench: {out.stderr}")
         figures = json.loads(out.stdout)
@@ -100,6 +107,7 @@ def main():
     parser.add_argument("--refuse", choices=("predicted", "timeout"), default="predicted")
     parser.add_argument("--slow", type=float, default=1, help="objectives so many times longer, and all times of --engine sim")
     parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--warm", type=int, default=0)
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     run, rows = run_simulator if args.simulator else run_daemons, []

@@ -35,6 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct remote_arena geometry = {arena, BLOCKS, LAYERS, PIECE};
     const uint8_t key[REMOTE_KEY_BYTES] = {3};
     struct block_hash hash = {{0}};
+    struct remote_opening opening = {0};
     struct remote_head head;
     struct remote_seal seal;
     void *cipher = remote_cipher_new();
@@ -51,6 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(head.tag, image + 64, sizeof(head.tag));
     remote_head_pack(&head, image);
     ASSERT(remote_record_open(&seal, cipher, bytes_of(image, sizeof(image)), &hash, 1) < 0);
+    for (size_t n = 0, step = size > 0 ? data[0] % 97 + 1 : 1; n <= sizeof(image); n += step)
+        ASSERT(remote_record_open_part(&seal, cipher, bytes_of(image, n), &hash, 1, &opening) < 0);
     remote_cipher_free(cipher);
     check_address(data, size);
     return 0;

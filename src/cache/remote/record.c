@@ -10,6 +10,9 @@
 #include "base/err.h"
 
 enum { REMOTE_AAD_BYTES = 64, REMOTE_NONCE_BYTES = 12 };
+enum {
+    REMOTE_STEP_BYTES = 4096
+}; /* a part is opened in steps of so many bytes: the cipher is slow at small ones */
 
 static const uint8_t remote_magic[8] = {'b', 'a', 't', 'o', 'n', 'k', 'r', '1'};
 
@@ -148,30 +151,73 @@ int remote_record_seal(const struct remote_seal *seal, void *cipher, kv_block_id
     return is_good ? 0 : E_INTERNAL;
 }
 
-int remote_record_open(const struct remote_seal *seal, void *cipher, struct bytes image,
-                       const struct block_hash *hash, kv_block_id id)
+/* Reads the head, and sets the record's key. */
+static int remote_opening_begin(const struct remote_seal *seal, void *cipher, struct bytes beginning,
+                                const struct block_hash *hash, struct remote_opening *opening)
 {
     const struct remote_arena *arena = &seal->arena;
-    int len_piece = (int)arena->piece_bytes, len = 0;
-    struct remote_head head;
-    uint8_t nothing[16];
-    bool is_good;
-    int rc = remote_head_unpack(image, &head);
+    int rc = remote_head_unpack(beginning, &opening->head);
 
     if (rc < 0)
         return rc;
-    if (memcmp(head.generation, seal->generation, sizeof(head.generation)) != 0 ||
-        head.payload_bytes != arena->n_layers * (uint64_t)arena->piece_bytes)
+    if (memcmp(opening->head.generation, seal->generation, sizeof(seal->generation)) != 0 ||
+        opening->head.payload_bytes != arena->n_layers * (uint64_t)arena->piece_bytes)
         return E_MISMATCH;
-    if (image.len_bytes != remote_record_bytes(seal))
-        return E_TRUNCATED;
-    is_good = remote_cipher_begin(cipher, seal, &head, hash, 0);
-    for (uint32_t layer = 0; is_good && layer < arena->n_layers; layer++)
-        is_good =
-            EVP_CipherUpdate(cipher, remote_piece_at(arena, layer, id), &len,
-                             image.data + REMOTE_HEAD_BYTES + layer * arena->piece_bytes, len_piece) == 1 &&
-            len == len_piece;
-    is_good = is_good && EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_GCM_SET_TAG, REMOTE_TAG_BYTES, head.tag) == 1 &&
+    opening->at_bytes = REMOTE_HEAD_BYTES;
+    return remote_cipher_begin(cipher, seal, &opening->head, hash, 0) ? 0 : E_INTERNAL;
+}
+
+/* Opens the payload up to end_bytes of the record. */
+static bool remote_opening_go_on(const struct remote_seal *seal, void *cipher, const uint8_t *record,
+                                 size_t end_bytes, kv_block_id id, struct remote_opening *opening)
+{
+    const struct remote_arena *arena = &seal->arena;
+    bool is_good = true;
+
+    while (is_good && opening->at_bytes < end_bytes) {
+        size_t at = opening->at_bytes - REMOTE_HEAD_BYTES, in_piece = at % arena->piece_bytes;
+        size_t left = end_bytes - opening->at_bytes, in_one = arena->piece_bytes - in_piece;
+        int n = (int)(in_one < left ? in_one : left), len = 0;
+        uint8_t *to = remote_piece_at(arena, (uint32_t)(at / arena->piece_bytes), id) + in_piece;
+
+        is_good = EVP_CipherUpdate(cipher, to, &len, record + opening->at_bytes, n) == 1 && len == n;
+        opening->at_bytes += (size_t)n;
+    }
+    return is_good;
+}
+
+int remote_record_open_part(const struct remote_seal *seal, void *cipher, struct bytes beginning,
+                            const struct block_hash *hash, kv_block_id id, struct remote_opening *opening)
+{
+    size_t record_bytes = remote_record_bytes(seal), end_bytes = beginning.len_bytes;
+    uint8_t nothing[16];
+    bool is_good;
+    int rc = 0, len = 0;
+
+    if (beginning.len_bytes < opening->at_bytes)
+        return E_AGAIN;
+    if (opening->at_bytes == 0)
+        rc = remote_opening_begin(seal, cipher, beginning, hash, opening);
+    if (rc < 0)
+        return rc == E_TRUNCATED ? E_AGAIN : rc;
+    if (end_bytes < record_bytes)
+        end_bytes -= (end_bytes - REMOTE_HEAD_BYTES) % REMOTE_STEP_BYTES;
+    else
+        end_bytes = record_bytes;
+    is_good = remote_opening_go_on(seal, cipher, beginning.data, end_bytes, id, opening);
+    if (is_good && end_bytes < record_bytes)
+        return E_AGAIN;
+    is_good = is_good &&
+              EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_GCM_SET_TAG, REMOTE_TAG_BYTES, opening->head.tag) == 1 &&
               EVP_CipherFinal_ex(cipher, nothing, &len) == 1;
     return is_good ? 0 : E_AUTH;
+}
+
+int remote_record_open(const struct remote_seal *seal, void *cipher, struct bytes image,
+                       const struct block_hash *hash, kv_block_id id)
+{
+    struct remote_opening opening = {0};
+    int rc = remote_record_open_part(seal, cipher, image, hash, id, &opening);
+
+    return rc == E_AGAIN || (rc == 0 && image.len_bytes > remote_record_bytes(seal)) ? E_TRUNCATED : rc;
 }

@@ -69,4 +69,15 @@ int remote_record_seal(const struct remote_seal *seal, void *cipher, kv_block_id
 int remote_record_open(const struct remote_seal *seal, void *cipher, struct bytes image,
                        const struct block_hash *hash, kv_block_id id);
 
+struct remote_opening { /* of a record that arrives in parts; begin with {0} */
+    size_t at_bytes;    /* of the record, opened; 0: nothing yet */
+    struct remote_head head;
+};
+
+/* Opens what has arrived of a record.  beginning: all that is there from the record's first byte on, longer with each
+ * call and with the same bytes.  E_AGAIN until all is there; else as remote_record_open().  The block's bytes are
+ * useless until it returned 0.  A cipher opens one record at a time. */
+int remote_record_open_part(const struct remote_seal *seal, void *cipher, struct bytes beginning,
+                            const struct block_hash *hash, kv_block_id id, struct remote_opening *opening);
+
 #endif

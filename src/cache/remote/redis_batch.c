@@ -285,8 +285,10 @@ static int redis_batch_reply(const struct redis_batch *batch, struct redis_conn 
     struct redis_watch watch = {batch, i};
     int rc;
 
-    if (batch->reader != NULL)
+    if (batch->reader != NULL) {
+        redis_watch_on_part(&watch, bytes_of(NULL, 0));
         redis_conn_watch(conn, redis_watch_on_part, &watch);
+    }
     rc = redis_conn_reply(conn, reply, NULL);
     redis_conn_watch(conn, NULL, NULL);
     return rc;

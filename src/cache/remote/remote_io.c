@@ -10,7 +10,7 @@
  * together.  A batch has about READ_BATCH_BYTES or WRITE_BATCH_BYTES of values.  Only these threads wait for the store.
  *
  * Sealing and sending overlap, as do receiving and opening: a record is sealed when the store is about to send it, and
- * opened as soon as it has arrived, while the server works on the next.
+ * opened while it arrives.
  *
  * A writer asks before it writes: another worker may have written the same blocks, and values are large.  It writes the
  * run from its first to its last block that is not there. */
@@ -22,9 +22,11 @@
 #include "cache/remote/remote_priv.h"
 
 #define WAIT_NS           (NS_PER_S)
-#define READ_BATCH_BYTES  (4u << 20)
+#define READ_BATCH_BYTES  (8u << 20)  /* one value arrives while another is opened */
+#define DELIVER_BYTES     (1u << 20)  /* of values that were read: the caller gets them together */
 #define WRITE_BATCH_BYTES (16u << 20) /* more than one of the longest values: no client waits for a write */
 #define VALUE_GAP         16u
+#define IS_READING        1 /* the result of a read whose value is not there yet */
 
 struct remote_batch { /* jobs of one kind */
     struct remote_thread *thread;
@@ -33,6 +35,11 @@ struct remote_batch { /* jobs of one kind */
     size_t len_bytes; /* of their values */
     char names[REMOTE_BATCH][REMOTE_NAME_BYTES];
     struct store_item items[REMOTE_BATCH];
+    /* of a read: */
+    struct remote_opening opening; /* of the record that arrives now */
+    uint64_t since_ns;             /* the latest delivery */
+    uint32_t n_ready;              /* blocks of jobs that ended and were not delivered yet */
+    bool is_damaged[REMOTE_BATCH];
     /* of a write: */
     struct remote_value {
         unsigned job;
@@ -83,9 +90,15 @@ static void remote_batch_fail(struct remote_batch *batch, int result)
     }
 }
 
+static void remote_done(struct kv_remote *remote, struct remote_job *job)
+{
+    while (mailbox_send(remote->done, job) == E_FULL)
+        clock_sleep_ns(NS_PER_MS); /* cannot happen: the mailbox holds all jobs that may be in flight */
+}
+
 /* ---- reading ---- */
 
-/* Opens the records of a part that are there and were not opened yet: the first is that of the part's last block.  Each
+/* Opens what a part has, from the record on that was not opened yet: the first is that of the run's last block.  Each
  * block has a result of its own. */
 static void remote_batch_on_part(void *arg, unsigned i, struct bytes beginning)
 {
@@ -94,14 +107,44 @@ static void remote_batch_on_part(void *arg, unsigned i, struct bytes beginning)
     const struct kv_remote *remote = batch->thread->remote;
     size_t record_bytes = remote->record_bytes;
 
-    for (; job->n_opened < job->n && beginning.len_bytes / record_bytes > job->n_opened; job->n_opened++) {
+    if (beginning.len_bytes == 0)
+        batch->opening = (struct remote_opening){0};
+    for (; job->n_opened < job->n; job->n_opened++) {
         uint32_t at = job->n - 1 - job->n_opened;
-        struct bytes record = bytes_of(beginning.data + job->n_opened * record_bytes, record_bytes);
-        int rc = remote_record_open(&remote->seal, batch->thread->cipher, record, &job->hashes[at],
-                                    job->blocks[at].id);
+        size_t from = job->n_opened * record_bytes;
+        struct bytes record = bytes_of(NULL, 0);
+        int rc;
 
+        if (beginning.len_bytes > from)
+            record = bytes_of(beginning.data + from, beginning.len_bytes - from);
+        rc = remote_record_open_part(&remote->seal, batch->thread->cipher, record, &job->hashes[at],
+                                     job->blocks[at].id, &batch->opening);
+        if (rc == E_AGAIN)
+            return;
+        batch->opening = (struct remote_opening){0};
         job->blocks[at].result = rc < 0 ? E_AUTH : 0;
     }
+}
+
+/* Gives the caller the reads that have ended. */
+static void remote_batch_deliver(struct remote_batch *batch)
+{
+    struct kv_remote *remote = batch->thread->remote;
+    uint64_t now_ns = clock_now_ns(), took_ns = now_ns - batch->since_ns;
+
+    for (unsigned i = 0; i < batch->n; i++) {
+        struct remote_job *job = batch->jobs[i];
+
+        if (job == NULL || job->result == IS_READING)
+            continue;
+        job->busy_ns = took_ns * job->n / batch->n_ready;
+        batch->jobs[i] = NULL;
+        remote_done(remote, job);
+    }
+    batch->since_ns = now_ns;
+    batch->n_ready = 0;
+    if (remote->wake != NULL)
+        remote->wake(remote->wake_arg);
 }
 
 /* The value is there: a record that it lacks counts as damaged. */
@@ -111,12 +154,17 @@ static void remote_batch_on_value(void *arg, unsigned i, struct bytes value)
     struct remote_job *job = batch->jobs[i];
 
     remote_batch_on_part(arg, i, value);
+    batch->opening = (struct remote_opening){0};
     for (; job->n_opened < job->n; job->n_opened++)
         job->blocks[job->n - 1 - job->n_opened].result = E_AUTH;
     job->result = 0;
     for (uint32_t at = 0; at < job->n; at++)
         if (job->blocks[at].result < 0)
             job->result = E_AUTH;
+    batch->is_damaged[i] = job->result == E_AUTH;
+    batch->n_ready += job->n;
+    if (batch->n_ready * batch->thread->remote->record_bytes >= DELIVER_BYTES)
+        remote_batch_deliver(batch);
 }
 
 static void remote_batch_read(struct remote_batch *batch)
@@ -124,10 +172,9 @@ static void remote_batch_read(struct remote_batch *batch)
     struct remote_thread *thread = batch->thread;
     struct kv_remote *remote = thread->remote;
     const struct store_reader reader = {remote_batch_on_part, remote_batch_on_value, batch};
-    uint64_t began_ns = clock_now_ns(), took_ns;
-    uint32_t n_blocks = 0;
     int rc;
 
+    batch->since_ns = clock_now_ns();
     for (unsigned i = 0; i < batch->n; i++) {
         struct remote_job *job = batch->jobs[i];
 
@@ -135,22 +182,22 @@ static void remote_batch_read(struct remote_batch *batch)
         batch->items[i] = (struct store_item){.key = batch->names[i],
                                               .from_bytes = job->n_after * remote->record_bytes,
                                               .len_bytes = job->n * remote->record_bytes};
-        job->result = 1; /* no value yet */
-        n_blocks += job->n;
+        job->result = IS_READING;
     }
     rc = remote->ops->get(thread->store, batch->items, batch->n, &reader, &batch->fault);
-    took_ns = clock_now_ns() - began_ns;
     for (unsigned i = 0; i < batch->n; i++) {
         struct remote_job *job = batch->jobs[i];
 
-        job->busy_ns = took_ns * job->n / n_blocks;
-        if (job->result == 1)
-            remote_job_end(job, rc < 0 ? rc : batch->items[i].result);
+        if (batch->is_damaged[i] && rc == 0) /* else it would never be replaced */
+            (void)remote->ops->remove(thread->store, &batch->items[i], &batch->fault);
+        if (job == NULL || job->result != IS_READING)
+            continue;
+        remote_job_end(job, rc < 0 ? rc : batch->items[i].result);
         job->is_store_down = rc < 0 && rc != E_CANCELLED;
         job->fault = batch->fault;
-        if (job->result == E_AUTH && rc == 0) /* else it would never be replaced */
-            (void)remote->ops->remove(thread->store, &batch->items[i], &batch->fault);
+        batch->n_ready += job->n;
     }
+    remote_batch_deliver(batch);
 }
 
 /* ---- asking ---- */
@@ -350,12 +397,6 @@ static int remote_job_test(struct remote_thread *thread, struct remote_job *job)
 
 /* ---- the threads ---- */
 
-static void remote_done(struct kv_remote *remote, struct remote_job *job)
-{
-    while (mailbox_send(remote->done, job) == E_FULL)
-        clock_sleep_ns(NS_PER_MS); /* cannot happen: the mailbox holds all jobs that may be in flight */
-}
-
 /* Adds a job to the batch, or ends it here when it is too late for it. */
 static void remote_batch_add(struct remote_batch *batch, struct remote_job *job)
 {
@@ -391,7 +432,8 @@ static void remote_batch_run(struct remote_batch *batch)
         break;
     }
     for (unsigned i = 0; i < batch->n; i++)
-        remote_done(remote, batch->jobs[i]);
+        if (batch->jobs[i] != NULL) /* else it was delivered */
+            remote_done(remote, batch->jobs[i]);
 }
 
 /* Fills the batch with jobs of one kind, beginning with this one.  Returns a job that ended it, since it is of another

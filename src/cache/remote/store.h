@@ -35,8 +35,8 @@ struct store_item {
 };
 
 struct store_reader { /* values are borrowed for the call; i: of the item */
-    /* The beginning of a value while the rest arrives, longer with each call.  Not all stores call it.  A value whose
-     * connection was cut may begin anew, with the same bytes or others. */
+    /* The beginning of a value while the rest arrives, longer with each call; the first of these calls has no bytes.  Not
+     * all stores call it.  A value whose connection was cut may begin anew, with the same bytes or others. */
     void (*on_part)(void *arg, unsigned i, struct bytes beginning);
     void (*on_value)(void *arg, unsigned i, struct bytes value);
     void *arg;

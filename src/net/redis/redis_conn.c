@@ -27,6 +27,7 @@
 #define REDIS_WAIT_NS    (100 * NS_PER_MS) /* how often is_ending is checked */
 #define REDIS_READ_BYTES (64u * 1024)
 #define REDIS_PART_BYTES (512u * 1024) /* of a read with on_part: the bytes are still in the cache then */
+#define REDIS_WAKE_BYTES (256u * 1024) /* of a long reply: the thread sleeps until so many are there */
 #define REDIS_PARTS      8             /* of one sendmsg() */
 
 struct redis_conn {
@@ -35,6 +36,7 @@ struct redis_conn {
     SSL *ssl;
     uint8_t *in; /* [cap] */
     size_t at, end, cap;
+    int wake_bytes;     /* of the socket, SO_RCVLOWAT */
     size_t reply_bytes; /* of the reply that the caller has; dropped by the next call */
     void (*on_part)(void *arg, struct bytes beginning);
     void *on_part_arg;
@@ -67,6 +69,27 @@ static int redis_conn_wait(const struct redis_conn *conn, short events)
         if (left_ns == 0)
             return E_TIMEOUT;
     }
+}
+
+static void redis_conn_wake_at(struct redis_conn *conn, int n_bytes)
+{
+    if (conn->wake_bytes != n_bytes &&
+        setsockopt(conn->fd, SOL_SOCKET, SO_RCVLOWAT, &n_bytes, sizeof(n_bytes)) == 0)
+        conn->wake_bytes = n_bytes;
+}
+
+/* Waits for bytes.  While many are missing it sleeps until many are there, but not for longer than REDIS_WAIT_NS. */
+static int redis_conn_wait_bytes(struct redis_conn *conn, size_t n_missing)
+{
+    struct pollfd ready = {.fd = conn->fd, .events = POLLIN};
+
+    if (n_missing >= REDIS_WAKE_BYTES) {
+        redis_conn_wake_at(conn, REDIS_WAKE_BYTES);
+        if (poll(&ready, 1, (int)(REDIS_WAIT_NS / NS_PER_MS)) > 0)
+            return 0;
+    }
+    redis_conn_wake_at(conn, 1);
+    return redis_conn_wait(conn, POLLIN);
 }
 
 /* After an SSL call that returned n <= 0: waits until the socket is ready for it.  E_AUTH: the peer's
@@ -131,8 +154,9 @@ int redis_conn_send(struct redis_conn *conn, struct bytes *parts, unsigned n)
     return 0;
 }
 
-/* Reads waiting bytes, or waits for some. */
-static int redis_conn_receive(struct redis_conn *conn)
+/* Reads waiting bytes, or waits for some.  most_bytes: of a long reply, what is missing; so the next reply begins in an
+ * empty buffer, and nothing is moved. */
+static int redis_conn_receive(struct redis_conn *conn, size_t most_bytes)
 {
     size_t room = conn->cap - conn->end, got = 0;
 
@@ -140,6 +164,8 @@ static int redis_conn_receive(struct redis_conn *conn)
         return E_CANCELLED;
     if (conn->on_part != NULL && room > REDIS_PART_BYTES)
         room = REDIS_PART_BYTES;
+    if (most_bytes >= REDIS_READ_BYTES && room > most_bytes)
+        room = most_bytes;
     if (conn->ssl != NULL) {
         int rc;
 
@@ -153,7 +179,7 @@ static int redis_conn_receive(struct redis_conn *conn)
         if (n == 0)
             return E_CLOSED;
         if (n < 0)
-            return errno == EAGAIN || errno == EWOULDBLOCK ? redis_conn_wait(conn, POLLIN)
+            return errno == EAGAIN || errno == EWOULDBLOCK ? redis_conn_wait_bytes(conn, most_bytes)
                    : errno == EINTR                        ? 0
                                                            : E_IO;
         got = (size_t)n;
@@ -233,7 +259,7 @@ int redis_conn_reply(struct redis_conn *conn, struct resp_item *item_out, struct
             rc = redis_conn_room(conn, need);
         }
         if (rc == 0)
-            rc = redis_conn_receive(conn);
+            rc = redis_conn_receive(conn, need > image.len_bytes ? need - image.len_bytes : 0);
         if (rc < 0)
             return rc;
     }

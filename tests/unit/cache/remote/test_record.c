@@ -133,12 +133,79 @@ static void names_tell_blocks_and_models_apart(void **state)
     assert_string_not_equal(one, two);
 }
 
+enum { BIG_PIECE = 5001, BIG_RECORD = REMOTE_HEAD_BYTES + LAYERS * BIG_PIECE };
+
+/* Opens a record that arrives `step` bytes at a time, in a buffer that ends there. */
+static int open_in_parts(const struct remote_seal *seal, void *cipher, const uint8_t *record, size_t step)
+{
+    struct remote_opening opening = {0};
+    int rc = E_AGAIN;
+
+    for (size_t n = 0; rc == E_AGAIN && n < BIG_RECORD + step; n += step) {
+        size_t len = n < BIG_RECORD ? n : BIG_RECORD;
+        uint8_t *beginning = malloc(len + 1);
+
+        assert_non_null(beginning);
+        memcpy(beginning, record, len);
+        rc = remote_record_open_part(seal, cipher, bytes_of(beginning, len), &hash_one, 3, &opening);
+        assert_true(rc < 0 || len == BIG_RECORD);
+        free(beginning);
+    }
+    return rc;
+}
+
+static void a_record_opens_while_it_arrives(void **state)
+{
+    static const size_t steps[] = {1, 15, 79, 80, 81, 4095, 4096, 4097, 5001, 10000, BIG_RECORD};
+    struct desk *desk = *state;
+    const size_t arena_bytes = LAYERS * BLOCKS * (size_t)BIG_PIECE;
+    struct remote_arena arena = {malloc(arena_bytes), BLOCKS, LAYERS, BIG_PIECE};
+    uint8_t key[REMOTE_KEY_BYTES] = {7}, *record = malloc(BIG_RECORD + 16), *bytes = arena.base;
+    struct remote_seal seal;
+
+    assert_true(bytes != NULL && record != NULL);
+    assert_int_equal(remote_seal_init(&seal, &arena, key, "model layout 1"), 0);
+    for (size_t i = 0; i < arena_bytes; i++)
+        bytes[i] = (uint8_t)(i * 13 + i / 256);
+    assert_int_equal(remote_record_seal(&seal, desk->cipher, 1, &hash_one, record), 0);
+    for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+        for (unsigned layer = 0; layer < LAYERS; layer++)
+            memset(bytes + (layer * BLOCKS + 3) * (size_t)BIG_PIECE, 0, BIG_PIECE);
+        assert_int_equal(open_in_parts(&seal, desk->cipher, record, steps[i]), 0);
+        for (unsigned layer = 0; layer < LAYERS; layer++)
+            assert_memory_equal(bytes + (layer * BLOCKS + 3) * (size_t)BIG_PIECE,
+                                bytes + (layer * BLOCKS + 1) * (size_t)BIG_PIECE, BIG_PIECE);
+        record[REMOTE_HEAD_BYTES + i * 1000] ^= 1;
+        assert_int_equal(open_in_parts(&seal, desk->cipher, record, steps[i]), E_AUTH);
+        record[REMOTE_HEAD_BYTES + i * 1000] ^= 1;
+    }
+    free(record);
+    free(bytes);
+}
+
+/* A connection was cut, and the value comes again: less is there than was opened. */
+static void a_part_that_got_shorter_opens_nothing(void **state)
+{
+    struct desk *desk = *state;
+    struct remote_opening opening = {0};
+
+    for (size_t n = RECORD; n-- > 0;)
+        assert_int_equal(remote_record_open_part(&desk->seal, desk->cipher, bytes_of(desk->record, n),
+                                                 &hash_one, 3, &opening),
+                         E_AGAIN);
+    assert_int_equal(remote_record_open_part(&desk->seal, desk->cipher, bytes_of(desk->record, RECORD),
+                                             &hash_one, 3, &opening),
+                     0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_record_opens_into_another_block, desk_open, desk_close),
         cmocka_unit_test_setup_teardown(every_bit_counts, desk_open, desk_close),
         cmocka_unit_test_setup_teardown(the_wrong_block_key_or_model_does_not_open, desk_open, desk_close),
+        cmocka_unit_test_setup_teardown(a_record_opens_while_it_arrives, desk_open, desk_close),
+        cmocka_unit_test_setup_teardown(a_part_that_got_shorter_opens_nothing, desk_open, desk_close),
         cmocka_unit_test_setup_teardown(no_two_records_are_equal, desk_open, desk_close),
         cmocka_unit_test_setup_teardown(names_tell_blocks_and_models_apart, desk_open, desk_close),
     };

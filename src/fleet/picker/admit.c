@@ -23,6 +23,7 @@
 
 #define LATE_QUANTILE  0.98
 #define LATE_STEP      0.05
+#define LATE_EASY      0.3 /* of the limit: above it the margin rises only when limits are missed */
 #define LATE_MAX       0.75
 #define WELL_KEPT      0.7 /* of the objective */
 #define UNLOADED_SLACK 2
@@ -34,12 +35,16 @@
 void picker_lateness_learn(struct picker_lateness *late, double predicted_s, double actual_s, double limit_s)
 {
     double share = limit_s > 0 ? (actual_s - predicted_s) / limit_s : 0;
+    bool is_missed = actual_s > limit_s, is_later = share > late->share;
+    double most = is_missed ? LATE_MAX : fmax(LATE_EASY, late->share);
 
     if (!isfinite(share))
         return;
     late->n_seen += late->n_seen < UINT32_MAX;
-    late->share += share > late->share ? LATE_STEP * LATE_QUANTILE : -LATE_STEP * (1 - LATE_QUANTILE);
-    late->share = late->share < late->least ? late->least : late->share > LATE_MAX ? LATE_MAX : late->share;
+    if (is_later && (is_missed || late->share < LATE_EASY))
+        late->share = fmin(late->share + LATE_STEP * LATE_QUANTILE, most);
+    else
+        late->share = fmax(late->share - LATE_STEP * (1 - LATE_QUANTILE), late->least);
 }
 
 void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s, double actual_s,

@@ -156,6 +156,22 @@ static void the_margin_makes_up_for_wrong_predictions(void **state)
     }
 }
 
+/* First tokens that come later than predicted, and in time, cost no more than 0.3 of the limit; those that miss it do. */
+static void only_missed_limits_raise_the_margin_further(void **state)
+{
+    struct picker_lateness late = {0};
+
+    (void)state;
+    for (unsigned n = 0; n < 100; n++)
+        picker_lateness_learn(&late, 0.1, 0.45, 0.5);
+    assert_float_equal(picker_lateness_margin(&late), 0.3, 0.01);
+    for (unsigned n = 0; n < 5; n++)
+        picker_lateness_learn(&late, 0.1, 0.55, 0.5);
+    assert_true(picker_lateness_margin(&late) > 0.5);
+    picker_lateness_learn(&late, 0.1, 0.45, 0.5); /* it falls again, and not at once */
+    assert_true(picker_lateness_margin(&late) > 0.5);
+}
+
 static void one_late_sample_moves_the_margin_little(void **state)
 {
     struct picker_lateness late = {0};
@@ -312,6 +328,7 @@ int main(void)
         cmocka_unit_test(the_verdict_is_the_later_of_prompt_and_seat),
         cmocka_unit_test(a_long_prompt_alone_is_in_time),
         cmocka_unit_test(the_margin_makes_up_for_wrong_predictions),
+        cmocka_unit_test(only_missed_limits_raise_the_margin_further),
         cmocka_unit_test(one_late_sample_moves_the_margin_little),
         cmocka_unit_test(answers_well_within_their_objective_ask_for_no_margin),
         cmocka_unit_test(a_very_long_prompt_is_the_prefill_pools),

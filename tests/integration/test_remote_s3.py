@@ -81,6 +81,7 @@ def clocks_may_differ():
             assert store.n_refused > 0 and store.n_served > n_blocks, (store.n_refused, store.n_served)
             assert store.n_refused <= 8, store.n_refused  # one for each request that was under way, not one for each
             assert lines(a, "kv_remote_up") == 1 and lines(a, "kv_remote_down") == 0
+            assert lines(a, f"clock is 60 min {'ahead of' if skew_s > 0 else 'behind'} this host's") == 1
 
 
 if __name__ == "__main__":

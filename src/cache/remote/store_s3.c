@@ -465,6 +465,16 @@ static int s3_test_fill(void *arg, unsigned i, size_t len_bytes)
 
 /* An object that need not be there: "not found" is an answer, and a refused signature is none.  A bucket that does not
  * exist answers the same, so the first test also writes the object, which is empty.  S3 has no settings to advise on. */
+/* Each connection asks anew, and each of its first requests is refused: better that both clocks are right. */
+static void s3_advise(const struct s3_store *store, struct buf *advice)
+{
+    long long skew_s = store->skew_s, minutes = ((skew_s < 0 ? -skew_s : skew_s) + 30) / 60;
+
+    if (minutes > 0)
+        (void)buf_printf(advice, "the store's clock is %lld min %s this host's: set the wrong one right; ",
+                         minutes, skew_s > 0 ? "ahead of" : "behind");
+}
+
 static int store_s3_test(void *arg, struct buf *advice, struct fault *fault)
 {
     static const struct bytes empty;
@@ -474,6 +484,8 @@ static int store_s3_test(void *arg, struct buf *advice, struct fault *fault)
 
     if (rc == 0 && advice != NULL)
         rc = store_s3_put(arg, &item, &values, 1, fault);
+    if (rc == 0 && advice != NULL)
+        s3_advise(arg, advice);
     return rc;
 }
 

@@ -23,7 +23,7 @@
 
 #define LATE_QUANTILE  0.98
 #define LATE_STEP      0.05
-#define LATE_EASY      0.3 /* of the limit: above it the margin rises only when limits are missed */
+#define LATE_EASY      0.4 /* of the limit: above it the margin rises only when limits are missed */
 #define LATE_MAX       0.75
 #define WELL_KEPT      0.7 /* of the objective */
 #define UNLOADED_SLACK 2

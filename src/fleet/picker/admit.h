@@ -8,7 +8,7 @@
  *
  * The limit of a request is the larger of the TTFT objective and twice the time of its prompt alone.  The margin is
  * a learned part of the limit: 98 % of the first tokens were late by less.  So a machine with inaccurate
- * predictions admits fewer requests, and its answers still keep the objective.  Up to 0.3 of the limit every late
+ * predictions admits fewer requests, and its answers still keep the objective.  Up to 0.4 of the limit every late
  * first token raises the margin, above that only one that missed the limit: first tokens that are later than predicted
  * and still in time are no reason to refuse more.
  *

@@ -186,6 +186,16 @@ static void recent_add(struct fleet_slot *it, uint64_t prefill_ns, uint64_t now_
     it->recent[it->n_recent++] = (struct fleet_recent){now_ns, prefill_ns};
 }
 
+/* The ledger's last prompt is done.  If the report counts no other, the worker is free now, even if the report expected
+ * that for later. */
+static void queue_end(struct fleet_slot *it)
+{
+    if (!it->is_queue_own || it->ledger.prefill_tokens > 0)
+        return;
+    it->free_ns = 0;
+    it->n_recent = 0;
+}
+
 static void queue_report(struct picker_fleet *fleet, struct fleet_slot *it,
                          const struct picker_worker *reported)
 {
@@ -194,6 +204,8 @@ static void queue_report(struct picker_fleet *fleet, struct fleet_slot *it,
     fleet->is_timed = true;
     it->free_ns = reported->reported_ns + (uint64_t)pick_ns(picker_queue_s(reported) * 1e9);
     it->free_ns += recent_left_ns(it, reported->reported_ns);
+    it->is_queue_own = it->n_recent == 0 && reported->queued_prefill_tokens <= it->ledger.prefill_tokens;
+    queue_end(it);
 }
 
 void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_ns, uint64_t now_ns)
@@ -412,6 +424,8 @@ void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const str
     ledger->store_tokens -= charge->store_tokens;
     ledger->context_tokens -= charge->context_tokens + charge->answer_tokens;
     fleet->slots[slot].begun_tokens += has_begun ? charge->context_tokens : 0;
+    if (fleet->is_timed)
+        queue_end(&fleet->slots[slot]);
     picker_fleet_refresh(fleet, slot);
 }
 

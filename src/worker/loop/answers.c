@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "worker/loop/spending_priv.h"
 #include "worker/loop/worker_priv.h"
 
 #define FRAME_BYTES  (512u << 10) /* half of the limit for TOKENS */
@@ -263,6 +264,7 @@ void worker_routers_send(struct worker *worker, const struct report *report)
 
 void worker_routers_answers(struct worker *worker, struct report *report)
 {
+    worker_notices_answers(worker, report);
     worker_tails_report(worker, report);
     worker_routers_send(worker, report);
 }

@@ -3,6 +3,7 @@
  *
  *    router A --SUBMIT--> notice --2 ms--> HEARTBEAT with it to routers B, C
  *                           '--> the engine thread --its next report includes it--> dropped
+ *                                               '----its first token is sent------> not counted
  *
  * A router knows its own dispatches at once, and those of other routers from heartbeats.  With one heartbeat a
  * second, two routers send their prompts to the same worker, and mean TTFT grows by a third.  So a worker that
@@ -22,7 +23,9 @@
 
 struct load_notice {
     uint64_t number;
+    struct task_key key;
     uint32_t tokens; /* of a prompt to compute */
+    bool is_done;    /* its first token or its end was sent: the engine's next report would not count it */
 };
 
 struct notices {
@@ -70,6 +73,8 @@ void worker_notices_add(struct worker_router *router, struct task_spec *spec, ui
 
     spec->notice = notices->next_number++;
     notice->number = spec->notice;
+    notice->key = spec->key;
+    notice->is_done = false;
     notice->tokens = spec->mode == TASK_DECODE ? 0
                      : compute_tokens > 0      ? compute_tokens
                                                : spec->order.n_tokens;
@@ -97,6 +102,28 @@ void worker_notices_reported(struct worker *worker)
     }
 }
 
+static void notices_done(struct notices *notices, const struct task_key *key)
+{
+    for (uint32_t i = 0; i < notices->n; i++) {
+        struct load_notice *notice = &notices->ring[(notices->first + i) % MAX_NOTICES];
+
+        if (notice->key.router_epoch == key->router_epoch && notice->key.request == key->request)
+            notice->is_done = true;
+    }
+}
+
+void worker_notices_answers(struct worker *worker, const struct report *report)
+{
+    for (uint32_t i = 0; worker->notices != NULL && worker->notices->n > 0 && i < report->n_answers; i++) {
+        const struct task_answer *answer = &report->answers[i];
+        bool is_first = answer->n_ids > 0 && answer->first_index == 0 && !answer->is_prompt_logprobs;
+
+        if (is_first || answer->finish != BATON__FINISH__FINISH_NONE)
+            notices_done(worker->notices, &(struct task_key){.router_epoch = answer->router_epoch,
+                                                             .request = answer->request});
+    }
+}
+
 /* Subtracts the prompts that were computed since the engine's report. */
 static void notices_age(const struct notices *notices, Baton__LoadReport *load)
 {
@@ -119,9 +146,12 @@ void worker_notices_correct(struct worker *worker, Baton__LoadReport *load)
     if (notices == NULL)
         return;
     notices_age(notices, load);
-    for (uint32_t i = 0; i < notices->n; i++)
-        tokens += notices->ring[(notices->first + i) % MAX_NOTICES].tokens;
-    load->waiting += notices->n;
+    for (uint32_t i = 0; i < notices->n; i++) {
+        const struct load_notice *notice = &notices->ring[(notices->first + i) % MAX_NOTICES];
+
+        tokens += notice->is_done ? 0 : notice->tokens;
+        load->waiting += !notice->is_done;
+    }
     load->queued_prefill_tokens += tokens;
     if (load->prompt_token_s > 0)
         load->queued_prefill_s += (double)tokens * load->prompt_token_s;

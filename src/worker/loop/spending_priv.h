@@ -18,6 +18,7 @@ void worker_notices_close(struct worker *worker);
 /* Numbers a router's job on its way to the engine thread, and soon reports it to the other routers. */
 void worker_notices_add(struct worker_router *router, struct task_spec *spec, uint32_t compute_tokens);
 void worker_notices_reported(struct worker *worker); /* call it when the engine has reported new figures */
+void worker_notices_answers(struct worker *worker, const struct report *report); /* before they are sent */
 /* Adds later jobs to a report, and subtracts the time that has passed. */
 void worker_notices_correct(struct worker *worker, Baton__LoadReport *load);
 

@@ -405,6 +405,38 @@ static void a_queue_shrinks_with_time(void **state)
     picker_fleet_free(fleet);
 }
 
+/* A report was taken while the worker computed this router's prompt, which is done now.  Prompts of another router are not. */
+static void a_queue_of_own_prompts_ends_with_them(void **state)
+{
+    const struct picker_charge charge = {.prefill_tokens = 1000};
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+    struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 100, .now_ns = UINT64_C(1700000000)};
+    struct picker_choice choice = {0};
+    struct picker_fleet *fleet;
+
+    goals.ttft_slo_s = 60;
+    workers[1].decodes_only = true;
+    for (unsigned has_others = 0; has_others < 2; has_others++) {
+        assert_int_equal(picker_fleet_new(&fleet), 0);
+        for (uint32_t i = 0; i < 2; i++) {
+            workers[i].reported_ns = UINT64_C(1000000000);
+            workers[i].queued_prefill_tokens = 0;
+            assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
+        }
+        picker_fleet_charge(fleet, 0, &charge);
+        picker_fleet_busy(fleet, 0, UINT64_C(1000000000), UINT64_C(1100000000));
+        workers[0].reported_ns = UINT64_C(1600000000);
+        workers[0].queued_prefill_tokens = has_others ? 1500 : 800;
+        assert_int_equal(picker_fleet_set(fleet, 0, &workers[0]), 0);
+        picker_fleet_discharge(fleet, 0, &charge, true);
+        picker_fleet_leave(fleet, 0);
+        assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+        assert_float_equal(choice.ttft_s, has_others ? 1.4 + 1 : 1, 1e-6);
+        picker_fleet_free(fleet);
+    }
+    goals.ttft_slo_s = 0.5;
+}
+
 /* Both workers expect a prompt for three seconds and more; only worker 0 still has a sequence. */
 static void an_idle_workers_queue_is_forgotten(void **state)
 {
@@ -525,6 +557,7 @@ int main(void)
         cmocka_unit_test(a_push_lets_an_idle_worker_take_a_cached_prompt),
         cmocka_unit_test(attention_makes_long_prompts_dearer),
         cmocka_unit_test(a_queue_shrinks_with_time),
+        cmocka_unit_test(a_queue_of_own_prompts_ends_with_them),
         cmocka_unit_test(an_idle_workers_queue_is_forgotten),
         cmocka_unit_test(a_report_lacks_what_came_after_its_figures),
         cmocka_unit_test(a_worker_that_only_decodes_computes_nothing),

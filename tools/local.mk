@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What builds, checks and tries a tree from its top, for unpacked ones too; and how the bundled model was made.
-EXTRA_DIST += run tools/check-packages tools/build tools/debian-packages tools/install-packages
+EXTRA_DIST += run tools/check-packages tools/build tools/compiler-cache tools/debian-packages tools/install-packages
 # ./check is copied by hand: as a file to be distributed, make would take it for the target, and run all tests.
 dist-hook:
 	cp -p $(srcdir)/check $(distdir)/check

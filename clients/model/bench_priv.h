@@ -47,8 +47,9 @@ uint32_t bench_tokens(const struct bench_test *test);
 
 /* ---- bench_run.c: the clock ---- */
 
-/* Makes seats for the test, fills its context, and runs it once unmeasured.  The fault names the limit that
- * the test exceeds. */
+/* Whether the model can do the test.  E_RANGE; the fault names the limit that the test exceeds. */
+int bench_check(const struct rig *rig, const struct bench_test *test, struct fault *fault);
+/* Makes seats for the test, which was checked, fills its context, and runs it once unmeasured. */
 int bench_prepare(struct rig *rig, const struct bench_test *test, struct fault *fault);
 /* One measured run.  E_CANCELLED after Ctrl-C. */
 int bench_once(struct rig *rig, const struct bench_test *test, double *seconds_out);

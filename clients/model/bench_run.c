@@ -39,24 +39,32 @@ static void fill_context(struct rig *rig)
     }
 }
 
+/* Positions that a sequence of the test needs. */
+static uint64_t bench_positions(const struct bench_test *test)
+{
+    return (uint64_t)first_position(test) + (test->kind == BENCH_BATCH ? BENCH_BATCH_STEPS : test->n);
+}
+
+int bench_check(const struct rig *rig, const struct bench_test *test, struct fault *fault)
+{
+    if (bench_positions(test) > model_config(rig->model)->context_length)
+        return fault_set(fault, E_RANGE, "%llu tokens are more than the model's context of %u",
+                         (unsigned long long)bench_positions(test), model_config(rig->model)->context_length);
+    return 0;
+}
+
 int bench_prepare(struct rig *rig, const struct bench_test *test, struct fault *fault)
 {
-    struct rig_seats seats = {.n_sequences = 1, .batch_tokens = 1};
-    uint64_t n_tokens = (uint64_t)first_position(test) + test->n;
+    struct rig_seats seats = {
+        .n_sequences = 1, .batch_tokens = 1, .n_tokens = (uint32_t)bench_positions(test)};
     struct bench_test once = *test;
     double unused;
     int rc;
 
     if (test->kind == BENCH_PREFILL)
         seats.batch_tokens = test->n < test->chunk ? test->n : test->chunk;
-    if (test->kind == BENCH_BATCH) {
-        n_tokens = (uint64_t)first_position(test) + BENCH_BATCH_STEPS;
+    if (test->kind == BENCH_BATCH)
         seats.n_sequences = seats.batch_tokens = test->n;
-    }
-    if (n_tokens > model_config(rig->model)->context_length)
-        return fault_set(fault, E_RANGE, "%llu tokens are more than the model's context of %u",
-                         (unsigned long long)n_tokens, model_config(rig->model)->context_length);
-    seats.n_tokens = (uint32_t)n_tokens;
     rc = rig_start(rig, &seats, fault);
     if (rc < 0)
         return rc;

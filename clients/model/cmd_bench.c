@@ -261,6 +261,10 @@ static int run_all(struct benching *b, struct fault *fault)
     int rc = 0;
 
     list_tests(b);
+    for (uint32_t i = 0; i < b->n_tests && rc == 0; i++) /* before anything is measured */
+        rc = bench_check(b->rig, &b->tests[i], fault);
+    if (rc < 0)
+        return rc;
     b->table = kern_table_get(model_kernels_name(b->rig->model));
     bench_work_of(b->rig, &b->work);
     measure_machine(b);

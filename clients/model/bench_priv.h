@@ -47,7 +47,7 @@ uint32_t bench_tokens(const struct bench_test *test);
 
 /* ---- bench_run.c: the clock ---- */
 
-/* Whether the model can do the test.  E_RANGE; the fault names the limit that the test exceeds. */
+/* Checks that the model can do the test.  E_RANGE; the fault names the limit that the test exceeds. */
 int bench_check(const struct rig *rig, const struct bench_test *test, struct fault *fault);
 /* Makes seats for the test, which was checked, fills its context, and runs it once unmeasured. */
 int bench_prepare(struct rig *rig, const struct bench_test *test, struct fault *fault);

@@ -4,11 +4,12 @@
  * Quantising well takes a hundred times as long as drawing a number.  So each tensor gets a pool of qblks that
  * were quantised from normal weights; every qblk of the tensor is a random one of the pool.
  *
- * This project does not quantise to IQ4_NL, IQ4_XS and MXFP4.  Their pools hold random bits: all bits are
+ * This project does not quantise to the IQ, TQ and FP4 types.  Their pools hold random bits: all bits are
  * valid weights there, and one scale for all qblks gives the wanted size.  Their weights are not normal. */
 #include "clients/model/make_priv.h"
 
 #include "base/err.h"
+#include "gguf/qblk.h"
 #include "gguf/qblk_write.h"
 
 #include <math.h>
@@ -17,9 +18,10 @@
 
 enum { POOL_WEIGHTS = 1 << 16 };
 
+/* Types that this project reads and does not write. */
 static bool is_drawn(enum dtype type)
 {
-    return type == DTYPE_IQ4_NL || type == DTYPE_IQ4_XS || type == DTYPE_MXFP4;
+    return qblk_form(type) != NULL && !qblk_can_write(type);
 }
 
 bool make_can(enum dtype type)
@@ -28,17 +30,52 @@ bool make_can(enum dtype type)
            is_drawn(type);
 }
 
-/* Gives n qblks the same scale: the first two bytes, or for MXFP4 the exponent in the first byte. */
+/* Scale of NVFP4, an unsigned number of four exponent and three mantissa bits; 1 is 0x38. */
+static uint8_t e4m3_of(double scale)
+{
+    int exponent;
+    double fraction = frexp(scale, &exponent);
+
+    if (scale < 0x1p-6)
+        return (uint8_t)lrint(scale * 0x1p9);
+    return scale > 400 ? 0x7e : (uint8_t)((exponent + 6) * 8 + lrint((2 * fraction - 1) * 8));
+}
+
+/* Gives a qblk this scale; half: as an F16. */
+static void put_scale_one(enum dtype type, double scale, uint16_t half, uint8_t *qblk)
+{
+    switch ((uint32_t)type) {
+    case DTYPE_MXFP4:
+        qblk[0] = (uint8_t)(127 + lrint(log2(scale)));
+        break;
+    case DTYPE_NVFP4:
+        memset(((struct qblk_nvfp4 *)qblk)->scales, e4m3_of(scale),
+               sizeof(((struct qblk_nvfp4 *)qblk)->scales));
+        break;
+    case DTYPE_IQ1_M: /* four bits in each of four words */
+        for (unsigned i = 0; i < 4; i++) {
+            uint8_t *high = &((struct qblk_iq1_m *)qblk)->subs[2 * i + 1];
+
+            *high = (uint8_t)((*high & 15) | (half >> 4 * i & 15) << 4);
+        }
+        break;
+    case DTYPE_TQ1_0:
+        memcpy(((struct qblk_tq1_0 *)qblk)->scale, &half, sizeof(half));
+        break;
+    case DTYPE_TQ2_0:
+        memcpy(((struct qblk_tq2_0 *)qblk)->scale, &half, sizeof(half));
+        break;
+    default: /* the scale is first */
+        memcpy(qblk, &half, sizeof(half));
+    }
+}
+
 static void put_scale(enum dtype type, double scale, uint32_t n, uint8_t *qblks)
 {
     const uint16_t half = f32_to_f16((float)scale);
-    const uint8_t exponent = (uint8_t)(127 + lrint(log2(scale)));
 
     for (uint32_t i = 0; i < n; i++, qblks += dtype_info(type)->qblk_bytes)
-        if (type == DTYPE_MXFP4)
-            qblks[0] = exponent;
-        else
-            memcpy(qblks, &half, sizeof(half));
+        put_scale_one(type, scale, half, qblks);
 }
 
 /* weights: room for n qblks, to measure the size of weights at scale 1. */

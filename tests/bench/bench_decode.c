@@ -147,9 +147,11 @@ int main(int argc, char **argv)
         {"table", 1, NULL, 't'},  {"threads", 1, NULL, 'j'}, {"type", 1, NULL, 'w'},
         {"passes", 1, NULL, 'p'}, {NULL, 0, NULL, 0},
     };
-    static const enum dtype types[] = {
-        DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1,   DTYPE_Q5_0,   DTYPE_Q5_1,  DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K,
-        DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4, DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
+    static const enum dtype types[] = {DTYPE_Q8_0,   DTYPE_Q4_0,   DTYPE_Q4_1,    DTYPE_Q5_0,   DTYPE_Q5_1,
+                                       DTYPE_Q2_K,   DTYPE_Q3_K,   DTYPE_Q4_K,    DTYPE_Q5_K,   DTYPE_Q6_K,
+                                       DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4,   DTYPE_F16,    DTYPE_BF16,
+                                       DTYPE_F32,    DTYPE_IQ1_S,  DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ3_S,
+                                       DTYPE_TQ2_0,  DTYPE_NVFP4};
     struct bench bench = {.table = kern_table_get("auto"), .n_passes = 7};
     unsigned n_threads = 0;
     int only_type = -1, option;

@@ -296,8 +296,9 @@ static bool read_options(int argc, char **argv, struct bench *bench, struct wish
 int main(int argc, char **argv)
 {
     static const enum dtype types[] = {
-        DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1,   DTYPE_Q5_0,   DTYPE_Q5_1,
-        DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
+        DTYPE_F32,    DTYPE_F16,   DTYPE_BF16,  DTYPE_Q8_0,    DTYPE_Q4_0,   DTYPE_Q4_1,  DTYPE_Q5_0,
+        DTYPE_Q5_1,   DTYPE_Q2_K,  DTYPE_Q3_K,  DTYPE_Q4_K,    DTYPE_Q5_K,   DTYPE_Q6_K,  DTYPE_IQ4_NL,
+        DTYPE_IQ4_XS, DTYPE_MXFP4, DTYPE_IQ1_S, DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ3_S, DTYPE_TQ2_0};
     enum { N_TYPES = sizeof(types) / sizeof(types[0]) };
     struct bench bench = {.table = kern_table_get("auto"), .math = BF16_EXACT, .budget_ns = 300 * NS_PER_MS};
     struct wishes wishes = {.only_type = -1};

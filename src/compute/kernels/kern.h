@@ -51,6 +51,7 @@ struct tile_q8 {
     const uint8_t *w;      /* first chunk of the first panel */
     size_t panel_step;     /* bytes */
     const uint8_t *lookup; /* [16], for types with a table */
+    float unit;            /* the scales of such a type count in it */
     const void *x;         /* packed activations, first qblk */
     size_t x_step;         /* bytes from one tile of tokens to the next */
     float *y;
@@ -73,6 +74,7 @@ struct expand {
     enum dtype type;
     const uint8_t *chunk;
     const uint8_t *lookup;
+    float unit;
     uint32_t n_qblks;
     uint8_t *out; /* quant_expanded() */
 };

@@ -78,7 +78,7 @@ INLINED void amx_expand_qblk(struct quant_form form, const struct chunk *chunk, 
 
 INLINED void amx_expand_form(const struct expand *expand, struct quant_form form)
 {
-    struct chunk chunk = {.at = expand->chunk, .lookup = expand->lookup};
+    struct chunk chunk = {.at = expand->chunk, .lookup = expand->lookup, .unit = expand->unit};
     const __m512i table = table_of(form.zero);
     uint8_t *out = expand->out;
 

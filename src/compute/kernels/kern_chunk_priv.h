@@ -57,6 +57,7 @@ struct chunk { /* of a group of panels */
     const uint8_t *at;
     size_t panel_step;
     const uint8_t *lookup;
+    float unit;
     struct quant_chunk parts;
     struct smalls scale[MAX_GROUP_PANELS], min[MAX_GROUP_PANELS];
 };
@@ -76,7 +77,7 @@ INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_pan
         const uint8_t *at = chunk->at + p * chunk->panel_step;
 
         if (form.scale == SCALE_I8)
-            chunk->scale[p] = smalls_of(at + chunk->parts.d, 1.0f, SMALL_BIAS);
+            chunk->scale[p] = smalls_of(at + chunk->parts.d, form.is_table ? chunk->unit : 1.0f, SMALL_BIAS);
         if (form.scale == SCALE_I8 && form.has_min)
             chunk->min[p] = smalls_of(at + chunk->parts.dmin, 1.0f, 0.0f);
         if (form.scale == SCALE_NIBBLES) {

@@ -25,7 +25,7 @@ INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, stru
 
 INLINED void expand_form(const struct expand *expand, struct quant_form form)
 {
-    struct chunk chunk = {.at = expand->chunk, .lookup = expand->lookup};
+    struct chunk chunk = {.at = expand->chunk, .lookup = expand->lookup, .unit = expand->unit};
     struct quant_chunk to = quant_chunk(quant_expanded(form), expand->n_qblks);
 
     chunk_open(form, expand->n_qblks, 1, &chunk);

@@ -46,7 +46,10 @@ INLINED enum dtype type_like(struct quant_form form)
     const uint8_t most = is_narrow(form) ? form.most : 255;
 
     if (form.n_subs == 2)
-        return form.has_min ? DTYPE_Q2_K : most <= 7 ? DTYPE_Q3_K : DTYPE_Q6_K;
+        return form.has_min      ? DTYPE_Q2_K
+               : most <= 7       ? DTYPE_Q3_K
+               : form.most <= 63 ? DTYPE_Q6_K
+                                 : DTYPE_IQ2_XS;
     if (form.has_min)
         return most <= 15 ? DTYPE_Q4_K : DTYPE_Q5_K;
     return most <= 15 ? DTYPE_Q4_0 : most <= 31 ? DTYPE_Q5_0 : DTYPE_Q8_0;

@@ -165,8 +165,10 @@ INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint
 {
     const size_t own_bytes = quant_panel_at(form, tile->n_qblks * QBLK_WEIGHTS);
     float *y = tile->y + (size_t)index * n_tokens * tile->y_step + (size_t)panel * PANEL_ROWS;
-    struct chunk chunk = {
-        .at = tile->w + panel * tile->panel_step, .panel_step = tile->panel_step, .lookup = tile->lookup};
+    struct chunk chunk = {.at = tile->w + panel * tile->panel_step,
+                          .panel_step = tile->panel_step,
+                          .lookup = tile->lookup,
+                          .unit = tile->unit};
     struct fetching fetching = fetching_for(tile, form, panel, index);
     const uint8_t *x = (const uint8_t *)tile->x + index * tile->x_step;
     const uint8_t *behind = chunk.at + n_panels * tile->panel_step;

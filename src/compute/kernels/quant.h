@@ -52,7 +52,7 @@ enum quant_scale { SCALE_F16, SCALE_BF16, SCALE_I8, SCALE_NIBBLES, SCALE_F32 };
 
 struct quant_form {
     uint8_t bits;   /* 2 to 6 or 8; 0: not a quantised type */
-    uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types of 2, 3 and 6 bits, whose qblks come in eights */
+    uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types whose qblks come in eights */
     uint8_t zero;
     uint8_t most; /* largest u after the table lookup */
     enum quant_scale scale;
@@ -60,7 +60,7 @@ struct quant_form {
     bool is_table;
 };
 
-/* List of the quantised types, for X(type). */
+/* List of the types that kernels multiply packed, for X(type).  Others are packed as one of them (quant_packed_type()). */
 #define QUANT_TYPES(X)                                                                                       \
     X(DTYPE_Q4_0)                                                                                            \
     X(DTYPE_Q4_1)                                                                                            \
@@ -72,11 +72,39 @@ struct quant_form {
     X(DTYPE_Q4_K)                                                                                            \
     X(DTYPE_Q5_K)                                                                                            \
     X(DTYPE_Q6_K)                                                                                            \
+    X(DTYPE_IQ2_XS)                                                                                          \
     X(DTYPE_IQ4_NL)                                                                                          \
     X(DTYPE_IQ4_XS)                                                                                          \
     X(DTYPE_MXFP4)
 
-/* The form of a type; a constant if the type is one. */
+/* The type as which a quantised type is packed, exactly; 0 (F32): it is none, or is expanded.
+ * Lattice points are packed as indexes to their 16 levels, which need 4 bits where a point needs 1 to 3.4 of each weight:
+ * then all types share the kernels of two, and only the levels (weight.lookup) and the unit differ. */
+static inline enum dtype quant_packed_type(enum dtype type)
+{
+    switch ((uint32_t)type) {
+    case DTYPE_IQ1_S:
+    case DTYPE_IQ2_XXS:
+    case DTYPE_IQ3_XXS:
+    case DTYPE_IQ3_S:
+        return DTYPE_IQ4_XS;
+    case DTYPE_IQ1_M:
+    case DTYPE_IQ2_S:
+        return DTYPE_IQ2_XS;
+    case DTYPE_TQ1_0:
+    case DTYPE_TQ2_0:
+        return DTYPE_Q3_K;
+#define SELF(own)                                                                                            \
+    case own:                                                                                                \
+        return own;
+        QUANT_TYPES(SELF)
+#undef SELF
+    default:
+        return DTYPE_F32;
+    }
+}
+
+/* The form of a packed type; a constant if the type is one. */
 static inline __attribute__((always_inline)) struct quant_form quant_form(enum dtype type)
 {
     switch ((uint32_t)type) {
@@ -100,6 +128,8 @@ static inline __attribute__((always_inline)) struct quant_form quant_form(enum d
         return (struct quant_form){5, 1, 0, 31, SCALE_I8, true, false};
     case DTYPE_Q6_K:
         return (struct quant_form){6, 2, 32, 63, SCALE_I8, false, false};
+    case DTYPE_IQ2_XS:
+        return (struct quant_form){4, 2, 127, 240, SCALE_I8, false, true};
     case DTYPE_IQ4_NL:
         return (struct quant_form){4, 1, 127, 240, SCALE_F16, false, true};
     case DTYPE_IQ4_XS:

@@ -123,6 +123,7 @@ static void call_tile(const struct product *product, const struct region *region
             .w = region->w,
             .panel_step = region->panel_step,
             .lookup = product->args->weight->lookup,
+            .unit = product->args->weight->unit,
             .x = x,
             .x_step = tokens.n * packed_bytes(product, product->n_k),
             .y = out.y,
@@ -265,6 +266,7 @@ static void expand_region(const struct product *product, struct region *region, 
         struct expand expand = {.type = weight->type,
                                 .chunk = (const uint8_t *)region->w + p * region->panel_step,
                                 .lookup = weight->lookup,
+                                .unit = weight->unit,
                                 .out = buffer + p * step};
 
         for (uint32_t k = 0; k < region->n_k; k += CHUNK_COLS) {

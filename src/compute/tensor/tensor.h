@@ -27,6 +27,7 @@ struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     bool is_tiles;      /* and products are added as AMX tiles do; columns padded to 32 */
     bool is_paired;     /* and laid out for that instruction */
     uint8_t lookup[16]; /* for types whose quants index a table */
+    float unit;         /* ... which their scales count in */
     uint32_t rows;
     uint32_t cols;
     void *panels;
@@ -43,7 +44,7 @@ struct weight { /* [rows][cols], packed into interleaved row panels; owned */
 /* True for the types that weight_pack takes. */
 bool weight_type_ok(enum dtype type);
 /* Names of these types, separated by spaces, for messages. WEIGHT_TYPES_BYTES are enough. Returns out. */
-enum { WEIGHT_TYPES_BYTES = 160 };
+enum { WEIGHT_TYPES_BYTES = 240 };
 const char *weight_types(char *out, size_t capacity_bytes);
 /* Packs a row-major matrix as stored in a GGUF. Several matrices of equal cols and type may be stacked
  * (fused QKV, gate/up) with n_parts > 1: the result has the sum of their rows. E_UNSUPPORTED, E_INVAL

@@ -29,6 +29,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "base/numa.h"
+#include "gguf/qblk.h"
 
 enum { PACK_COLS = CHUNK_COLS }; /* at once: their part of a panel fits the first-level cache */
 enum { LINE_BYTES = 64, PAGE_ALIGN_BYTES = 4096, COPY_ALIGN_BYTES = 2 << 20 };
@@ -77,13 +78,27 @@ static void pack_plain32(const char *row, uint32_t from, uint32_t to, uint32_t *
         memcpy(lane + (size_t)k * PANEL_ROWS, row + (size_t)k * 4, 4);
 }
 
+/* NVFP4 has a scale of its own for 16 weights.  Each weight is an F16, exactly: a number of two bits times one of four. */
+static void pack_expanded16(const char *row, uint32_t from, uint32_t to, uint16_t *lane)
+{
+    const struct dtype_info *info = dtype_info(DTYPE_NVFP4);
+    float values[PACK_COLS];
+
+    (void)qblk_row_f32(DTYPE_NVFP4, row + (size_t)from / info->qblk_weights * info->qblk_bytes, to - from,
+                       values);
+    for (uint32_t k = from; k < to; k++)
+        lane[(size_t)k * PANEL_ROWS] = f32_to_f16(values[k - from]);
+}
+
 static void pack_plain(const struct packing *packing, const void *row, char *panel, uint32_t lane,
                        uint32_t from)
 {
     const struct weight *weight = packing->weight;
     uint32_t to = weight->cols - from < PACK_COLS ? weight->cols : from + PACK_COLS;
 
-    if (weight->is_dots || packing->source != weight->type)
+    if (packing->source == DTYPE_NVFP4)
+        pack_expanded16(row, from, to, (uint16_t *)panel + lane);
+    else if (weight->is_dots || packing->source != weight->type)
         weight_dots_pack(weight, packing->source, &(struct weight_lane){row, panel, lane, from, to});
     else if (weight->type == DTYPE_F32)
         pack_plain32(row, from, to, (uint32_t *)panel + lane);
@@ -113,7 +128,7 @@ static void pack_columns(const struct packing *packing, const char *const *rows,
 
     if (weight_is_quant(weight->type))
         quant_pack_chunk(
-            &(struct quant_source){.type = weight->type,
+            &(struct quant_source){.type = packing->source,
                                    .rows = rows,
                                    .k = from,
                                    .n_qblks = (rest < CHUNK_COLS ? rest : CHUNK_COLS) / QBLK_WEIGHTS},
@@ -199,7 +214,7 @@ static int pack_compare(const struct packing *packing, uint32_t place, unsigned 
 
 bool weight_type_ok(enum dtype type)
 {
-    return weight_is_quant(type) || weight_plain_bytes(type) > 0;
+    return quant_packed_type(type) != DTYPE_F32 || weight_plain_bytes(type) > 0 || type == DTYPE_NVFP4;
 }
 
 const char *weight_types(char *out, size_t capacity_bytes)
@@ -247,8 +262,13 @@ static struct weight pack_form(const struct weight_packing *packing)
 {
     struct weight weight = {.table = packing->table, .type = packing->type, .cols = packing->cols};
 
-    if (packing->form == WEIGHT_AS_STORED)
+    if (packing->form == WEIGHT_AS_STORED) {
+        if (packing->type == DTYPE_NVFP4)
+            weight.type = DTYPE_F16;
+        else if (quant_packed_type(packing->type) != DTYPE_F32)
+            weight.type = quant_packed_type(packing->type);
         return weight;
+    }
     weight.type = DTYPE_BF16;
     weight.is_dots = kern_has_dots(packing->table);
     weight.is_tiles = packing->form == WEIGHT_TILES && weight.is_dots;
@@ -292,7 +312,7 @@ int weight_pack(const struct weight_packing *to, struct weight *out)
         return rc;
     weight_set_runs(&weight, to->team, to->n_runs);
     packing.row_bytes = (size_t)to->cols / info->qblk_weights * info->qblk_bytes;
-    quant_lookup(to->type, weight.lookup);
+    quant_levels(to->type, &weight);
     if (to->arena == NULL || !mem_sealed_is_filled(to->arena)) {
         packing_place(&packing);
         team_run(to->team, pack_job, &packing);

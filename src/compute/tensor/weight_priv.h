@@ -135,13 +135,13 @@ static inline struct weight weight_rows(const struct weight *weight, uint32_t fi
 /* weight_quant.c: packs a chunk of n_qblks from column k on, from a panel's rows (NULL: no row, stays
  * zero). */
 struct quant_source {
-    enum dtype type;
+    enum dtype type;         /* in the file */
     const char *const *rows; /* [PANEL_ROWS] as in the file */
     uint32_t k, n_qblks;
 };
 void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk);
-/* The lookup table of a type, or zeros if it has none. */
-void quant_lookup(enum dtype type, uint8_t lookup[16]);
+/* Sets the weight's lookup table and unit, by the type in the file. */
+void quant_levels(enum dtype source, struct weight *weight);
 /* One row of a panel of cols columns. */
 void quant_row(const struct weight *weight, const uint8_t *panel, uint32_t lane, float *out);
 

@@ -23,12 +23,14 @@
 
 enum { MOST_WORDS = 2 * 6 }; /* words of a lane in two qblks; 8-bit types do not use it */
 
-void quant_lookup(enum dtype type, uint8_t lookup[16])
+void quant_levels(enum dtype source, struct weight *weight)
 {
-    const int8_t *table = qblk_table(type);
+    const int8_t *table = qblk_table(source);
+    const struct qblk_form *form = qblk_form(source);
 
     for (int i = 0; i < 16; i++)
-        lookup[i] = table != NULL ? (uint8_t)(table[i] + quant_form(type).zero) : 0;
+        weight->lookup[i] = table != NULL ? (uint8_t)(table[i] + quant_form(weight->type).zero) : 0;
+    weight->unit = form != NULL ? 1.0f / (float)(1u << form->unit_bits) : 1.0f;
 }
 
 static void weight_quant_put_half(uint8_t *to, uint32_t lane, uint16_t value)
@@ -160,6 +162,7 @@ static inline __attribute__((always_inline)) void pack_pair(uint32_t bits, const
 
 struct lane { /* a row, and its index in the panel */
     qblk_reader read;
+    uint8_t more; /* is added to u: the file's type may begin at another number */
     uint32_t qblk_bytes;
     const char *qblk; /* the row's first qblk of the chunk */
     uint32_t number;
@@ -172,6 +175,8 @@ static inline __attribute__((always_inline)) void pack_long(struct quant_form fo
     struct qblk_fields all;
 
     lane->read(lane->qblk, &all);
+    for (uint32_t i = 0; lane->more > 0 && i < CHUNK_COLS; i++)
+        all.u[i] = (uint8_t)(all.u[i] + lane->more);
     pack_scales(form, &all, (struct scales_place){chunk, CHUNK_QBLKS, 0, lane->number});
     for (uint32_t q = 0; q < CHUNK_QBLKS; q += 2)
         pack_pair(form.bits, all.u + (size_t)q * QBLK_WEIGHTS, all.u + (size_t)(q + 1) * QBLK_WEIGHTS,
@@ -205,9 +210,12 @@ static inline __attribute__((always_inline)) void
 pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
 {
     const struct quant_form form = quant_form(type);
-    const struct dtype_info *info = dtype_info(type);
+    const struct dtype_info *info = dtype_info(source->type);
     const size_t at = (size_t)source->k / info->qblk_weights * info->qblk_bytes;
-    struct lane lane = {.read = qblk_reader_of(type), .qblk_bytes = info->qblk_bytes};
+    struct lane lane = {.read = qblk_reader_of(source->type), .qblk_bytes = info->qblk_bytes};
+
+    if (source->type == DTYPE_TQ1_0 || source->type == DTYPE_TQ2_0)
+        lane.more = (uint8_t)(form.zero - 1); /* their u is 1 for 0 */
 
     for (; lane.number < PANEL_ROWS; lane.number++) {
         if (source->rows[lane.number] == NULL)
@@ -222,7 +230,7 @@ pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
 
 void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk)
 {
-    switch ((uint32_t)source->type) {
+    switch ((uint32_t)quant_packed_type(source->type)) {
 #define PACK(type)                                                                                           \
     case type:                                                                                               \
         pack_lanes(type, source, chunk);                                                                     \
@@ -298,9 +306,10 @@ struct lane_place { /* one lane of a chunk */
 };
 
 /* Reads scale and min of a sub in one lane. */
-static void sub_of(struct quant_form form, const struct lane_place *place, size_t sub, float *scale,
+static void sub_of(const struct weight *weight, const struct lane_place *place, size_t sub, float *scale,
                    float *min)
 {
+    const struct quant_form form = quant_form(weight->type);
     const uint8_t *chunk = place->chunk;
     const struct quant_chunk *at = &place->at;
     const uint32_t lane = place->lane;
@@ -318,6 +327,7 @@ static void sub_of(struct quant_form form, const struct lane_place *place, size_
     float dmin = form.has_min ? f16_to_f32(get_lane16(chunk + at->dmin, lane)) : 0;
     const uint8_t *small = chunk + at->scale + small_at(form, sub, lane);
 
+    d *= form.is_table ? weight->unit : 1.0f;
     *scale = d * (float)(form.scale == SCALE_NIBBLES ? small[0] & 15 : small[0] - SMALL_BIAS);
     if (form.has_min)
         *min = dmin * (float)(form.scale == SCALE_NIBBLES ? small[0] >> 4 : small[2]);
@@ -351,7 +361,7 @@ void quant_row(const struct weight *weight, const uint8_t *panel, uint32_t lane,
         for (uint32_t sub = 0; sub < n_qblks * form.n_subs; sub++) {
             float scale, min;
 
-            sub_of(form, &place, sub, &scale, &min);
+            sub_of(weight, &place, sub, &scale, &min);
             for (uint32_t i = sub * sub_cols; i < (sub + 1) * sub_cols; i++) {
                 float value = scale * (float)((int32_t)u_at(weight, panel, i, lane) - form.zero);
 

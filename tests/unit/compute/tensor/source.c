@@ -4,8 +4,10 @@
 #include "gguf/qblk.h"
 
 const enum dtype source_types[N_TYPES] = {
-    DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1,   DTYPE_Q5_0,   DTYPE_Q5_1,
-    DTYPE_Q2_K, DTYPE_Q3_K, DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4};
+    DTYPE_F32,     DTYPE_F16,   DTYPE_BF16,  DTYPE_Q8_0,  DTYPE_Q4_0,    DTYPE_Q4_1,   DTYPE_Q5_0,
+    DTYPE_Q5_1,    DTYPE_Q2_K,  DTYPE_Q3_K,  DTYPE_Q4_K,  DTYPE_Q5_K,    DTYPE_Q6_K,   DTYPE_IQ4_NL,
+    DTYPE_IQ4_XS,  DTYPE_MXFP4, DTYPE_IQ1_S, DTYPE_IQ1_M, DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ2_S,
+    DTYPE_IQ3_XXS, DTYPE_IQ3_S, DTYPE_TQ1_0, DTYPE_TQ2_0, DTYPE_NVFP4};
 
 static void put_half(uint8_t *to, double value)
 {
@@ -17,10 +19,24 @@ static void put_half(uint8_t *to, double value)
 /* Returns where the 16-bit floats of a qblk are; -1: none. */
 static void scale_places(enum dtype type, int *scale, int *min)
 {
-    *scale = type == DTYPE_Q2_K ? 80 : type == DTYPE_Q3_K ? 108 : type == DTYPE_Q6_K ? 208 : 0;
+    *scale = type == DTYPE_Q2_K    ? 80
+             : type == DTYPE_Q3_K  ? 108
+             : type == DTYPE_Q6_K  ? 208
+             : type == DTYPE_TQ1_0 ? 52
+             : type == DTYPE_TQ2_0 ? 64
+                                   : 0;
     *min = type == DTYPE_Q2_K                                                                     ? 82
            : type == DTYPE_Q4_1 || type == DTYPE_Q5_1 || type == DTYPE_Q4_K || type == DTYPE_Q5_K ? 2
                                                                                                   : -1;
+}
+
+/* The four bits of each quarter of an IQ1_M's small scales, together a 16-bit float. */
+static void put_quarters(uint8_t *subs, double value)
+{
+    uint16_t half = f32_to_f16((float)value);
+
+    for (unsigned i = 0; i < 4; i++)
+        subs[2 * i + 1] = (uint8_t)((subs[2 * i + 1] & 15) | (half >> 4 * i & 15) << 4);
 }
 
 void source_fill_scales(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
@@ -32,10 +48,16 @@ void source_fill_scales(struct rng *rng, enum dtype type, uint8_t *data, size_t 
 
     scale_places(type, &scale, &min);
     for (size_t b = 0; b < n_qblks; b++, data += info->qblk_bytes) {
-        double size = 2.0 / (form->quant_high - form->quant_low) / (has_subs ? 40 : 1);
+        double size =
+            2.0 / (form->quant_high - form->quant_low) / (has_subs ? 40 : 1) * (1 << form->unit_bits);
 
         if (type == DTYPE_MXFP4)
             data[0] = (uint8_t)check_pick(rng, 120, 126);
+        else if (type == DTYPE_NVFP4)
+            for (unsigned i = 0; i < 4; i++)
+                data[i] = (uint8_t)check_pick(rng, 0x10, 0x30);
+        else if (type == DTYPE_IQ1_M)
+            put_quarters(data + 48, rng_unit(rng) * size);
         else
             put_half(data + scale, rng_unit(rng) * size);
         if (min >= 0)

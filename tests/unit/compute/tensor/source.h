@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-enum { N_TYPES = 16, N_PLAIN = 3 }; /* the plain types come first */
+enum { N_TYPES = 26, N_PLAIN = 3 }; /* the plain types come first */
 extern const enum dtype source_types[N_TYPES];
 
 /* A random matrix as in a file, and its values. */

@@ -67,7 +67,7 @@ static void quantize_like(const float *x, uint32_t cols, double *out)
  * and a quant is at most 2/127 of the largest. */
 static void compare_with_float64(const struct source *source, const float *x, const float *y)
 {
-    bool is_q8 = qblk_form(source->type) != NULL;
+    bool is_q8 = qblk_form(source->type) != NULL && source->type != DTYPE_NVFP4; /* which is expanded */
     double *meant = malloc(source->cols * sizeof(*meant)), top = 0;
 
     assert_non_null(meant);
@@ -173,8 +173,9 @@ static void tables_agree(void **state)
 
             if (first == NULL)
                 first = y;
-            else
-                assert_memory_equal(y, first, len_bytes);
+            else if (memcmp(y, first, len_bytes) != 0)
+                fail_msg("%s: other bits than of the scalar table, by %s", dtype_info(type)->name,
+                         kern_table_name(table));
             if (y != first)
                 free(y);
             weight_fini(&weight);

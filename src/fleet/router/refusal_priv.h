@@ -7,8 +7,12 @@
  *
  *     PREDICTED  its first token would come too late
  *     LATE       it waited, and its first token would come too late now
+ *     FULL       the queue has no place left
  *     SHARE      its class has used up its share of the queue
- *     PUSHED     another tenant's request took its place in the queue */
+ *     TIMEOUT    it waited for queue.timeout
+ *     PUSHED     another tenant's request took its place in the queue
+ *     DESERTED   no worker of its model is there
+ *     OTHER      no worker can ever serve it: it is too long, or no worker has what it needs */
 #define REFUSAL_TABLE(X)                                                                                     \
     X(PREDICTED, "predicted")                                                                                \
     X(LATE, "late")                                                                                          \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows.  Each shows a call as the format's template writes it.
  *
- * calls_json.c, calls_tags.c, calls_keywords.c and calls_harmony.c have the functions that parse.  A new
- * format whose calls look like an existing one needs only a row here. */
+ * calls_json.c, calls_tags.c, calls_keywords.c and calls_harmony.c have the functions that parse, and spell.c writes
+ * calls back into prompts.  A new format whose calls look like an existing one needs a number in formats.h and a row
+ * here. */
 #include "text/toolcall/formats.h"
 
 #include "text/toolcall/calls_priv.h"

@@ -142,6 +142,8 @@ INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32
     at += (size_t)(qblk / 2) * 2 * form.bits * 64;
     if (form.bits == 2)
         return b64_field(b64_load(at + (size_t)(i % 4) * 64), i / 4 * 2, 3, is_narrow(form));
+    if (form.bits == 3 && form.is_table)
+        return b64_lookup(four_of_3(at, i, true), chunk->lookup);
     if (form.bits == 3)
         return four_of_3(at, i, is_narrow(form));
     if (form.bits == 5)

@@ -72,19 +72,21 @@ struct quant_form {
     X(DTYPE_Q4_K)                                                                                            \
     X(DTYPE_Q5_K)                                                                                            \
     X(DTYPE_Q6_K)                                                                                            \
+    X(DTYPE_IQ2_XXS)                                                                                         \
     X(DTYPE_IQ2_XS)                                                                                          \
     X(DTYPE_IQ4_NL)                                                                                          \
     X(DTYPE_IQ4_XS)                                                                                          \
     X(DTYPE_MXFP4)
 
 /* The type as which a quantised type is packed, exactly; 0 (F32): it is none, or is expanded.
- * Lattice points are packed as indexes to their 16 levels, which need 4 bits where a point needs 1 to 3.4 of each weight:
- * then all types share the kernels of two, and only the levels (weight.lookup) and the unit differ. */
+ * Points of a lattice are packed as indexes to the levels of each weight: three bits for six levels, four for sixteen.  The
+ * file needs 1.6 to 3.4, but a lookup of whole points does not fit in registers.  So all lattices share three forms, and only
+ * the levels (weight.lookup) and the unit differ. */
 static inline enum dtype quant_packed_type(enum dtype type)
 {
     switch ((uint32_t)type) {
     case DTYPE_IQ1_S:
-    case DTYPE_IQ2_XXS:
+        return DTYPE_IQ2_XXS;
     case DTYPE_IQ3_XXS:
     case DTYPE_IQ3_S:
         return DTYPE_IQ4_XS;
@@ -128,8 +130,10 @@ static inline __attribute__((always_inline)) struct quant_form quant_form(enum d
         return (struct quant_form){5, 1, 0, 31, SCALE_I8, true, false};
     case DTYPE_Q6_K:
         return (struct quant_form){6, 2, 32, 63, SCALE_I8, false, false};
+    case DTYPE_IQ2_XXS:
+        return (struct quant_form){3, 1, 127, 240, SCALE_I8, false, true};
     case DTYPE_IQ2_XS:
-        return (struct quant_form){4, 2, 127, 240, SCALE_I8, false, true};
+        return (struct quant_form){3, 2, 127, 240, SCALE_I8, false, true};
     case DTYPE_IQ4_NL:
         return (struct quant_form){4, 1, 127, 240, SCALE_F16, false, true};
     case DTYPE_IQ4_XS:

@@ -3,11 +3,16 @@
 
 #include "gguf/qblk.h"
 
-const enum dtype source_types[N_TYPES] = {
-    DTYPE_F32,     DTYPE_F16,   DTYPE_BF16,  DTYPE_Q8_0,  DTYPE_Q4_0,    DTYPE_Q4_1,   DTYPE_Q5_0,
-    DTYPE_Q5_1,    DTYPE_Q2_K,  DTYPE_Q3_K,  DTYPE_Q4_K,  DTYPE_Q5_K,    DTYPE_Q6_K,   DTYPE_IQ4_NL,
-    DTYPE_IQ4_XS,  DTYPE_MXFP4, DTYPE_IQ1_S, DTYPE_IQ1_M, DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ2_S,
-    DTYPE_IQ3_XXS, DTYPE_IQ3_S, DTYPE_TQ1_0, DTYPE_TQ2_0, DTYPE_NVFP4};
+const enum dtype
+    source_types
+        [] =
+            {
+                DTYPE_F32,   DTYPE_F16,     DTYPE_BF16,   DTYPE_Q8_0,    DTYPE_Q4_0,
+                DTYPE_Q4_1,  DTYPE_Q5_0,    DTYPE_Q5_1,   DTYPE_Q2_K,    DTYPE_Q3_K,
+                DTYPE_Q4_K,  DTYPE_Q5_K,    DTYPE_Q6_K,   DTYPE_IQ4_NL,  DTYPE_IQ4_XS,
+                DTYPE_MXFP4, DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ3_S, /* the others are packed as one of these */
+                DTYPE_IQ1_S, DTYPE_IQ1_M,   DTYPE_IQ2_S,  DTYPE_IQ3_XXS, DTYPE_TQ1_0,
+                DTYPE_TQ2_0, DTYPE_NVFP4};
 
 static void put_half(uint8_t *to, double value)
 {

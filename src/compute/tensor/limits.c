@@ -148,7 +148,7 @@ static void tensor_limits_measure_with(struct team *team, const struct effort *e
 
 bool tensor_is_narrow(const struct kern_table *table, enum dtype type)
 {
-    const struct quant_form form = quant_form(type);
+    const struct quant_form form = quant_form(quant_packed_type(type));
 
     return form.bits > 0 && form.most <= table->q8->narrow_most;
 }

@@ -10,9 +10,8 @@
 #include "base/err.h"
 
 enum { REMOTE_AAD_BYTES = 64, REMOTE_NONCE_BYTES = 12 };
-enum {
-    REMOTE_STEP_BYTES = 4096
-}; /* a part is opened in steps of so many bytes: the cipher is slow at small ones */
+/* A part is opened in steps of so many bytes: the cipher is slow at small ones. */
+enum { REMOTE_STEP_BYTES = 4096 };
 
 static const uint8_t remote_magic[8] = {'b', 'a', 't', 'o', 'n', 'k', 'r', '1'};
 

@@ -12,6 +12,7 @@ import otlp  # noqa: E402
 from cluster import Cluster, Stream, fetch, main, patience  # noqa: E402
 
 TEXT = "A relay race has four runners, and each of them carries the baton for a hundred metres. " * 4
+UNHURRIED = {"engine__kind": "sim", "engine__sim_step": "2ms", "engine__sim_answer_tokens": "1000000"}  # 600 tokens take a second
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
@@ -115,8 +116,9 @@ def sampling_follows_the_client():
 
 def a_lost_worker_is_a_second_attempt():
     with otlp.Collector() as collector, Cluster() as c:
-        relay(c, collector.url)
-        c.worker("decode", trace__url=collector.url)
+        c.router(trace__url=collector.url)
+        for role in ("prefill", "decode", "decode"):
+            c.worker(role, trace__url=collector.url, **UNHURRIED)
         c.wait_ready(prefill=1, decode=2)
         stream = Stream(c.routers[0].http, c.body(TEXT, max_tokens=600), {"traceparent": f"00-{TRACE}-{PARENT}-01"})
         events = iter(stream)

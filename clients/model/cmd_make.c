@@ -100,8 +100,7 @@ static bool take_type(struct make_args *args)
     if (type < 0 || !make_can((enum dtype)type)) {
         fprintf(stderr,
                 "baton-model %s: --type is F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1_S to IQ4_XS, "
-                "TQ1_0, TQ2_0, "
-                "MXFP4 or NVFP4, not \"%s\"\n",
+                "TQ1_0, TQ2_0, MXFP4 or NVFP4, not \"%s\"\n",
                 NAME, optarg);
         return false;
     }

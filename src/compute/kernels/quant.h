@@ -60,7 +60,7 @@ struct quant_form {
     bool is_table;
 };
 
-/* List of the types that kernels multiply packed, for X(type).  Others are packed as one of them (quant_packed_type()). */
+/* List of the types that kernels multiply packed, for X(type).  Others are packed as one of them (weight_packed_type()). */
 #define QUANT_TYPES(X)                                                                                       \
     X(DTYPE_Q4_0)                                                                                            \
     X(DTYPE_Q4_1)                                                                                            \
@@ -77,34 +77,6 @@ struct quant_form {
     X(DTYPE_IQ4_NL)                                                                                          \
     X(DTYPE_IQ4_XS)                                                                                          \
     X(DTYPE_MXFP4)
-
-/* The type as which a quantised type is packed, exactly; 0 (F32): it is none, or is expanded.
- * Points of a lattice are packed as indexes to the levels of each weight: three bits for six levels, four for sixteen.  The
- * file needs 1.6 to 3.4, but a lookup of whole points does not fit in registers.  So all lattices share three forms, and only
- * the levels (weight.lookup) and the unit differ. */
-static inline enum dtype quant_packed_type(enum dtype type)
-{
-    switch ((uint32_t)type) {
-    case DTYPE_IQ1_S:
-        return DTYPE_IQ2_XXS;
-    case DTYPE_IQ3_XXS:
-    case DTYPE_IQ3_S:
-        return DTYPE_IQ4_XS;
-    case DTYPE_IQ1_M:
-    case DTYPE_IQ2_S:
-        return DTYPE_IQ2_XS;
-    case DTYPE_TQ1_0:
-    case DTYPE_TQ2_0:
-        return DTYPE_Q3_K;
-#define SELF(own)                                                                                            \
-    case own:                                                                                                \
-        return own;
-        QUANT_TYPES(SELF)
-#undef SELF
-    default:
-        return DTYPE_F32;
-    }
-}
 
 /* The form of a packed type; a constant if the type is one. */
 static inline __attribute__((always_inline)) struct quant_form quant_form(enum dtype type)

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "compute/tensor/tensor.h"
-#include "compute/kernels/quant.h"
+#include "compute/tensor/weight_priv.h"
 
 enum { RUNS = 5, LANES = PANEL_ROWS };
 #define READ_BYTES     ((size_t)1 << 30)
@@ -148,7 +148,7 @@ static void tensor_limits_measure_with(struct team *team, const struct effort *e
 
 bool tensor_is_narrow(const struct kern_table *table, enum dtype type)
 {
-    const struct quant_form form = quant_form(quant_packed_type(type));
+    const struct quant_form form = quant_form(weight_packed_type(type));
 
     return form.bits > 0 && form.most <= table->q8->narrow_most;
 }

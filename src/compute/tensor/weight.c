@@ -214,7 +214,7 @@ static int pack_compare(const struct packing *packing, uint32_t place, unsigned 
 
 bool weight_type_ok(enum dtype type)
 {
-    return quant_packed_type(type) != DTYPE_F32 || weight_plain_bytes(type) > 0 || type == DTYPE_NVFP4;
+    return weight_packed_type(type) != DTYPE_COUNT;
 }
 
 const char *weight_types(char *out, size_t capacity_bytes)
@@ -260,15 +260,11 @@ static int pack_room(struct weight *weight, const struct team *team, struct mem_
 
 static struct weight pack_form(const struct weight_packing *packing)
 {
-    struct weight weight = {.table = packing->table, .type = packing->type, .cols = packing->cols};
+    struct weight weight = {
+        .table = packing->table, .type = weight_packed_type(packing->type), .cols = packing->cols};
 
-    if (packing->form == WEIGHT_AS_STORED) {
-        if (packing->type == DTYPE_NVFP4)
-            weight.type = DTYPE_F16;
-        else if (quant_packed_type(packing->type) != DTYPE_F32)
-            weight.type = quant_packed_type(packing->type);
+    if (packing->form == WEIGHT_AS_STORED)
         return weight;
-    }
     weight.type = DTYPE_BF16;
     weight.is_dots = kern_has_dots(packing->table);
     weight.is_tiles = packing->form == WEIGHT_TILES && weight.is_dots;

@@ -20,6 +20,31 @@ static inline uint32_t weight_plain_bytes(enum dtype type)
     return type == DTYPE_F32 ? 4 : type == DTYPE_F16 || type == DTYPE_BF16 ? 2 : 0;
 }
 
+/* The type as which weights of a file's type are packed, without a change of any value; DTYPE_COUNT: they cannot be.
+ * Points of a lattice are packed as indexes to the levels of each weight: three bits for six levels, four for sixteen.  The
+ * file needs 1.6 to 3.4, but a lookup of whole points does not fit in registers.  So all lattices share three forms, and only
+ * the levels (weight.lookup) and the unit differ. */
+static inline enum dtype weight_packed_type(enum dtype source)
+{
+    switch ((uint32_t)source) {
+    case DTYPE_IQ1_S:
+        return DTYPE_IQ2_XXS;
+    case DTYPE_IQ1_M:
+    case DTYPE_IQ2_S:
+        return DTYPE_IQ2_XS;
+    case DTYPE_IQ3_XXS:
+    case DTYPE_IQ3_S:
+        return DTYPE_IQ4_XS;
+    case DTYPE_TQ1_0:
+    case DTYPE_TQ2_0:
+        return DTYPE_Q3_K;
+    case DTYPE_NVFP4: /* a scale of its own for 16 weights */
+        return DTYPE_F16;
+    default:
+        return quant_form(source).bits > 0 || weight_plain_bytes(source) > 0 ? source : DTYPE_COUNT;
+    }
+}
+
 static inline bool weight_is_quant(enum dtype type)
 {
     return quant_form(type).bits > 0;

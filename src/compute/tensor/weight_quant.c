@@ -230,7 +230,7 @@ pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
 
 void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk)
 {
-    switch ((uint32_t)quant_packed_type(source->type)) {
+    switch ((uint32_t)weight_packed_type(source->type)) {
 #define PACK(type)                                                                                           \
     case type:                                                                                               \
         pack_lanes(type, source, chunk);                                                                     \

@@ -147,6 +147,8 @@ static void print_rule(const struct auth_rule *rule)
         printf(" concurrent=%" PRIu64, rule->concurrent);
     if (rule->weight > 0)
         printf(" weight=%" PRIu64, rule->weight);
+    if (rule->class_name[0] != '\0')
+        printf(" class=%s", rule->class_name);
     if (rule->models[0] != '\0')
         printf(" models=%s", rule->models);
     if (rule->expires_unix_s > 0) {

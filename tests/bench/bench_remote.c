@@ -51,7 +51,7 @@ static double seal_speed(const struct kv_remote_opts *opts)
 {
     struct remote_seal seal;
     struct block_hash hash = hash_of(1);
-    void *cipher = remote_cipher_new();
+    struct block_cipher *cipher = block_cipher_new(opts->arena.piece_bytes);
     uint64_t best_ns = UINT64_MAX;
     uint8_t *record;
 
@@ -65,7 +65,7 @@ static double seal_speed(const struct kv_remote_opts *opts)
         took_ns = clock_now_ns() - began_ns;
         best_ns = took_ns < best_ns ? took_ns : best_ns;
     }
-    remote_cipher_free(cipher);
+    block_cipher_free(cipher);
     double speed = gbs(remote_record_bytes(&seal), best_ns);
     free(record);
     return speed;

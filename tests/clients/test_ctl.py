@@ -85,7 +85,8 @@ def api_key_limits():
     with tempfile.TemporaryDirectory() as home:
         path = os.path.join(home, "keys")
         with open(path, "w") as f:
-            f.write(f"# all\n{line}\n{hashlib.sha256(b'x').hexdigest()} old expires=2020-01-01\ntenant team-a tpm_in=2m\n")
+            f.write(f"# all\n{line}\n{hashlib.sha256(b'x').hexdigest()} old expires=2020-01-01\n"
+                    f"{hashlib.sha256(b'y').hexdigest()} night class=batch\ntenant team-a tpm_in=2m\n")
         os.chmod(path, 0o640)
         shown = run("batonctl", "keys", path)
         assert shown.returncode == 0, shown
@@ -93,7 +94,8 @@ def api_key_limits():
         assert rows == [["tenant", "team-a", "-", "tpm_in=2000000"],
                         [line[:8], "team-a", "laptop", "rpm=60", "tpm_out=40000", "models=big,small-*",
                          "expires=2099-12-31T00:00:00Z"],
-                        [hashlib.sha256(b"x").hexdigest()[:8], "old", "-", "EXPIRED=2020-01-01T00:00:00Z"]], rows
+                        [hashlib.sha256(b"x").hexdigest()[:8], "old", "-", "EXPIRED=2020-01-01T00:00:00Z"],
+                        [hashlib.sha256(b"y").hexdigest()[:8], "night", "-", "class=batch"]], rows
         assert line[:64] not in shown.stdout.decode() and key not in shown.stdout.decode()
         os.chmod(path, 0o644)
         assert b"chmod" in run("batonctl", "keys", path).stderr

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 
-enum { LAYERS = 2, PIECE = 24, BLOCKS = 2 };
+enum { LAYERS = 2, MAX_PIECE = 32, BLOCKS = 2 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,16 +29,17 @@ static void check_address(const uint8_t *data, size_t size)
     free(text);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void check_record(const uint8_t *data, size_t size, size_t piece_bytes)
 {
-    uint8_t arena[LAYERS * BLOCKS * PIECE] = {0}, image[REMOTE_HEAD_BYTES + LAYERS * PIECE] = {0};
-    const struct remote_arena geometry = {arena, BLOCKS, LAYERS, PIECE};
+    uint8_t arena[LAYERS * BLOCKS * MAX_PIECE] = {0}, image[REMOTE_HEAD_BYTES + LAYERS * MAX_PIECE] = {0};
+    const struct remote_arena geometry = {arena, BLOCKS, LAYERS, piece_bytes};
+    const size_t record_bytes = REMOTE_HEAD_BYTES + LAYERS * piece_bytes;
     const uint8_t key[REMOTE_KEY_BYTES] = {3};
     struct block_hash hash = {{0}};
     struct remote_opening opening = {0};
     struct remote_head head;
     struct remote_seal seal;
-    void *cipher = remote_cipher_new();
+    struct block_cipher *cipher = block_cipher_new(piece_bytes);
 
     ASSERT(cipher != NULL && remote_seal_init(&seal, &geometry, key, "x") == 0);
     if (remote_head_unpack(bytes_of(data, size), &head) == 0) {
@@ -46,15 +47,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         ASSERT(memcmp(image, data, REMOTE_HEAD_BYTES) == 0);
     }
     ASSERT(remote_record_open(&seal, cipher, bytes_of(data, size), &hash, 1) < 0);
-    memcpy(image, data, size < sizeof(image) ? size : sizeof(image));
-    head = (struct remote_head){.payload_bytes = LAYERS * PIECE};
+    memcpy(image, data, size < record_bytes ? size : record_bytes);
+    head = (struct remote_head){.payload_bytes = LAYERS * piece_bytes};
     memcpy(head.generation, seal.generation, sizeof(head.generation));
     memcpy(head.tag, image + 64, sizeof(head.tag));
     remote_head_pack(&head, image);
-    ASSERT(remote_record_open(&seal, cipher, bytes_of(image, sizeof(image)), &hash, 1) < 0);
-    for (size_t n = 0, step = size > 0 ? data[0] % 97 + 1 : 1; n <= sizeof(image); n += step)
+    ASSERT(remote_record_open(&seal, cipher, bytes_of(image, record_bytes), &hash, 1) < 0);
+    for (size_t n = 0, step = size > 0 ? data[0] % 97 + 1 : 1; n <= record_bytes; n += step)
         ASSERT(remote_record_open_part(&seal, cipher, bytes_of(image, n), &hash, 1, &opening) < 0);
-    remote_cipher_free(cipher);
+    block_cipher_free(cipher);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    check_record(data, size, 24);
+    check_record(data, size, MAX_PIECE); /* the other cipher */
     check_address(data, size);
     return 0;
 }

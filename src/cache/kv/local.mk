@@ -7,7 +7,7 @@ libcache_kv_a_SOURCES = src/cache/kv/layout.h src/cache/kv/layout.c src/cache/kv
 	src/cache/kv/free_map.c src/cache/kv/hash_index.c src/cache/kv/eviction.c
 libcache_kv_a_SOURCES += src/cache/kv/quota.c src/cache/kv/writeback.c src/cache/kv/past_uses.c
 libcache_kv_a_SOURCES += src/cache/kv/tier.h src/cache/kv/tier_priv.h src/cache/kv/tier.c src/cache/kv/tier_scan.c src/cache/kv/tier_io.c \
-	src/cache/kv/tier_seal.c src/cache/kv/tier_record_priv.h src/cache/kv/tier_record.c \
+	src/cache/kv/block_cipher.h src/cache/kv/block_cipher.c src/cache/kv/tier_seal.c src/cache/kv/tier_record_priv.h src/cache/kv/tier_record.c \
 	src/cache/kv/tier_segment.c src/cache/kv/tier_queue.c src/cache/kv/tier_quota_priv.h src/cache/kv/tier_quota.c
 
 noinst_PROGRAMS += tests/bench/bench_tier
@@ -38,9 +38,11 @@ TESTS += tests/unit/cache/kv/test_pool_quota
 tests_unit_cache_kv_test_pool_quota_SOURCES = tests/unit/cache/kv/test_pool_quota.c
 tests_unit_cache_kv_test_pool_quota_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 tier_tests = tests/unit/cache/kv/test_tier tests/unit/cache/kv/test_tier_crash tests/unit/cache/kv/test_tier_quota \
-	tests/unit/cache/kv/test_tier_tenants tests/unit/cache/kv/test_tier_record
+	tests/unit/cache/kv/test_tier_tenants tests/unit/cache/kv/test_tier_record tests/unit/cache/kv/test_block_cipher
 tier_test_help = tests/unit/cache/kv/tier_help.c tests/unit/cache/kv/tier_help.h
 check_PROGRAMS += $(tier_tests)
+tests_unit_cache_kv_test_block_cipher_SOURCES = tests/unit/cache/kv/test_block_cipher.c
+tests_unit_cache_kv_test_block_cipher_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)
 TESTS += $(tier_tests)
 tests_unit_cache_kv_test_tier_SOURCES = tests/unit/cache/kv/test_tier.c $(tier_test_help)
 tests_unit_cache_kv_test_tier_LDADD = $(link_cache_kv) $(CMOCKA_LIBS)

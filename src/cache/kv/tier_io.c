@@ -169,8 +169,8 @@ static void *tier_thread_run(void *arg)
 static int tier_thread_start(struct kv_tier *tier, struct tier_thread *thread)
 {
     thread->tier = tier;
-    thread->payload = malloc(tier->payload_bytes + 16); /* the cipher's last call may need one more block */
-    thread->cipher = tier_cipher_new();
+    thread->payload = malloc(tier->payload_bytes);
+    thread->cipher = block_cipher_new(tier->opts.piece_bytes);
     if (thread->payload == NULL || thread->cipher == NULL ||
         mailbox_new(2 * TIER_MAX_READING, &thread->jobs) < 0 ||
         pthread_create(&thread->thread, NULL, tier_thread_run, thread) != 0)
@@ -207,7 +207,7 @@ void tier_threads_stop(struct kv_tier *tier)
             pthread_join(tier->threads[i].thread, NULL);
     for (unsigned i = 0; i < 1 + TIER_MAX_READERS; i++) {
         tier_mailbox_empty(tier->threads[i].jobs);
-        tier_cipher_free(tier->threads[i].cipher);
+        block_cipher_free(tier->threads[i].cipher);
         free(tier->threads[i].payload);
     }
     tier_mailbox_empty(tier->done);

@@ -21,6 +21,7 @@
 #include "base/list.h"
 #include "base/mailbox.h"
 #include "base/rate.h"
+#include "cache/kv/block_cipher.h"
 #include "cache/kv/pool_quota.h"
 #include "cache/kv/tier.h"
 #include "cache/kv/tier_record_priv.h"
@@ -86,7 +87,7 @@ struct tier_thread {
     pthread_t thread;
     bool is_started;
     uint8_t *payload; /* [payload_bytes] */
-    void *cipher;     /* EVP_CIPHER_CTX */
+    struct block_cipher *cipher;
 };
 
 struct kv_tier {
@@ -161,8 +162,6 @@ int tier_generation(const uint8_t key[TIER_KEY_BYTES], const char *text, uint8_t
 int tier_tenant(const uint8_t key[TIER_KEY_BYTES], kv_tenant tenant, uint8_t out[TIER_TENANT_BYTES]);
 int tier_segment_key(const uint8_t key[TIER_KEY_BYTES], const struct tier_head *head,
                      uint8_t out[TIER_KEY_BYTES]);
-void *tier_cipher_new(void);
-void tier_cipher_free(void *cipher);
 /* Gathers the block's pieces into the thread's payload and seals them; sets entry->tag.  E_INTERNAL. */
 int tier_seal(const struct tier_thread *self, const struct tier_segment *segment, kv_block_id id,
               struct tier_entry *entry);

@@ -21,13 +21,13 @@
  *
  * All numbers are little endian.  The first 96 bytes mean the same in every version.  So each version can
  * tell another version's segment, which it keeps, from a damaged one, which it deletes.  Version 1 had no
- * tenant.
+ * tenant, version 2 another cipher.
  *
  * A generation is a digest of all that decides what a payload's bytes mean: model, layout, numerics, version,
  * keys.  A segment of another generation is recognised by it and not read.  A tenant is a keyed digest of the
  * tenant that the segment's blocks count for (tier_quota_priv.h).
  *
- * A payload is a block's pieces, layer by layer, under AES-256-GCM.  The key is the segment's own, derived
+ * A payload is a block's pieces, layer by layer, sealed (block_cipher.h).  The key is the segment's own, derived
  * from the store's with salt and tenant.  The nonce is the slot's number.  The first 40 bytes of the entry
  * are authenticated with it.  No nonce is used twice: a slot is written at most once in the life of its
  * segment, even when the write failed, and no process appends to a segment that an earlier process began.
@@ -44,7 +44,7 @@
 #include "cache/prefix/block_hash.h"
 
 enum {
-    TIER_VERSION = 2,
+    TIER_VERSION = 3,
     TIER_HEAD_BYTES = 128,
     TIER_TABLE_AT = 4096,
     TIER_ENTRY_BYTES = 64,

@@ -4,22 +4,21 @@
  *     generation   = first 16 bytes of HMAC-SHA-256(store's key, "generation" | text)
  *     tenant       = first 16 bytes of HMAC-SHA-256(store's key, "tenant" | its number, little endian)
  *     segment key  = HMAC-SHA-256(store's key, "segment" | generation | salt | tenant)
- *     payload, tag = AES-256-GCM(segment key, nonce = slot number, aad = first 40 bytes of the entry, pieces)
+ *     payload, tag = cipher(segment key, nonce = slot number, aad = first 40 bytes of the entry, pieces)
+ *                    (block_cipher.h)
  *
  * Prompts can be recovered from their KV.  So disk data is sealed with a key that is not on the disk.  The
  * tag alone makes a payload valid, so a crash or a bad disk cannot.  A tenant's number follows from its
  * name.  So the disk has only a digest of it, which needs the key to make.
  *
  * The cipher reads the arena's pieces one by one: the sealed copy is the only copy between arena and file. */
-#include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "cache/kv/block_cipher.h"
 #include "cache/kv/pool_quota.h"
 #include "cache/kv/tier_priv.h"
-
-enum { NONCE_BYTES = 12 };
 
 static int tier_mac(const uint8_t key[TIER_KEY_BYTES], struct bytes text, uint8_t out[32])
 {
@@ -67,27 +66,15 @@ int tier_segment_key(const uint8_t key[TIER_KEY_BYTES], const struct tier_head *
     return tier_mac(key, bytes_of(image, sizeof(image)), out);
 }
 
-void *tier_cipher_new(void)
-{
-    return EVP_CIPHER_CTX_new();
-}
-
-void tier_cipher_free(void *cipher)
-{
-    EVP_CIPHER_CTX_free(cipher);
-}
-
 /* Sets key, nonce, and the data that is authenticated beside the payload. */
-static bool tier_seal_begin(EVP_CIPHER_CTX *ctx, const struct tier_segment *segment,
-                            const struct tier_entry *entry, int encrypts)
+static int tier_seal_begin(const struct tier_thread *self, const struct tier_segment *segment,
+                           const struct tier_entry *entry)
 {
-    uint8_t nonce[NONCE_BYTES] = {0}, image[TIER_ENTRY_BYTES];
-    int len = 0;
+    uint8_t nonce[BLOCK_CIPHER_NONCE_BYTES] = {0}, image[TIER_ENTRY_BYTES];
 
     put_u32(nonce, entry->slot);
     tier_entry_pack(entry, segment->head.salt, image);
-    return EVP_CipherInit_ex(ctx, EVP_aes_256_gcm(), NULL, segment->key, nonce, encrypts) == 1 &&
-           EVP_CipherUpdate(ctx, NULL, &len, image, TIER_ENTRY_AAD_BYTES) == 1;
+    return block_cipher_begin(self->cipher, segment->key, nonce, bytes_of(image, TIER_ENTRY_AAD_BYTES));
 }
 
 static uint8_t *tier_piece_at(const struct kv_tier *tier, uint32_t layer, kv_block_id id)
@@ -99,36 +86,26 @@ int tier_seal(const struct tier_thread *self, const struct tier_segment *segment
               struct tier_entry *entry)
 {
     const struct kv_tier *tier = self->tier;
-    uint8_t *payload = self->payload;
-    EVP_CIPHER_CTX *ctx = self->cipher;
-    int len_piece = (int)tier->opts.piece_bytes, len = 0;
-    bool is_good = tier_seal_begin(ctx, segment, entry, 1);
+    const size_t piece_bytes = tier->opts.piece_bytes;
+    int rc = tier_seal_begin(self, segment, entry);
 
-    for (uint32_t layer = 0; is_good && layer < tier->opts.n_layers; layer++)
-        is_good = EVP_CipherUpdate(ctx, payload + layer * tier->opts.piece_bytes, &len,
-                                   tier_piece_at(tier, layer, id), len_piece) == 1 &&
-                  len == len_piece;
-    is_good = is_good && EVP_CipherFinal_ex(ctx, payload + tier->payload_bytes, &len) == 1 &&
-              EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_GCM_GET_TAG, TIER_TAG_BYTES, entry->tag) == 1;
-    return is_good ? 0 : E_INTERNAL;
+    for (uint32_t layer = 0; rc == 0 && layer < tier->opts.n_layers; layer++)
+        rc = block_cipher_encrypt(self->cipher, self->payload + layer * piece_bytes,
+                                  bytes_of(tier_piece_at(tier, layer, id), piece_bytes),
+                                  layer + 1 == tier->opts.n_layers);
+    return rc == 0 ? block_cipher_tag(self->cipher, entry->tag) : rc;
 }
 
 int tier_unseal(const struct tier_thread *self, const struct tier_segment *segment, kv_block_id id,
                 const struct tier_entry *entry)
 {
     const struct kv_tier *tier = self->tier;
-    const uint8_t *payload = self->payload;
-    EVP_CIPHER_CTX *ctx = self->cipher;
-    uint8_t tag[TIER_TAG_BYTES], nothing[16];
-    int len_piece = (int)tier->opts.piece_bytes, len = 0;
-    bool is_good = tier_seal_begin(ctx, segment, entry, 0);
+    const size_t piece_bytes = tier->opts.piece_bytes;
+    int rc = tier_seal_begin(self, segment, entry);
 
-    for (uint32_t layer = 0; is_good && layer < tier->opts.n_layers; layer++)
-        is_good = EVP_CipherUpdate(ctx, tier_piece_at(tier, layer, id), &len,
-                                   payload + layer * tier->opts.piece_bytes, len_piece) == 1 &&
-                  len == len_piece;
-    memcpy(tag, entry->tag, sizeof(tag));
-    is_good = is_good && EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_GCM_SET_TAG, TIER_TAG_BYTES, tag) == 1 &&
-              EVP_CipherFinal_ex(ctx, nothing, &len) == 1;
-    return is_good ? 0 : E_AUTH;
+    for (uint32_t layer = 0; rc == 0 && layer < tier->opts.n_layers; layer++)
+        rc = block_cipher_decrypt(self->cipher, tier_piece_at(tier, layer, id),
+                                  bytes_of(self->payload + layer * piece_bytes, piece_bytes),
+                                  layer + 1 == tier->opts.n_layers);
+    return rc == 0 && block_cipher_check(self->cipher, entry->tag) == 0 ? 0 : E_AUTH;
 }

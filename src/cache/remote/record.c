@@ -3,17 +3,16 @@
  * between arena and socket. */
 #include "cache/remote/record.h"
 
-#include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
 #include "base/err.h"
 
-enum { REMOTE_AAD_BYTES = 64, REMOTE_NONCE_BYTES = 12 };
+enum { REMOTE_AAD_BYTES = 64 };
 /* A part is opened in steps of so many bytes: the cipher is slow at small ones. */
 enum { REMOTE_STEP_BYTES = 4096 };
 
-static const uint8_t remote_magic[8] = {'b', 'a', 't', 'o', 'n', 'k', 'r', '1'};
+static const uint8_t remote_magic[8] = {'b', 'a', 't', 'o', 'n', 'k', 'r', '2'};
 
 static int remote_mac(const uint8_t key[REMOTE_KEY_BYTES], struct bytes text, uint8_t out[32])
 {
@@ -33,7 +32,7 @@ int remote_seal_init(struct remote_seal *seal, const struct remote_arena *arena,
 
     *seal = (struct remote_seal){.arena = *arena};
     memcpy(seal->key, key, REMOTE_KEY_BYTES);
-    if (buf_append_str(&image, "runs of") == 0 && buf_append_str(&image, text) == 0)
+    if (buf_append_str(&image, "OCB runs") == 0 && buf_append_str(&image, text) == 0)
         rc = remote_mac(key, buf_view(&image), digest);
     buf_fini(&image);
     if (rc == 0)
@@ -92,35 +91,25 @@ int remote_head_unpack(struct bytes image, struct remote_head *out)
 
 /* ---- sealing ---- */
 
-void *remote_cipher_new(void)
-{
-    return EVP_CIPHER_CTX_new();
-}
-
-void remote_cipher_free(void *cipher)
-{
-    EVP_CIPHER_CTX_free(cipher);
-}
-
 /* Sets the record's key, and the data that is authenticated beside the payload. */
-static bool remote_cipher_begin(EVP_CIPHER_CTX *ctx, const struct remote_seal *seal,
-                                const struct remote_head *head, const struct block_hash *hash, int encrypts)
+static int remote_cipher_begin(struct block_cipher *cipher, const struct remote_seal *seal,
+                               const struct remote_head *head, const struct block_hash *hash)
 {
-    uint8_t text[6 + REMOTE_GENERATION_BYTES + REMOTE_SALT_BYTES] = "remote", key[32],
-                                               image[REMOTE_HEAD_BYTES];
-    const uint8_t nonce[REMOTE_NONCE_BYTES] = {0};
-    int len = 0;
-    bool is_good;
+    uint8_t text[6 + REMOTE_GENERATION_BYTES + REMOTE_SALT_BYTES] = "remote", key[BLOCK_CIPHER_KEY_BYTES];
+    uint8_t image[REMOTE_HEAD_BYTES], beside[REMOTE_AAD_BYTES + sizeof(hash->bytes)];
+    const uint8_t nonce[BLOCK_CIPHER_NONCE_BYTES] = {0};
+    int rc;
 
     memcpy(text + 6, head->generation, REMOTE_GENERATION_BYTES);
     memcpy(text + 6 + REMOTE_GENERATION_BYTES, head->salt, REMOTE_SALT_BYTES);
     remote_head_pack(head, image);
-    is_good = remote_mac(seal->key, bytes_of(text, sizeof(text)), key) == 0 &&
-              EVP_CipherInit_ex(ctx, EVP_aes_256_gcm(), NULL, key, nonce, encrypts) == 1 &&
-              EVP_CipherUpdate(ctx, NULL, &len, image, REMOTE_AAD_BYTES) == 1 &&
-              EVP_CipherUpdate(ctx, NULL, &len, hash->bytes, sizeof(hash->bytes)) == 1;
+    memcpy(beside, image, REMOTE_AAD_BYTES);
+    memcpy(beside + REMOTE_AAD_BYTES, hash->bytes, sizeof(hash->bytes));
+    rc = remote_mac(seal->key, bytes_of(text, sizeof(text)), key);
+    if (rc == 0)
+        rc = block_cipher_begin(cipher, key, nonce, bytes_of(beside, sizeof(beside)));
     explicit_bzero(key, sizeof(key));
-    return is_good;
+    return rc;
 }
 
 static uint8_t *remote_piece_at(const struct remote_arena *arena, uint32_t layer, kv_block_id id)
@@ -128,31 +117,31 @@ static uint8_t *remote_piece_at(const struct remote_arena *arena, uint32_t layer
     return (uint8_t *)arena->base + ((size_t)layer * arena->n_blocks + id) * arena->piece_bytes;
 }
 
-int remote_record_seal(const struct remote_seal *seal, void *cipher, kv_block_id id,
+int remote_record_seal(const struct remote_seal *seal, struct block_cipher *cipher, kv_block_id id,
                        const struct block_hash *hash, uint8_t *out)
 {
     const struct remote_arena *arena = &seal->arena;
     struct remote_head head = {.payload_bytes = arena->n_layers * (uint64_t)arena->piece_bytes};
     uint8_t *payload = out + REMOTE_HEAD_BYTES;
-    int len_piece = (int)arena->piece_bytes, len = 0;
-    bool is_good;
+    int rc = E_INTERNAL;
 
     memcpy(head.generation, seal->generation, sizeof(head.generation));
-    is_good =
-        RAND_bytes(head.salt, sizeof(head.salt)) == 1 && remote_cipher_begin(cipher, seal, &head, hash, 1);
-    for (uint32_t layer = 0; is_good && layer < arena->n_layers; layer++)
-        is_good = EVP_CipherUpdate(cipher, payload + layer * arena->piece_bytes, &len,
-                                   remote_piece_at(arena, layer, id), len_piece) == 1 &&
-                  len == len_piece;
-    is_good = is_good && EVP_CipherFinal_ex(cipher, payload + head.payload_bytes, &len) == 1 &&
-              EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_GCM_GET_TAG, REMOTE_TAG_BYTES, head.tag) == 1;
+    if (RAND_bytes(head.salt, sizeof(head.salt)) == 1)
+        rc = remote_cipher_begin(cipher, seal, &head, hash);
+    for (uint32_t layer = 0; rc == 0 && layer < arena->n_layers; layer++)
+        rc = block_cipher_encrypt(cipher, payload + layer * arena->piece_bytes,
+                                  bytes_of(remote_piece_at(arena, layer, id), arena->piece_bytes),
+                                  layer + 1 == arena->n_layers);
+    if (rc == 0)
+        rc = block_cipher_tag(cipher, head.tag);
     remote_head_pack(&head, out);
-    return is_good ? 0 : E_INTERNAL;
+    return rc;
 }
 
 /* Reads the head, and sets the record's key. */
-static int remote_opening_begin(const struct remote_seal *seal, void *cipher, struct bytes beginning,
-                                const struct block_hash *hash, struct remote_opening *opening)
+static int remote_opening_begin(const struct remote_seal *seal, struct block_cipher *cipher,
+                                struct bytes beginning, const struct block_hash *hash,
+                                struct remote_opening *opening)
 {
     const struct remote_arena *arena = &seal->arena;
     int rc = remote_head_unpack(beginning, &opening->head);
@@ -163,35 +152,35 @@ static int remote_opening_begin(const struct remote_seal *seal, void *cipher, st
         opening->head.payload_bytes != arena->n_layers * (uint64_t)arena->piece_bytes)
         return E_MISMATCH;
     opening->at_bytes = REMOTE_HEAD_BYTES;
-    return remote_cipher_begin(cipher, seal, &opening->head, hash, 0) ? 0 : E_INTERNAL;
+    return remote_cipher_begin(cipher, seal, &opening->head, hash);
 }
 
 /* Opens the payload up to end_bytes of the record. */
-static bool remote_opening_go_on(const struct remote_seal *seal, void *cipher, const uint8_t *record,
-                                 size_t end_bytes, kv_block_id id, struct remote_opening *opening)
+static int remote_opening_go_on(const struct remote_seal *seal, struct block_cipher *cipher,
+                                const uint8_t *record, size_t end_bytes, kv_block_id id,
+                                struct remote_opening *opening)
 {
     const struct remote_arena *arena = &seal->arena;
-    bool is_good = true;
+    int rc = 0;
 
-    while (is_good && opening->at_bytes < end_bytes) {
+    while (rc == 0 && opening->at_bytes < end_bytes) {
         size_t at = opening->at_bytes - REMOTE_HEAD_BYTES, in_piece = at % arena->piece_bytes;
         size_t left = end_bytes - opening->at_bytes, in_one = arena->piece_bytes - in_piece;
-        int n = (int)(in_one < left ? in_one : left), len = 0;
+        struct bytes part = bytes_of(record + opening->at_bytes, in_one < left ? in_one : left);
         uint8_t *to = remote_piece_at(arena, (uint32_t)(at / arena->piece_bytes), id) + in_piece;
 
-        is_good = EVP_CipherUpdate(cipher, to, &len, record + opening->at_bytes, n) == 1 && len == n;
-        opening->at_bytes += (size_t)n;
+        opening->at_bytes += part.len_bytes;
+        rc = block_cipher_decrypt(cipher, to, part, opening->at_bytes == remote_record_bytes(seal));
     }
-    return is_good;
+    return rc;
 }
 
-int remote_record_open_part(const struct remote_seal *seal, void *cipher, struct bytes beginning,
-                            const struct block_hash *hash, kv_block_id id, struct remote_opening *opening)
+int remote_record_open_part(const struct remote_seal *seal, struct block_cipher *cipher,
+                            struct bytes beginning, const struct block_hash *hash, kv_block_id id,
+                            struct remote_opening *opening)
 {
     size_t record_bytes = remote_record_bytes(seal), end_bytes = beginning.len_bytes;
-    uint8_t nothing[16];
-    bool is_good;
-    int rc = 0, len = 0;
+    int rc = 0;
 
     if (beginning.len_bytes < opening->at_bytes)
         return E_AGAIN;
@@ -203,16 +192,13 @@ int remote_record_open_part(const struct remote_seal *seal, void *cipher, struct
         end_bytes -= (end_bytes - REMOTE_HEAD_BYTES) % REMOTE_STEP_BYTES;
     else
         end_bytes = record_bytes;
-    is_good = remote_opening_go_on(seal, cipher, beginning.data, end_bytes, id, opening);
-    if (is_good && end_bytes < record_bytes)
-        return E_AGAIN;
-    is_good = is_good &&
-              EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_GCM_SET_TAG, REMOTE_TAG_BYTES, opening->head.tag) == 1 &&
-              EVP_CipherFinal_ex(cipher, nothing, &len) == 1;
-    return is_good ? 0 : E_AUTH;
+    rc = remote_opening_go_on(seal, cipher, beginning.data, end_bytes, id, opening);
+    if (rc == 0)
+        rc = end_bytes < record_bytes ? E_AGAIN : block_cipher_check(cipher, opening->head.tag);
+    return rc;
 }
 
-int remote_record_open(const struct remote_seal *seal, void *cipher, struct bytes image,
+int remote_record_open(const struct remote_seal *seal, struct block_cipher *cipher, struct bytes image,
                        const struct block_hash *hash, kv_block_id id)
 {
     struct remote_opening opening = {0};

@@ -25,8 +25,7 @@
 #define READ_BATCH_BYTES  (8u << 20)  /* one value arrives while another is opened */
 #define DELIVER_BYTES     (1u << 20)  /* of values that were read: the caller gets them together */
 #define WRITE_BATCH_BYTES (16u << 20) /* more than one of the longest values: no client waits for a write */
-#define VALUE_GAP         16u
-#define IS_READING        1 /* the result of a read whose value is not there yet */
+#define IS_READING        1           /* the result of a read whose value is not there yet */
 
 struct remote_batch { /* jobs of one kind */
     struct remote_thread *thread;
@@ -350,7 +349,7 @@ static int remote_batch_put(struct remote_batch *batch, unsigned *n_out)
         batch->items[n] = (struct store_item){.key = batch->names[n]};
         batch->values[n] = bytes_of(record, (job->end - job->first) * remote->record_bytes);
         batch->made[n] = (struct remote_value){.job = i};
-        record += batch->values[n++].len_bytes + VALUE_GAP;
+        record += batch->values[n++].len_bytes;
     }
     *n_out = n;
     return n > 0 ? remote->ops->put(thread->store, batch->items, &values, n, &batch->fault) : 0;
@@ -494,13 +493,13 @@ static int remote_thread_start(struct kv_remote *remote, unsigned at, const stru
     rc = remote->ops->open(&own, fault, &thread->store);
     if (rc < 0)
         return rc;
-    if (at == REMOTE_WRITER &&
-        (thread->records = malloc(remote_batch_bytes(remote, true) + REMOTE_BATCH * VALUE_GAP)) == NULL)
+    if (at == REMOTE_WRITER && (thread->records = malloc(remote_batch_bytes(remote, true))) == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
-    thread->cipher = remote_cipher_new();
+    thread->cipher = block_cipher_new(remote->seal.arena.piece_bytes);
     thread->batch = malloc(sizeof(*thread->batch));
-    if (thread->cipher == NULL || thread->batch == NULL ||
-        mailbox_new(2 * KV_REMOTE_READS, &thread->jobs) < 0 ||
+    if (thread->cipher == NULL)
+        return fault_set(fault, E_INTERNAL, "libgcrypt has no AES-256-OCB (is it in its FIPS mode?)");
+    if (thread->batch == NULL || mailbox_new(2 * KV_REMOTE_READS, &thread->jobs) < 0 ||
         thread_start(&thread->thread, remote_thread_run, thread) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
     thread->is_started = true;
@@ -544,7 +543,7 @@ void remote_threads_stop(struct kv_remote *remote)
         remote_mailbox_empty(thread->jobs);
         if (thread->store != NULL)
             remote->ops->close(thread->store);
-        remote_cipher_free(thread->cipher);
+        block_cipher_free(thread->cipher);
         free(thread->records);
         free(thread->batch);
     }

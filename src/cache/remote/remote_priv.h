@@ -55,9 +55,9 @@ struct remote_thread {
     pthread_t thread;
     bool is_started;
     void *store;
-    void *cipher;
+    struct block_cipher *cipher;
     struct remote_batch *batch; /* remote_io.c */
-    uint8_t *records;           /* writer: the values of a batch, each with room for a cipher's last block */
+    uint8_t *records;           /* writer: the values of a batch */
 };
 
 struct kv_remote {

@@ -90,7 +90,7 @@ struct worker_engine {
     struct measure measure;                        /* measure.c */
     uint64_t ticked_ns, expired_ns, reported_ns;
     uint64_t next_id;
-    struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted, *m_step_s;
+    struct metric *m_computed, *m_reused, *m_transferred, *m_drawn, *m_preempted;
     struct metric *m_draft_right[SCHED_DRAFTS], *m_draft_wrong[SCHED_DRAFTS], *m_steps, *m_draft_steps;
     struct sched_load counted; /* load at the last update of the step counters */
 };

@@ -35,7 +35,7 @@ void numa_topology_fini(struct numa_topology *topology); /* accepts a zeroed str
 int numa_place(void *base, size_t len_bytes, int id);
 /* Future pages that this thread touches, and threads that it starts, come from this node. E_UNSUPPORTED. */
 int numa_prefer(int id);
-/* The node of the page at this address. E_NOT_FOUND: never touched; E_UNSUPPORTED. */
+/* The node of the page at this address. E_NOT_FOUND: never touched, or watched by the NUMA balancing; E_UNSUPPORTED. */
 int numa_node_of(const void *address);
 /* 0 if the kernel places memory on this node when asked; tries it with one page. E_UNSUPPORTED, E_NOMEM. */
 int numa_try(int id);

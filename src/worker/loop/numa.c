@@ -352,10 +352,12 @@ int worker_numa_place_kv(struct worker_numa *numa, struct team *team, const stru
         return E_NOMEM;
     for (size_t page = 0; page < n_pages; page += step) {
         size_t at = page * placing.page_bytes;
+        int is_on = numa_node_of((char *)arena->base + at);
 
+        if (is_on < 0) /* the kernel does not say while its NUMA balancing watches the page */
+            continue;
         numa->kv_checked++;
-        numa->kv_right +=
-            numa_node_of((char *)arena->base + at) == team_node_id(team, kv_page_node(&placing, at));
+        numa->kv_right += is_on == team_node_id(team, kv_page_node(&placing, at));
     }
     return 0;
 }

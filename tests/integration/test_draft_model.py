@@ -40,7 +40,10 @@ def drafter(c):
     return path
 
 
-def ask(port, text, fields, n=60):
+N_TOKENS = 24 if os.environ.get("BATON_SANITIZED") else 60  # of an answer
+
+
+def ask(port, text, fields, n=N_TOKENS):
     return draft_client.ask(port, "baton-demo", text, fields, n)
 
 
@@ -74,7 +77,7 @@ def one_worker_answers_the_same():
         for w in (worker, small, auto):
             assert asked(w.http) == want, w.name
         right, wrong = drafts(worker)
-        assert right > 100 and wrong > 10, (right, wrong)
+        assert right > N_TOKENS and wrong > N_TOKENS / 6, (right, wrong)
         assert drafts(c.workers[0]) == [0, 0]
         status = worker.status()["drafts"]["model"]
         assert status["accepted"] == right and status["drafted"] == right + wrong, status
@@ -91,7 +94,7 @@ def a_pair_answers_the_same():
             answers.append(asked(c.routers[0].http))
             handed = c.ask(LONG + "What is my name?" * 3)
             assert handed.serving["transferred"] > 0, handed.serving
-            assert (drafts(decode)[0] > 100) == (speculate == "always"), drafts(decode)
+            assert (drafts(decode)[0] > N_TOKENS) == (speculate == "always"), drafts(decode)
             assert "drafts" in decode.status()
     assert answers[0] == answers[1]
 
@@ -118,7 +121,7 @@ def one_with_windows_drafts():
         for w in c.workers:
             wait_ready(w)
         assert asked(worker.http) == asked(c.workers[0].http)
-        assert sum(drafts(worker)) > 100, drafts(worker)
+        assert sum(drafts(worker)) > N_TOKENS, drafts(worker)
         assert "draft_model_failed" not in worker.tail(1000), worker.tail(30)
 
 

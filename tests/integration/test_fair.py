@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Competing tenants: a flood costs another tenant one turn, service follows weights, and a full queue refuses the tenant
-that fills it.  Real daemons.  The tests assert which tenant was served, how much and in which order, not how fast."""
+that fills it.  Real daemons, most with simulated engines as fast as the bundled model: a flood would keep both processors
+busy for a minute.  The tests assert which tenant was served, how much and in which order, not how fast."""
 import http.client
 import json
 import os
@@ -39,6 +40,18 @@ def make_keys(cluster, **tenants):
             f.write(line + "\n")
     os.chmod(path, 0o600)
     return path, keys
+
+
+ENGINE = {"engine__kind": "sim", "engine__sim_step": "4ms", "engine__sim_prefill_token": "80us", "engine__sim_decode_seq": "200us",
+          "engine__sim_answer_tokens": "1000000"}
+
+
+def simulated(c, **settings):
+    """A router with these settings and two simulated workers."""
+    c.router(**settings)
+    c.worker("prefill", **ENGINE)
+    c.worker("decode", **ENGINE)
+    c.wait_ready(prefill=1, decode=1)
 
 
 class Client:
@@ -116,12 +129,12 @@ def n_all_served():
         return sum(1 for _, _, status, _ in Client.ends if status == 200)
 
 
-def a_flood(settings, most_between):
+def a_flood(settings, most_between, start):
     """Six short requests beside 200 long ones in flight: none is refused, and few of the flood are served before each."""
     Client.ends.clear()
     with Cluster() as c:
         path, keys = make_keys(c, loud=0, calm=0)
-        c.relay(http__api_keys=path, **settings)
+        start(c, http__api_keys=path, **settings)
         port = c.routers[0].http
         calm = Client(port, keys["calm"], "calm", 30, 1)  # its end is its first token
         calm.ask()
@@ -147,11 +160,11 @@ def a_flood(settings, most_between):
 
 
 def a_flood_costs_another_tenant_a_turn():
-    a_flood({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.refuse": "timeout", "queue.timeout": "10s"}, 8)
+    a_flood({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.refuse": "timeout", "queue.timeout": "10s"}, 8, Cluster.relay)
 
 
 def a_flood_in_the_workers_queues_costs_a_turn_too():
-    a_flood({}, 8)  # objectives so wide that the router dispatches everything at once
+    a_flood({}, 8, simulated)  # objectives so wide that the router dispatches everything at once
 
 
 def tokens_of(clients, n_begin, n_answers):
@@ -174,7 +187,7 @@ def shares(weights, n_at_once, n_begin, n_answers, **settings):
     Client.ends.clear()
     with Cluster() as c:
         path, keys = make_keys(c, **weights)
-        c.relay(http__api_keys=path, **settings)
+        simulated(c, http__api_keys=path, **settings)
         return tokens_of([Client(c.routers[0].http, keys[name], name, 200, 8).flood(n) for name, n in n_at_once.items()],
                          n_begin, n_answers)
 
@@ -206,7 +219,7 @@ def a_full_queue_refuses_who_fills_it():
     Client.ends.clear()
     with Cluster() as c:
         path, keys = make_keys(c, loud=0, calm=0)
-        c.relay(http__api_keys=path, queue__max="32", **{"slo.ttft": "500ms", "slo.itl": "50ms", "queue.refuse": "timeout"})
+        simulated(c, http__api_keys=path, queue__max="32", **{"slo.ttft": "500ms", "slo.itl": "50ms", "queue.refuse": "timeout"})
         loud = Client(c.routers[0].http, keys["loud"], "loud", 300, 8).flood(100)
         calm = Client(c.routers[0].http, keys["calm"], "calm", 30, 8)
         wait_for("refusals", lambda: any(status == 529 for _, _, status, _ in list(Client.ends)))

@@ -114,7 +114,7 @@ def a_pair_answers_the_same(family="glm4moe"):
 
 
 def other_families_answer_the_same():
-    for family in ("llama", "qwen35", "deepseek2"):
+    for family in ("qwen35",) if os.environ.get("BATON_SANITIZED") else ("llama", "qwen35", "deepseek2"):
         a_pair_answers_the_same(family)
 
 

@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "tests/unit/compute/sched/rig.h"
+#include "tests/unit/trials.h"
 
 enum { DRAFT_BLOCK_TOKENS = 16, N_SEQS = 8, PROMPT_TOKENS = 3000 };
 
@@ -154,8 +155,8 @@ static void it_is_used_where_it_pays(void **state)
     (void)state;
     print_message(
         "plain time / time with a draft model\n  cost  sequences   right 0    40    70    90   100\n");
-    for (size_t i = 0; i < sizeof(costs) / sizeof(costs[0]); i++) {
-        for (size_t j = 0; j < sizeof(seqs) / sizeof(seqs[0]); j++) {
+    for (size_t i = trials(0, 3); i < sizeof(costs) / sizeof(costs[0]); i++) {
+        for (size_t j = trials(0, 2); j < sizeof(seqs) / sizeof(seqs[0]); j++) {
             struct rig_opts plain = opts_of(SPECULATE_OFF, 0);
             double ratios[5], plain_ns = (double)time_of(&plain, seqs[j], 40).ns;
 

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "tests/unit/compute/sched/rig.h"
+#include "tests/unit/trials.h"
 
 static token_id prompt[200];
 static struct rig rig;
@@ -63,7 +64,7 @@ static void off_drafts_nothing(void **state)
 /* Each way of ending an answer ends it at the same token, and no further token is sampled. */
 static void answers_end_where_they_end(void **state)
 {
-    for (uint64_t seed = 1; seed <= 40; seed++) {
+    for (uint64_t seed = 1; seed <= trials(40, 8); seed++) {
         for (uint32_t max_new = 1; max_new < 120; max_new += 7) {
             struct rig_opts opts = {.speculate = SPECULATE_ALWAYS,
                                     .max_drafts = 1 + (uint32_t)seed % 12,
@@ -110,7 +111,7 @@ static void rejected_drafts_reach_no_cache(void **state)
 {
     uint32_t n_wrong = 0;
 
-    for (uint64_t seed = 1; seed <= 60; seed++) {
+    for (uint64_t seed = 1; seed <= trials(60, 12); seed++) {
         struct track first = {0}, second = {0};
         token_id tokens[200];
         uint32_t n_tokens;
@@ -155,7 +156,7 @@ static void drafts_preempt_nobody(void **state)
     struct rig_opts opts = {.n_blocks = 46, .max_batch_tokens = 64, .chunk_tokens = 64, .max_drafts = 24};
     uint32_t n_plain = 0, n_always = 0, n_accepted = 0;
 
-    for (uint64_t seed = 1; seed <= 100; seed++) {
+    for (uint64_t seed = 1; seed <= trials(100, 20); seed++) {
         opts.n_blocks = 46; /* room for all answers, and a block */
         opts.speculate = SPECULATE_ALWAYS;
         assert_int_equal(preemptions(&opts, seed, &n_accepted), 0);
@@ -196,7 +197,7 @@ static void it_pays_or_costs_next_to_nothing(void **state)
     static const uint32_t seqs[] = {1, 3, 8};
 
     print_message("plain time / speculating time\n  row cost  sequences   echo 0    40    70    90   100\n");
-    for (size_t i = 0; i < ARRAY_LEN(row_ns); i++) {
+    for (size_t i = trials(0, ARRAY_LEN(row_ns) - 1); i < ARRAY_LEN(row_ns); i++) {
         for (size_t j = 0; j < ARRAY_LEN(seqs); j++) {
             static const uint32_t echoes[] = {0, 40, 70, 90, 100};
             double ratios[ARRAY_LEN(echoes)];

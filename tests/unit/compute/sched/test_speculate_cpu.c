@@ -24,6 +24,7 @@
 #include "compute/sched/sched.h"
 #include "tests/unit/compute/model/tiny.h"
 #include "tests/unit/text/grammar/grammar_help.h"
+#include "tests/unit/trials.h"
 
 enum {
     N_SEQS = 5,
@@ -291,7 +292,7 @@ static void check_model(const struct tiny_shape *shape, const struct model_opts 
     assert_non_null(world.arena);
     make_drafter(shape, opts);
     uint64_t n_drafts = world.n_model_drafts, n_right = world.n_model_right;
-    for (uint32_t round = 0; round < 3; round++) {
+    for (uint32_t round = 0; round < trials(2, 1); round++) {
         struct setting alone = {1, MAX_BLOCKS, PROMPT_TOKENS, SPECULATE_OFF, 0};
 
         make_requests();

@@ -7,7 +7,7 @@
 #include "compute/tensor/matmul_priv.h"
 
 #ifdef CHECK_EMULATED /* an emulated processor needs minutes for more */
-enum { MANY_TOKENS = 24, LONG_CHANCE = 24 };
+enum { MANY_TOKENS = 14, LONG_CHANCE = 48 };
 #else
 enum { MANY_TOKENS = 100, LONG_CHANCE = 6 };
 #endif

@@ -248,7 +248,7 @@ static void compare_variants(struct team *team, const struct matmul_args *args, 
 
 /* The batches: all sizes up to EVERY_SIZE, then some. */
 #ifdef CHECK_EMULATED
-enum { EVERY_SIZE = 14, SIZE_STEP = 12 };
+enum { EVERY_SIZE = 9, SIZE_STEP = 23 };
 #else
 enum { EVERY_SIZE = 36, SIZE_STEP = 7 };
 #endif

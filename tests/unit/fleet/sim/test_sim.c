@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "fleet/sim/agenda_priv.h"
 #include "fleet/sim/generate.h"
+#include "tests/unit/trials.h"
 
 static void about(double a, double b, double within)
 {
@@ -296,7 +297,7 @@ static void routers_share_the_workers(void **state)
     load.rate_per_s = 30;
     opts.cancel_share = 0.05;
     opts.start_ns = 0;
-    for (uint64_t seed = 1; seed <= 5; seed++) {
+    for (uint64_t seed = 1; seed <= trials(5, 2); seed++) {
         load.seed = opts.seed = seed;
         opts.n_routers = 1;
         opts.crash_every_s = 0;
@@ -334,7 +335,7 @@ static void several_routers_place_as_well_as_one(void **state)
         for (opts.n_routers = 1; opts.n_routers <= 4; opts.n_routers *= 2) {
             double sum_s = 0;
 
-            for (uint64_t seed = 1; seed <= 5; seed++) {
+            for (uint64_t seed = 1; seed <= trials(5, 2); seed++) {
                 struct sim_result result;
 
                 load.seed = opts.seed = seed;

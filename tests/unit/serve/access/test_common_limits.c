@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
+#include "tests/unit/trials.h"
 
 static void assert_between(double value, double least, double most)
 {
@@ -246,7 +247,7 @@ static void memory_and_messages_are_bounded(void **state)
 /* Random routers that come, go and lose links; nothing may overshoot or crash. */
 static void random_fleets(void **state)
 {
-    for (uint64_t seed = 0; seed < 30; seed++) {
+    for (uint64_t seed = 0; seed < trials(30, 6); seed++) {
         double per_s[N_ROUTERS];
         struct fleet fleet;
 

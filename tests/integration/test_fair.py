@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Competing tenants: a flood costs another tenant one turn, service follows weights, and a full queue refuses the tenant
-that fills it.  Real daemons, most with simulated engines as fast as the bundled model: a flood would keep both processors
-busy for a minute.  The tests assert which tenant was served, how much and in which order, not how fast."""
+that fills it.  Real daemons.  Where shares are counted, their engines are simulated, as fast as the bundled
+model: real ones would keep both processors busy for a minute.  The tests assert which tenant was served, how much and in which order, not how fast."""
 import http.client
 import json
 import os
@@ -129,12 +129,12 @@ def n_all_served():
         return sum(1 for _, _, status, _ in Client.ends if status == 200)
 
 
-def a_flood(settings, most_between, start):
+def a_flood(settings, most_between):
     """Six short requests beside 200 long ones in flight: none is refused, and few of the flood are served before each."""
     Client.ends.clear()
     with Cluster() as c:
         path, keys = make_keys(c, loud=0, calm=0)
-        start(c, http__api_keys=path, **settings)
+        c.relay(http__api_keys=path, **settings)
         port = c.routers[0].http
         calm = Client(port, keys["calm"], "calm", 30, 1)  # its end is its first token
         calm.ask()
@@ -160,11 +160,11 @@ def a_flood(settings, most_between, start):
 
 
 def a_flood_costs_another_tenant_a_turn():
-    a_flood({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.refuse": "timeout", "queue.timeout": "10s"}, 8, Cluster.relay)
+    a_flood({"slo.ttft": "500ms", "slo.itl": "50ms", "queue.refuse": "timeout", "queue.timeout": "10s"}, 8)
 
 
 def a_flood_in_the_workers_queues_costs_a_turn_too():
-    a_flood({}, 8, simulated)  # objectives so wide that the router dispatches everything at once
+    a_flood({}, 8)  # objectives so wide that the router dispatches everything at once
 
 
 def tokens_of(clients, n_begin, n_answers):

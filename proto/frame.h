@@ -100,7 +100,7 @@ struct frame_header {
 /* Rows and acknowledgements of one SPENDING, and the limits in a row. */
 #define FRAME_SPENDING_ROWS  256
 #define FRAME_SPENDING_ACKS  15
-#define FRAME_SPENDING_KINDS 4
+#define FRAME_SPENDING_KINDS 16 /* room for later limits: a longer list closes the link of an older end */
 #define FRAME_SPENDING_ID    16 /* bytes of an account's name */
 
 /* A value that a worker keeps, its name and its life, and the names of one FETCH or LISTED. */

@@ -82,7 +82,7 @@ void limits_put_fields(const struct limit_account *account, enum limit_dialect d
     for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
         limits_read_headers(account, (enum limit_kind)kind, now_ns, &headers[kind]);
     /* "tokens" reports the token limit with the smallest remaining share. */
-    for (int kind = LIMIT_TOKENS + 1; kind < LIMIT_N_BUCKETS; kind++)
+    for (int kind = LIMIT_INPUT; kind <= LIMIT_OUTPUT; kind++)
         if (headers[kind].limit > 0 && (all->limit == 0 || headers[kind].share < all->share))
             *all = headers[kind];
     for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++) {

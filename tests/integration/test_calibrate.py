@@ -27,7 +27,7 @@ def a_relay_is_calibrated_on():
         served = json.load(urllib.request.urlopen(url + "/v1/models"))["data"][0]["id"]
         table, constants = os.path.join(folder, "table.tsv"), os.path.join(folder, "constants")
         done = plan("calibrate", "--url", url, "--split", "--model", MODEL, "--served", served, "--device", "dev-2vcpu-zen5",
-                    "--weights", "q8_0", "--kv", "f16", "--time", "3s" if os.environ.get("BATON_SANITIZED") else "8s", "--measured", table, "-o", constants)
+                    "--weights", "q8_0", "--kv", "f16", "--time", "6s" if os.environ.get("BATON_SANITIZED") else "8s", "--measured", table, "-o", constants)
         print(done.stderr)
         with open(table, encoding="utf-8") as file:
             rows = list(csv.DictReader(file, delimiter="\t"))

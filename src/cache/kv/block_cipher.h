@@ -5,7 +5,7 @@
  *                                               `-> decrypt(piece).. --> check(tag)
  *
  * AES-256-OCB (RFC 7253) encrypts and authenticates in one pass.  libgcrypt has code for it that takes two or four units
- * at once (VAES), with which it is 4 times as fast as OpenSSL's AES-256-GCM on a Zen 3 (docs/operations.md).  It
+ * at once (VAES), with which it is 4 times as fast as OpenSSL's AES-256-GCM on a Zen 3 (docs/lab/2026-11-28-sealing.md).  It
  * takes whole units of 16 bytes.  Pieces of another size are sealed with AES-256-GCM: only simulated workers have such
  * pieces, since the blocks of engines have 16 tokens or a multiple of that.
  *

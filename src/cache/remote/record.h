@@ -13,7 +13,7 @@
  * from the reader: a right record under a wrong key does not open.  Without the key nobody can read a record or
  * make one that opens.  The blocks of a recurrent state have hashes of their own (cache/kv/state.h), so the hash
  * tells kinds of state apart too.  The words "OCB runs" keep these values apart from those of earlier versions, which
- * had one record and the words "remote of": neither reads the other's.
+ * had other words ("runs of", "remote of") and another cipher: none reads another's.
  *
  * Pure functions but for the salt; any thread. */
 #ifndef CACHE_REMOTE_RECORD_H

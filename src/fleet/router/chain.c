@@ -57,7 +57,7 @@ static void chain_enter(struct job *job, enum chain_state state)
 {
     struct router *router = job->router;
 
-    router->has_matched |= job->chain == CHAIN_MATCHING && !list_is_empty(&job->waiting);
+    router->places_soon |= job->chain == CHAIN_MATCHING && !list_is_empty(&job->waiting);
     job->chain = state;
     list_remove(&job->unhashed);
     if (state == CHAIN_DONE)

@@ -12,6 +12,7 @@
  * queue.resume_timeout after that. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
+#include "fleet/router/ahead_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,14 +105,13 @@ int router_job_place(struct job *job)
     struct router *router = job->router;
     struct picker_place found;
     const struct picker_choice *choice = &found.choice;
-    bool is_owed = false;
+    bool is_owed;
     int rc;
 
     if (job->chain == CHAIN_MATCHING)
         return E_OVERLOADED;
     rc = router_choose(job, &found);
-    if (rc == E_OVERLOADED && job->state != JOB_PAUSED)
-        is_owed = router_queue_is_owed(job, choice->decode) && router_admission_is_owed(job, choice);
+    is_owed = rc == E_OVERLOADED && job->state != JOB_PAUSED && router_ahead_goes(job, &found);
     if (rc == E_OVERLOADED && (job_is_in(job, JOB_BEGUN & ~JOB_BIT(PAUSED)) || is_owed))
         rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
     if (rc < 0) {

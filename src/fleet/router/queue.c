@@ -15,10 +15,7 @@
  * tenants' requests pass it, so that no worker idles. The number of such passes is limited, so that a large
  * request is placed in the end (fleet/picker/turn.h).
  *
- * Dispatching ahead does not undo the order, because the workers' schedulers take turns too.  A tenant with
- * nothing waiting at a worker begins there at once.  So its request is placed even if other tenants' backlog
- * breaks the objectives: one at a time, while the worker has a seat.  Where other routers' sequences fill the
- * worker, such a request goes there without a seat, because the worker's turns are common to all routers.
+ * Some jobs are placed although no worker begins them at once (ahead.c).
  *
  * Jobs in odd are tried one by one, before all others: jobs that were placed before, which their tenants have
  * paid for, and jobs that no connected worker suits.
@@ -28,6 +25,7 @@
  * not call a client back. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
+#include "fleet/router/ahead_priv.h"
 #include "fleet/router/state_priv.h"
 
 #include "base/clock.h"
@@ -83,7 +81,7 @@ void router_queue_exit(struct job *job)
 {
     if (job->place.flow == NULL)
         return;
-    router_queue_begun(job);
+    router_ahead_leave(job);
     if (router_job_answered(job) > 0)
         queue_charge_flow(job, router_job_answered(job));
     fair_drop(queue_turns(job), job->place.flow);
@@ -94,48 +92,8 @@ void router_queue_charge(struct job *job, uint64_t n_tokens)
 {
     if (job->sum.n_redispatched + job->n_pauses == 0) /* otherwise it was charged already */
         queue_charge_flow(job, n_tokens > 0 ? n_tokens : 1);
-    if (job_is_in(job, JOB_BEGUN) || job->place.is_ahead)
-        return;
-    job->place.is_ahead = true;
-    job->model->n_ahead++;
-    job->model->n_ahead_tenants += ++*fair_tally(job->place.flow) == 1;
-}
-
-void router_queue_begun(struct job *job)
-{
-    if (!job->place.is_ahead)
-        return;
-    job->place.is_ahead = false;
-    job->model->n_ahead--;
-    job->model->n_ahead_tenants -= --*fair_tally(job->place.flow) == 0;
-}
-
-/* True if other routers place here too, and their sequences fill the worker more than this router's.  Those
- * routers take each seat that becomes free, so a job that waits here for one may wait for ever.  One job for each
- * worker goes ahead.  Under admission by prediction these are jobs whose turn was predicted to come in time. */
-static bool is_crowded_out(const struct job *job, uint32_t slot, const struct picker_worker *worker)
-{
-    const struct router *router = job->router;
-    const struct common_limits *common = router_spending_common(router);
-    uint32_t n_own = picker_fleet_ledger(router->fleet, slot)->n_seqs;
-    uint32_t n_usable = picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models));
-
-    if (common == NULL || !common_limits_is_shared(common) ||
-        (router_admission_predicts(router) && !job_is_in(job, JOB_WAITS)))
-        return false;
-    return worker->n_running - n_own > n_own && job->model->n_ahead < n_usable;
-}
-
-bool router_queue_is_owed(struct job *job, uint32_t decode_slot)
-{
-    struct picker_worker worker;
-
-    if (*fair_tally(job->place.flow) > 0)
-        return false;
-    picker_fleet_row(job->router->fleet, decode_slot, &worker);
-    if (job->model->n_ahead > 0 && (worker.max_seqs == 0 || worker.n_running < worker.max_seqs))
-        return true;
-    return is_crowded_out(job, decode_slot, &worker);
+    if (!job_is_in(job, JOB_BEGUN))
+        router_ahead_enter(job);
 }
 
 uint32_t router_queue_own(struct router *router, uint64_t tenant)

@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "base/event/loop.h"
 #include "base/metrics/metrics.h"
+#include "fleet/picker/picker.h"
 
 struct job;
 struct router;
@@ -22,13 +23,16 @@ struct queue_place {              /* a job's place in the queue */
     struct fair_flow *crowd_flow; /* ... its tenant's flow in router.turns.crowd, held while ... */
     struct fair_item seat;        /* ... it has this item there; or else ... */
     struct list odd;              /* ... its link in router.turns.odd */
-    bool is_ahead;                /* placed at a worker that has not begun it */
+    bool is_ahead;                /* placed at a worker that has not begun it: ... */
+    uint32_t ahead_slot;          /* ... this one */
     uint32_t n_tokens;            /* uncached prompt tokens, counted while it waits */
     uint32_t n_passed;            /* jobs placed while this one was in front of them */
 };
 
 struct router_queue {
-    struct list odd;        /* jobs that are tried one by one, before the tenants' turns */
+    struct list odd; /* jobs that are tried one by one, before the tenants' turns */
+    struct picker_slots
+        full_lines;         /* workers where enough of this router's jobs wait for their turn (ahead.c) */
     struct list pushed_out; /* jobs whose clients will be refused, linked by job.waiting */
     struct fair *crowd;     /* of the jobs not in odd: how many each tenant has queued, all models
                                  * together */
@@ -45,12 +49,6 @@ int router_queue_enter(struct job *job);        /* a new job: opens its tenant's
 void router_queue_exit(struct job *job);        /* the job is freed: charges its answer */
 /* Charges the tokens that its workers were given to compute. */
 void router_queue_charge(struct job *job, uint64_t n_tokens);
-/* Its worker has begun the job, or the job leaves:
- * it no longer counts as dispatched ahead.  May be repeated. */
-void router_queue_begun(struct job *job);
-/* True if no placement keeps the objectives only because of other tenants' backlog at the workers. The job
- * takes its turn there before that backlog, so it need not wait here. */
-bool router_queue_is_owed(struct job *job, uint32_t decode_slot);
 /* Returns how many prompt tokens the tenant has in the queue. */
 uint32_t router_queue_own(struct router *router, uint64_t tenant);
 /* The jobs of its model that are placed before the job, or take turns with it: those of its own and higher classes. */

@@ -80,9 +80,9 @@ static void on_turn(void *arg)
 
     has_more |= router_chains_work(router);
     has_more |= router_jobs_send(router);
-    if (router->has_matched)
+    if (router->places_soon)
         router_place_queued(router);
-    router->has_matched = false;
+    router->places_soon = false;
     if (has_more)
         ev_timer_start(router->turn, 0);
 }

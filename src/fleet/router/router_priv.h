@@ -76,7 +76,7 @@ struct router {
     uint32_t n_queued_of[PICKER_MAX_CLASSES]; /* of n_queued */
     struct list unhashed;                     /* jobs whose chains are not DONE */
     struct list unsent;                       /* placed jobs whose workers lack tokens */
-    bool has_matched;                         /* a queued job's chain left MATCHING: it can be placed */
+    bool places_soon;                         /* queued jobs may be placed in the loop's next turn */
     struct router_snapshots snapshots;
     struct block_queue pending; /* pending block events; its sources: worker slots */
     struct ev_timer *turn;      /* applies pending events; NULL: the owner calls router_blocks_work() */

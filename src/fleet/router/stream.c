@@ -9,6 +9,7 @@
  * wait for the prefill worker's report on the prompt, and an end waits for its serving stats; both waits
  * are short and bounded. */
 #include "fleet/router/admission_priv.h"
+#include "fleet/router/ahead_priv.h"
 #include "fleet/router/stream_priv.h"
 
 #include <string.h>
@@ -38,7 +39,7 @@ static void job_accept(struct job *job, uint32_t cached_tokens)
     if (!job_is_in(job, JOB_UNACCEPTED))
         return;
     router_job_enter(job, job_is_in(job, JOB_REPORTS) ? JOB_REPORTING : JOB_ANSWERING);
-    router_queue_begun(job);
+    router_ahead_leave(job);
     gen_handle_accept(&job->handle,
                       cached_tokens < job->order.n_prompt ? cached_tokens : job->order.n_prompt);
 }

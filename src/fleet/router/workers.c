@@ -148,8 +148,10 @@ static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage 
         link_close(old);
         listener_release(router->links);
     }
-    *worker = (struct router_worker){
-        .is_taken = true, .n_dispatched = worker->n_dispatched, .n_lost = worker->n_lost};
+    *worker = (struct router_worker){.is_taken = true,
+                                     .n_dispatched = worker->n_dispatched,
+                                     .n_lost = worker->n_lost,
+                                     .n_ahead = worker->n_ahead};
     worker->role = hello->role == BATON__ROLE__ROLE_PREFILL ? PICKER_PREFILL : PICKER_DECODE;
     worker->epoch = hello->epoch;
     str_copy(worker->node, sizeof(worker->node), hello->node);

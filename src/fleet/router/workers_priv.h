@@ -70,6 +70,7 @@ struct router_worker {
     double step_s, row_s;
     uint32_t store;                 /* of the router's stores, from 1: the latest that it reported; 0: none */
     struct block_follower follower; /* of its block events */
+    uint32_t n_ahead;               /* jobs there that it has not begun, by their decode workers */
     uint64_t n_dispatched, n_lost;  /* for status */
 };
 

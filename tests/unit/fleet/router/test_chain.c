@@ -223,10 +223,10 @@ static void a_long_known_prompt_waits_for_its_chain(void **state)
     other = rig_submit(&rig, 40, 20);
     assert_int_equal(job_of(other->handle)->state, JOB_PLACED);
     assert_int_equal(job->state, JOB_QUEUED);
-    rig.router.has_matched = false;
-    for (unsigned i = 0; i < LONG_BLOCKS / SLICE + 1 && !rig.router.has_matched; i++)
-        assert_true(router_chains_work(&rig.router) || rig.router.has_matched);
-    assert_true(rig.router.has_matched);
+    rig.router.places_soon = false;
+    for (unsigned i = 0; i < LONG_BLOCKS / SLICE + 1 && !rig.router.places_soon; i++)
+        assert_true(router_chains_work(&rig.router) || rig.router.places_soon);
+    assert_true(rig.router.places_soon);
     router_place_queued(&rig.router);
     assert_int_equal(job->state, JOB_PLACED);
     assert_int_equal(job->n_hashes, LONG_BLOCKS);

@@ -2,7 +2,7 @@
 /* One-token products of every type, compared with reading, which limits decode.  A tool for developers, not a
  * test:
  *
- *     bench_decode [--table NAME] [--threads N] [--type T] [--passes N]
+ *     bench_decode [--table NAME] [--threads N] [--type T] [--passes N] [--set FIELD=VARIANT]...
  *
  * - cached: a matrix that the second-level cache of one core holds, one thread: the limit of the arithmetic.
  * With 0 passes only this.
@@ -10,6 +10,8 @@
  * - reading: the limit as tensor_limits_glance() sees it right before and right after each pass of products.
  * - share: the median over passes of product / reading, so that a machine that changes between them does not
  *   matter.
+ *
+ * --set overrides a field of the kernel choice, such as fetch=far (compute/tensor/choice.h).
  *
  * The last column is a hash of the outputs.  It is the same for all tables, and before and after a change of
  * kernels that must keep the bits. */
@@ -20,12 +22,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "compute/tensor/choice.h"
 #include "compute/tensor/tensor.h"
 #include "tests/bench/bench_help.h"
 #include "tests/bench/bench_tune.h"
 #include "tests/bench/bench_weights.h"
 
-enum { COLS = 2048, ROWS = 8192, MAX_PASSES = 51, MAX_COPIES = 64, CACHED_RUNS = 400 };
+enum { COLS = 2048, ROWS = 8192, MAX_PASSES = 51, MAX_COPIES = 512, CACHED_RUNS = 400 };
 #define COLD_BYTES   ((size_t)320 << 20)
 #define CACHED_BYTES 1.0e6
 
@@ -117,7 +120,7 @@ static void bench_type(const struct bench *bench, enum dtype type)
     }
     for (uint32_t i = 0; i < n; i++) {
         weights[i] = pack(bench, type, ROWS);
-        n = (uint32_t)(COLD_BYTES / file_bytes(type, ROWS)) + 1;
+        n = (uint32_t)((double)tensor_limits_cold_bytes(COLD_BYTES) / file_bytes(type, ROWS)) + 1;
         n = n > MAX_COPIES ? MAX_COPIES : n;
     }
     tensor_limits_glance(bench->team, bench->table, &before);
@@ -141,11 +144,32 @@ static void bench_type(const struct bench *bench, enum dtype type)
         weight_fini(&weights[i]);
 }
 
+/* Overrides one field of the choice; false: there is no such field or variant. */
+static bool bench_set(const char *text)
+{
+    const char *equals = strchr(text, '=');
+    size_t n = equals != NULL ? (size_t)(equals - text) : 0;
+    struct kern_choice choice = *kern_choice_get();
+
+    for (enum kern_field field = 0; n > 0 && field < KERN_N_FIELDS; field++) {
+        const char *name = kern_choice_field_name(field);
+
+        for (uint32_t i = 0; i < kern_choice_n_variants(field); i++)
+            if (strlen(name) == n && memcmp(name, text, n) == 0 &&
+                strcmp(kern_choice_variant_name(field, i), equals + 1) == 0) {
+                choice.at[field] = (uint8_t)i;
+                kern_choice_set(&choice);
+                return true;
+            }
+    }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"table", 1, NULL, 't'},  {"threads", 1, NULL, 'j'}, {"type", 1, NULL, 'w'},
-        {"passes", 1, NULL, 'p'}, {NULL, 0, NULL, 0},
+        {"passes", 1, NULL, 'p'}, {"set", 1, NULL, 's'},     {NULL, 0, NULL, 0},
     };
     static const enum dtype types[] = {DTYPE_Q8_0,   DTYPE_Q4_0,   DTYPE_Q4_1,    DTYPE_Q5_0,   DTYPE_Q5_1,
                                        DTYPE_Q2_K,   DTYPE_Q3_K,   DTYPE_Q4_K,    DTYPE_Q5_K,   DTYPE_Q6_K,
@@ -154,7 +178,8 @@ int main(int argc, char **argv)
                                        DTYPE_TQ2_0,  DTYPE_NVFP4};
     struct bench bench = {.table = kern_table_get("auto"), .n_passes = 7};
     unsigned n_threads = 0;
-    int only_type = -1, option;
+    const char *sets[KERN_N_FIELDS];
+    int only_type = -1, option, n_sets = 0;
 
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (option == 't')
@@ -165,6 +190,8 @@ int main(int argc, char **argv)
             only_type = dtype_from_name(optarg);
         else if (option == 'p')
             bench.n_passes = atoi(optarg);
+        else if (option == 's' && n_sets < KERN_N_FIELDS)
+            sets[n_sets++] = optarg;
         else
             return 2;
     }
@@ -173,6 +200,11 @@ int main(int argc, char **argv)
         team_new(&(struct team_opts){.n_threads = 1}, &bench.alone) != 0)
         return 1;
     bench_tune(bench.team, bench.table);
+    for (int i = 0; i < n_sets; i++)
+        if (!bench_set(sets[i])) {
+            fprintf(stderr, "bench_decode: no such choice: %s\n", sets[i]);
+            return 2;
+        }
     bench.x = bench_need(mem_aligned(64, COLS * sizeof(float)));
     bench.y = bench_need(mem_aligned(64, 4 * ROWS * sizeof(float)));
     bench.scratch = bench_need(mem_aligned(64, matmul_scratch_most(1, COLS, team_size(bench.team))));

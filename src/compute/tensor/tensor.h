@@ -137,6 +137,9 @@ struct tensor_limits {
 /* True if this table's dots with quantised weights of this type take fewer instructions than with whole
  * bytes. */
 bool tensor_is_narrow(const struct kern_table *table, enum dtype type);
+/* Returns how many bytes to read so that no cache holds them: twice the last-level cache (at most 1 GiB), at least
+ * least_bytes. */
+size_t tensor_limits_cold_bytes(size_t least_bytes);
 /* Measures the instructions that this table's kernels use. */
 void tensor_limits_measure(struct team *team, const struct kern_table *table, struct tensor_limits *out);
 /* Three short runs of each: the machine's present state, for timings made right before or after. */

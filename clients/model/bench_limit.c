@@ -47,8 +47,6 @@ static bool is_of_experts(const struct gguf_tensor *tensor)
 /* What multiplies weights of a type. */
 static enum bench_by by_of(const struct rig *rig, enum dtype type)
 {
-    if (type == DTYPE_NVFP4) /* packed as F16 */
-        return BY_FLOAT;
     if (dtype_info(type)->qblk_weights > 1)
         return tensor_is_narrow(kern_table_get(model_kernels_name(rig->model)), type) ? BY_NARROW : BY_INT8;
     if (type == DTYPE_BF16)

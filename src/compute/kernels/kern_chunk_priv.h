@@ -76,6 +76,8 @@ INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_pan
     for (uint32_t p = 0; p < n_panels; p++) {
         const uint8_t *at = chunk->at + p * chunk->panel_step;
 
+        if (form.scale == SCALE_ONE)
+            chunk->scale[p].by = v16_from_f16((const uint16_t *)(at + chunk->parts.d));
         if (form.scale == SCALE_I8)
             chunk->scale[p] = smalls_of(at + chunk->parts.d, form.is_table ? chunk->unit : 1.0f, SMALL_BIAS);
         if (form.scale == SCALE_I8 && form.has_min)
@@ -172,6 +174,8 @@ INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint3
     const size_t i = ((size_t)sub.qblk * form.n_subs + sub.sub) * PANEL_ROWS;
     const struct smalls *smalls = &chunk->scale[panel];
 
+    if (form.scale == SCALE_ONE)
+        return smalls->by;
     if (form.scale == SCALE_F32)
         return v16_load((const float *)at + i);
     if (form.scale == SCALE_F16)

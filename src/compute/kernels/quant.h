@@ -9,11 +9,12 @@
  *
  *     chunk   u       [qblk / 2][2 * bits rows of 64 bytes]        see below
  *             scale and min, by kind:
- *             SCALE_F16, SCALE_BF16   scale [qblk][lane] 16 bits, min [qblk][lane] F16
+ *             SCALE_F16, SCALE_BF16   scale [sub][lane] 16 bits, min [sub][lane] F16
  *             SCALE_I8                scale + 128 [sub / 4][lane][4] bytes, d [lane] F16; with mins
  *                                     (scale + 128)[2] min[2] [qblk / 2][lane] bytes, d [lane] F16, dmin
  *                                     [lane] F16
  *             SCALE_NIBBLES           scale | min << 4 [sub / 4][lane][4], d [lane] F16, dmin [lane] F16
+ *             SCALE_ONE               d [lane] F16, the scale of all subs
  *             SCALE_F32               scale [sub][lane] F32, min [sub][lane] F32       (expanded chunks only)
  *
  * Expanded, the u of a qblk are eight rows of 64 bytes, as integer dots need them: four f holds columns 4f
@@ -48,11 +49,11 @@ enum {
     SMALL_BIAS = 128, /* of the scales in SCALE_I8 */
 };
 
-enum quant_scale { SCALE_F16, SCALE_BF16, SCALE_I8, SCALE_NIBBLES, SCALE_F32 };
+enum quant_scale { SCALE_F16, SCALE_BF16, SCALE_I8, SCALE_NIBBLES, SCALE_ONE, SCALE_F32 };
 
 struct quant_form {
     uint8_t bits;   /* 2 to 6 or 8; 2 needs two subs and no table (chunk_four()); 0: not a quantised type */
-    uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types whose qblks come in eights */
+    uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types whose qblks come in eights or pairs */
     uint8_t zero;
     uint8_t most; /* largest u after the table lookup */
     enum quant_scale scale;
@@ -74,9 +75,11 @@ struct quant_form {
     X(DTYPE_Q6_K)                                                                                            \
     X(DTYPE_IQ2_XXS)                                                                                         \
     X(DTYPE_IQ2_XS)                                                                                          \
+    X(DTYPE_TQ2_0)                                                                                           \
     X(DTYPE_IQ4_NL)                                                                                          \
     X(DTYPE_IQ4_XS)                                                                                          \
-    X(DTYPE_MXFP4)
+    X(DTYPE_MXFP4)                                                                                           \
+    X(DTYPE_NVFP4)
 
 /* The form of a packed type; a constant if the type is one. */
 static inline __attribute__((always_inline)) struct quant_form quant_form(enum dtype type)
@@ -106,12 +109,16 @@ static inline __attribute__((always_inline)) struct quant_form quant_form(enum d
         return (struct quant_form){3, 1, 127, 240, SCALE_I8, false, true};
     case DTYPE_IQ2_XS:
         return (struct quant_form){3, 2, 127, 240, SCALE_I8, false, true};
+    case DTYPE_TQ2_0:
+        return (struct quant_form){2, 2, 1, 3, SCALE_ONE, false, false};
     case DTYPE_IQ4_NL:
         return (struct quant_form){4, 1, 127, 240, SCALE_F16, false, true};
     case DTYPE_IQ4_XS:
         return (struct quant_form){4, 1, 127, 240, SCALE_I8, false, true};
     case DTYPE_MXFP4:
         return (struct quant_form){4, 1, 12, 24, SCALE_BF16, false, true};
+    case DTYPE_NVFP4:
+        return (struct quant_form){4, 2, 12, 24, SCALE_F16, false, true};
     default:
         return (struct quant_form){0};
     }
@@ -161,9 +168,10 @@ static inline __attribute__((always_inline)) struct quant_chunk quant_chunk(stru
     const size_t lanes = PANEL_ROWS, subs = (size_t)n * form.n_subs;
     const size_t each = form.scale == SCALE_F32                               ? subs * lanes * 4
                         : form.scale == SCALE_F16 || form.scale == SCALE_BF16 ? subs * lanes * 2
+                        : form.scale == SCALE_ONE                             ? 0
                                                                               : (subs + 3) / 4 * 4 * lanes;
     const bool is_mixed = form.scale == SCALE_I8 && form.has_min;
-    const bool has_d = form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES;
+    const bool has_d = form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES || form.scale == SCALE_ONE;
     const size_t n_rows = form.bits == 8 ? (size_t)n * FOURS : (size_t)(n + 1) / 2 * 2 * form.bits;
     struct quant_chunk chunk = {.scale = n_rows * FOUR_BYTES};
 

@@ -17,7 +17,8 @@
 
 enum {                      /* raised when a change changes bits */
        FORWARD_VERSION = 1, /* of the forward pass */
-       INDEX_VERSION = 1    /* of sparse attention's choice */
+       INDEX_VERSION = 1,   /* of sparse attention's choice */
+       NVFP4_VERSION = 64   /* of products with NVFP4; they were once exact products of F16 */
 };
 
 /* Loads the list of divisors for the context, if the file has one; E_NOT_FOUND if not. */
@@ -221,6 +222,14 @@ static uint64_t kernels_id(const struct model *model)
     return kern_numerics_id(model->table);
 }
 
+static bool model_has_type(const struct gguf *gguf, enum dtype type)
+{
+    for (uint64_t i = 0; i < gguf_tensor_count(gguf); i++)
+        if (gguf_tensor_at(gguf, i)->type == type)
+            return true;
+    return false;
+}
+
 int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opts, struct fault *fault,
               struct model **out)
 {
@@ -251,7 +260,8 @@ int model_new(struct gguf *gguf, struct team *team, const struct model_opts *opt
             (model->numerics_id ^ rope_digest(&model->ropes[i])) * UINT64_C(0x9e3779b97f4a7c15);
     if (model->config.delta_heads > 0)
         model->numerics_id = (model->numerics_id ^ recurrent_digest()) * UINT64_C(0x9e3779b97f4a7c15);
-    model->numerics_id += FORWARD_VERSION + (model->config.index_top > 0 ? INDEX_VERSION : 0);
+    model->numerics_id += FORWARD_VERSION + (model->config.index_top > 0 ? INDEX_VERSION : 0) +
+                          (model_has_type(gguf, DTYPE_NVFP4) ? NVFP4_VERSION : 0);
     *out = model;
     return 0;
 }

@@ -78,27 +78,13 @@ static void pack_plain32(const char *row, uint32_t from, uint32_t to, uint32_t *
         memcpy(lane + (size_t)k * PANEL_ROWS, row + (size_t)k * 4, 4);
 }
 
-/* NVFP4 has a scale of its own for 16 weights.  Each weight is an F16, exactly: a number of two bits times one of four. */
-static void pack_expanded16(const char *row, uint32_t from, uint32_t to, uint16_t *lane)
-{
-    const struct dtype_info *info = dtype_info(DTYPE_NVFP4);
-    float values[PACK_COLS];
-
-    (void)qblk_row_f32(DTYPE_NVFP4, row + (size_t)from / info->qblk_weights * info->qblk_bytes, to - from,
-                       values);
-    for (uint32_t k = from; k < to; k++)
-        lane[(size_t)k * PANEL_ROWS] = f32_to_f16(values[k - from]);
-}
-
 static void pack_plain(const struct packing *packing, const void *row, char *panel, uint32_t lane,
                        uint32_t from)
 {
     const struct weight *weight = packing->weight;
     uint32_t to = weight->cols - from < PACK_COLS ? weight->cols : from + PACK_COLS;
 
-    if (packing->source == DTYPE_NVFP4)
-        pack_expanded16(row, from, to, (uint16_t *)panel + lane);
-    else if (weight->is_dots || packing->source != weight->type)
+    if (weight->is_dots || packing->source != weight->type)
         weight_dots_pack(weight, packing->source, &(struct weight_lane){row, panel, lane, from, to});
     else if (weight->type == DTYPE_F32)
         pack_plain32(row, from, to, (uint32_t *)panel + lane);

@@ -36,10 +36,7 @@ static inline enum dtype weight_packed_type(enum dtype source)
     case DTYPE_IQ3_S:
         return DTYPE_IQ4_XS;
     case DTYPE_TQ1_0:
-    case DTYPE_TQ2_0:
-        return DTYPE_Q3_K;
-    case DTYPE_NVFP4: /* a scale of its own for 16 weights */
-        return DTYPE_F16;
+        return DTYPE_TQ2_0;
     default:
         return quant_form(source).bits > 0 || weight_plain_bytes(source) > 0 ? source : DTYPE_COUNT;
     }

@@ -88,7 +88,7 @@ pack_scales(struct quant_form form, const struct qblk_fields *fields, struct sca
             weight_quant_put_half(to.chunk + at.min + first * 2, to.lane, fields->min);
         return;
     }
-    for (uint32_t sub = 0; sub < CHUNK_QBLKS * form.n_subs; sub += 4)
+    for (uint32_t sub = 0; sub < CHUNK_QBLKS * form.n_subs && form.scale != SCALE_ONE; sub += 4)
         pack_small(form, fields, sub, to.chunk + at.scale + small_at(form, sub, to.lane));
     weight_quant_put_half(to.chunk + at.d, to.lane, fields->scale);
     if (form.has_min)
@@ -162,7 +162,6 @@ static inline __attribute__((always_inline)) void pack_pair(uint32_t bits, const
 
 struct lane { /* a row, and its index in the panel */
     qblk_reader read;
-    uint8_t more; /* is added to u: the file's type may begin at another number */
     uint32_t qblk_bytes;
     const char *qblk; /* the row's first qblk of the chunk */
     uint32_t number;
@@ -175,8 +174,6 @@ static inline __attribute__((always_inline)) void pack_long(struct quant_form fo
     struct qblk_fields all;
 
     lane->read(lane->qblk, &all);
-    for (uint32_t i = 0; lane->more > 0 && i < CHUNK_COLS; i++)
-        all.u[i] = (uint8_t)(all.u[i] + lane->more);
     pack_scales(form, &all, (struct scales_place){chunk, CHUNK_QBLKS, 0, lane->number});
     for (uint32_t q = 0; q < CHUNK_QBLKS; q += 2)
         pack_pair(form.bits, all.u + (size_t)q * QBLK_WEIGHTS, all.u + (size_t)(q + 1) * QBLK_WEIGHTS,
@@ -206,6 +203,24 @@ static inline __attribute__((always_inline)) void pack_short(struct quant_form f
     }
 }
 
+/* Packs one row's part of qblks of 64 columns, which have a 16-bit scale for each 16; n: qblks of 32. */
+static inline __attribute__((always_inline)) void
+pack_quarters(struct quant_form form, const struct lane *lane, uint32_t n, uint8_t *chunk)
+{
+    uint8_t *scales = chunk + quant_chunk(form, n).scale;
+    const char *qblk = lane->qblk;
+    struct qblk_fields four;
+
+    for (uint32_t q = 0; q < n; q += 2, qblk += lane->qblk_bytes) {
+        lane->read(qblk, &four);
+        for (uint32_t sub = 0; sub < 2 * form.n_subs; sub++)
+            weight_quant_put_half(scales + (size_t)(q * form.n_subs + sub) * PANEL_ROWS * 2, lane->number,
+                                  four.sub_halves[sub]);
+        pack_pair(form.bits, four.u, four.u + QBLK_WEIGHTS, lane->number,
+                  chunk + (size_t)q * form.bits * FOUR_BYTES);
+    }
+}
+
 static inline __attribute__((always_inline)) void
 pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
 {
@@ -214,15 +229,14 @@ pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
     const size_t at = (size_t)source->k / info->qblk_weights * info->qblk_bytes;
     struct lane lane = {.read = qblk_reader_of(source->type), .qblk_bytes = info->qblk_bytes};
 
-    if (source->type == DTYPE_TQ1_0 || source->type == DTYPE_TQ2_0)
-        lane.more = (uint8_t)(form.zero - 1); /* their u is 1 for 0 */
-
     for (; lane.number < PANEL_ROWS; lane.number++) {
         if (source->rows[lane.number] == NULL)
             continue;
         lane.qblk = source->rows[lane.number] + at;
-        if (form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES)
+        if (info->qblk_weights == CHUNK_COLS)
             pack_long(form, &lane, chunk);
+        else if (form.n_subs == 2)
+            pack_quarters(form, &lane, source->n_qblks, chunk);
         else
             pack_short(form, &lane, source->n_qblks, chunk);
     }
@@ -324,6 +338,10 @@ static void sub_of(const struct weight *weight, const struct lane_place *place, 
         return;
     }
     float d = f16_to_f32(get_lane16(chunk + at->d, lane));
+    if (form.scale == SCALE_ONE) {
+        *scale = d;
+        return;
+    }
     float dmin = form.has_min ? f16_to_f32(get_lane16(chunk + at->dmin, lane)) : 0;
     const uint8_t *small = chunk + at->scale + small_at(form, sub, lane);
 

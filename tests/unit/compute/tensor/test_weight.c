@@ -58,7 +58,7 @@ static void parts_are_stacked(void **state)
 }
 
 /* The kernels and the codecs have the same forms, and panels are hardly larger than the file, or than the type as which
- * lattice points and ternary weights are packed.  NVFP4 becomes F16. */
+ * lattice points are packed, and TQ1_0 as TQ2_0.  The scales of NVFP4 take 16 bits, and in the file 8. */
 static void panels_are_compact(void **state)
 {
     enum { ROWS = 1024, COLS = 4096 };
@@ -74,6 +74,8 @@ static void panels_are_compact(void **state)
 
         if (weight.type == DTYPE_IQ2_XXS || weight.type == DTYPE_IQ2_XS) /* three bits a weight, and scales */
             file_bytes = (size_t)ROWS * COLS / 256 * (weight.type == DTYPE_IQ2_XXS ? 106 : 114);
+        else if (weight.type == DTYPE_NVFP4)
+            file_bytes = (size_t)ROWS * COLS / 16 * 10;
         else if (weight.type != source_types[j])
             file_bytes = (size_t)ROWS * COLS / dtype_info(weight.type)->qblk_weights *
                          dtype_info(weight.type)->qblk_bytes;

@@ -17,8 +17,10 @@ static uint16_t tame(enum dtype type, const struct dtype_info *info, size_t i, u
         return (uint16_t)((bits & 0x83ff) | 0x2000);
     if (type == DTYPE_BF16 || (type == DTYPE_F32 && i % 4 != 0))
         return (uint16_t)((bits & 0x807f) | 0x3c00);
-    if (type == DTYPE_MXFP4)
-        return at == 0 ? (uint16_t)((bits & 0xff00) | 0x78) : bits;
+    if (type == DTYPE_MXFP4) /* 17 bytes: every second scale is the upper byte */
+        return at == 0    ? (uint16_t)((bits & 0xff00) | 0x78)
+               : at == 16 ? (uint16_t)((bits & 0xff) | 0x7800)
+                          : bits;
     if (type != DTYPE_F32 && (at <= 2 || at + 4 >= info->qblk_bytes))
         return 0x1000;
     return bits;

@@ -55,7 +55,7 @@ struct model_config { /* shapes, in the field's usual terms */
     uint32_t window; /* sliding window of local layers; 0: no layer has one shorter than the context */
     uint32_t n_window_layers;
     bool is_chunked;       /* a query attends to the keys of its own chunk of window keys */
-    char rope_scaling[16]; /* "none", "linear", "yarn", "llama3", "longrope" */
+    char rope_scaling[16]; /* a word of ROPE_SCALING_TABLE, or "llama3" */
     float rope_freq_base;
     float norm_eps;
     float attn_scale;      /* factor of q . k; 1/sqrt(head_dim) unless the architecture has its own */

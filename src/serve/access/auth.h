@@ -39,7 +39,7 @@ struct auth_key { /* the authenticated caller */
 };
 
 /* The limits of a minute: X(KIND, word of the rule, name in headers and metrics, noun in refusals).  limits_count()
- * in limits.c says what each counts. */
+ * in limits.c says what each counts.  A new row comes last, since routers exchange limits by their place. */
 #define AUTH_LIMITS(X)                                                                                       \
     X(REQUESTS, "rpm", "requests", "requests")                                                               \
     X(TOKENS, "tpm", "tokens", "tokens")                                                                     \

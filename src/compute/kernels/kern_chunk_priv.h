@@ -78,6 +78,8 @@ INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_pan
 
         if (form.scale == SCALE_ONE)
             chunk->scale[p].by = v16_from_f16((const uint16_t *)(at + chunk->parts.d));
+        if (form.scale == SCALE_HALVES)
+            chunk->scale[p].by = v16_load((const float *)(at + chunk->parts.d));
         if (form.scale == SCALE_I8)
             chunk->scale[p] = smalls_of(at + chunk->parts.d, form.is_table ? chunk->unit : 1.0f, SMALL_BIAS);
         if (form.scale == SCALE_I8 && form.has_min)
@@ -180,6 +182,8 @@ INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint3
         return v16_load((const float *)at + i);
     if (form.scale == SCALE_F16)
         return v16_from_f16((const uint16_t *)at + i);
+    if (form.scale == SCALE_HALVES)
+        return v16_mul(v16_from_f16((const uint16_t *)at + i), smalls->by);
     if (form.scale == SCALE_BF16)
         return v16_from_bf16((const uint16_t *)at + i);
     if (form.n_subs == 1 && !form.has_min) /* any of the four; the byte before the first belongs to a row */

@@ -15,6 +15,7 @@
  *                                     [lane] F16
  *             SCALE_NIBBLES           scale | min << 4 [sub / 4][lane][4], d [lane] F16, dmin [lane] F16
  *             SCALE_ONE               d [lane] F16, the scale of all subs
+ *             SCALE_HALVES            scale [sub][lane] F16, d [lane] F32: the scale is their product, rounded
  *             SCALE_F32               scale [sub][lane] F32, min [sub][lane] F32       (expanded chunks only)
  *
  * Expanded, the u of a qblk are eight rows of 64 bytes, as integer dots need them: four f holds columns 4f
@@ -49,7 +50,7 @@ enum {
     SMALL_BIAS = 128, /* of the scales in SCALE_I8 */
 };
 
-enum quant_scale { SCALE_F16, SCALE_BF16, SCALE_I8, SCALE_NIBBLES, SCALE_ONE, SCALE_F32 };
+enum quant_scale { SCALE_F16, SCALE_BF16, SCALE_I8, SCALE_NIBBLES, SCALE_ONE, SCALE_HALVES, SCALE_F32 };
 
 struct quant_form {
     uint8_t bits;   /* 2 to 6 or 8; 2 needs two subs and no table (chunk_four()); 0: not a quantised type */
@@ -118,7 +119,7 @@ static inline __attribute__((always_inline)) struct quant_form quant_form(enum d
     case DTYPE_MXFP4:
         return (struct quant_form){4, 1, 12, 24, SCALE_BF16, false, true};
     case DTYPE_NVFP4:
-        return (struct quant_form){4, 2, 12, 24, SCALE_F16, false, true};
+        return (struct quant_form){4, 2, 12, 24, SCALE_HALVES, false, true};
     default:
         return (struct quant_form){0};
     }
@@ -166,19 +167,21 @@ static inline __attribute__((always_inline)) struct quant_chunk quant_chunk(stru
                                                                             uint32_t n)
 {
     const size_t lanes = PANEL_ROWS, subs = (size_t)n * form.n_subs;
-    const size_t each = form.scale == SCALE_F32                               ? subs * lanes * 4
-                        : form.scale == SCALE_F16 || form.scale == SCALE_BF16 ? subs * lanes * 2
-                        : form.scale == SCALE_ONE                             ? 0
-                                                                              : (subs + 3) / 4 * 4 * lanes;
+    const size_t each = form.scale == SCALE_F32                                  ? subs * lanes * 4
+                        : form.scale <= SCALE_BF16 || form.scale == SCALE_HALVES ? subs * lanes * 2
+                        : form.scale == SCALE_ONE                                ? 0
+                                                                                 : (subs + 3) / 4 * 4 * lanes;
     const bool is_mixed = form.scale == SCALE_I8 && form.has_min;
-    const bool has_d = form.scale == SCALE_I8 || form.scale == SCALE_NIBBLES || form.scale == SCALE_ONE;
+    const size_t d_bytes = form.scale == SCALE_HALVES                            ? 4
+                           : form.scale == SCALE_F32 || form.scale <= SCALE_BF16 ? 0
+                                                                                 : 2;
     const size_t n_rows = form.bits == 8 ? (size_t)n * FOURS : (size_t)(n + 1) / 2 * 2 * form.bits;
     struct quant_chunk chunk = {.scale = n_rows * FOUR_BYTES};
 
     chunk.min = form.scale == SCALE_NIBBLES || is_mixed ? chunk.scale : chunk.scale + each;
     chunk.d = is_mixed ? chunk.scale + 2 * each : form.has_min ? chunk.min + each : chunk.scale + each;
-    chunk.dmin = chunk.d + (has_d ? lanes * 2 : 0);
-    chunk.end = (chunk.dmin + (has_d && form.has_min ? lanes * 2 : 0) + 63) / 64 * 64;
+    chunk.dmin = chunk.d + lanes * d_bytes;
+    chunk.end = (chunk.dmin + (form.has_min ? lanes * d_bytes : 0) + 63) / 64 * 64;
     return chunk;
 }
 

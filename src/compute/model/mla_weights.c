@@ -14,6 +14,7 @@
  * Transposing a matrix breaks up its qblks. Types without qblks keep their type. A quantised Wk is kept as
  * F16; this rounding is a fraction of the quantisation's own error. */
 #include "compute/model/model_priv.h"
+#include "compute/model/weight_scales_priv.h"
 
 #include "base/check.h"
 #include "base/err.h"
@@ -127,12 +128,16 @@ static int pack_turned(struct loading *load, const struct gguf_tensor *tensor, s
                                      .cols = c->latent,
                                      .team = load->team};
     struct weight kv_b;
+    float *scales;
     int rc;
 
     if (turned == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u heads", c->n_heads);
     part.data = tensor->data;
-    rc = weight_pack(&packing, &kv_b);
+    rc = weight_scales_of(load, &packing, &scales);
+    packing.scales = scales;
+    rc = rc < 0 ? rc : weight_pack(&packing, &kv_b);
+    free(scales);
     if (rc < 0) {
         free(turned);
         return fault_set(load->fault, rc, "tensor %.*s cannot be read: %s", (int)tensor->name.len_bytes,
@@ -141,6 +146,7 @@ static int pack_turned(struct loading *load, const struct gguf_tensor *tensor, s
     mla_weights_turn_keys(c, &kv_b, type, turned);
     weight_fini(&kv_b);
     part = (struct weight_part){.data = turned, .rows = c->n_heads * c->latent};
+    packing.scales = NULL;
     packing.type = type;
     packing.cols = nope;
     rc = mla_weights_pack(load, tensor, packing, out);

@@ -14,6 +14,7 @@
  * Memory is the file's size plus padding. The embedding is kept in panels like the rest and de-quantised
  * row by row, so a tied head needs no second copy. */
 #include "compute/model/model_priv.h"
+#include "compute/model/weight_scales_priv.h"
 
 #include "base/check.h"
 #include "base/str.h"
@@ -82,7 +83,7 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
         load->model->config.n_parameters += dims[0] * dims[1] * dims[2];
     }
     *out = tensor;
-    return 0;
+    return weight_scales_bind(load, tensor);
 }
 
 static int bind_layer(struct loading *load, uint32_t layer)
@@ -156,7 +157,7 @@ static int refuse_unbound(struct loading *load)
     for (uint64_t i = 0; i < n && load->n_bound != n; i++) {
         struct bytes name = gguf_tensor_at(load->gguf, i)->name;
 
-        if (!weights_is_known(load, name))
+        if (!weights_is_known(load, name) && !weight_scales_knows(load, name))
             return fault_set(load->fault, E_UNSUPPORTED,
                              "tensor %.*s has no place in a %s model of %u layers as known here",
                              (int)(name.len_bytes < 96 ? name.len_bytes : 96), (const char *)name.data,
@@ -258,11 +259,18 @@ int weights_matrix(struct loading *load, const struct gguf_tensor *from, struct 
     bool is_brain = is_converted || (packing.type == DTYPE_BF16 && asked != BF16_EXACT);
     bool is_tiles = is_brain && kern_bf16_math(table, asked == BF16_EXACT ? BF16_AUTO : asked) == BF16_TILES;
 
+    float *scales;
+    int rc = weight_scales_of(load, &packing, &scales);
+
+    if (rc < 0)
+        return rc;
+    packing.scales = scales;
     packing.table = table;
     packing.form = is_tiles ? WEIGHT_TILES : is_brain ? WEIGHT_DOTS : WEIGHT_AS_STORED;
     packing.team = load->team;
     packing.arena = load->opts->arena;
-    int rc = weight_pack(&packing, out);
+    rc = weight_pack(&packing, out);
+    free(scales);
     if (rc < 0)
         return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)from->name.len_bytes,
                          (const char *)from->name.data, err_text(rc));
@@ -437,6 +445,7 @@ int weights_load(struct model *model, const struct gguf *gguf, struct team *team
     if (rc == 0)
         name_type(&load);
     free(load.bound);
+    free(load.scales);
     return rc;
 }
 
@@ -447,6 +456,7 @@ int weights_check(struct model *model, const struct gguf *gguf, const struct mod
     int rc = bind_all(&load);
 
     free(load.bound);
+    free(load.scales);
     return rc;
 }
 

@@ -65,6 +65,7 @@ struct weight_packing { /* all borrowed */
     enum weight_form form;
     enum dtype type;
     const struct weight_part *parts;
+    const float *scales; /* [n_parts] each multiplies all weights of its part; only for NVFP4. NULL: 1 */
     uint32_t n_parts, cols;
     uint32_t
         n_runs; /* equal runs of rows that each memory node gets a part of; 0 or 1: the rows are one run */

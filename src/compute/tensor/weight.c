@@ -39,6 +39,7 @@ struct packing {
     struct team *team;
     enum dtype source; /* F16 may become BF16 */
     const struct weight_part *parts;
+    const float *scales; /* of parts; NULL: 1 */
     uint32_t n_parts;
     size_t row_bytes; /* bytes in the file */
     uint64_t end_ns;  /* when to give up; 0: never */
@@ -54,12 +55,16 @@ static bool packing_is_late(struct packing *packing)
     return atomic_load_explicit(&packing->is_late, memory_order_relaxed);
 }
 
-/* A row of the stacked matrix; NULL past the last row. */
-static const char *source_row(const struct packing *packing, uint32_t row)
+/* A row of the stacked matrix, and its scale; NULL past the last row. */
+static const char *source_row(const struct packing *packing, uint32_t row, float *scale_out)
 {
+    *scale_out = 1.0f;
     for (uint32_t i = 0; i < packing->n_parts; i++) {
-        if (row < packing->parts[i].rows)
+        if (row < packing->parts[i].rows) {
+            if (packing->scales != NULL)
+                *scale_out = packing->scales[i];
             return (const char *)packing->parts[i].data + row * packing->row_bytes;
+        }
         row -= packing->parts[i].rows;
     }
     return NULL;
@@ -107,7 +112,8 @@ static void fetch_columns(const struct packing *packing, const char *const *rows
 }
 
 /* Packs columns from `from` on of all rows of a panel. */
-static void pack_columns(const struct packing *packing, const char *const *rows, char *panel, uint32_t from)
+static void pack_columns(const struct packing *packing, const char *const *rows, const float *scales,
+                         char *panel, uint32_t from)
 {
     const struct weight *weight = packing->weight;
     uint32_t rest = weight->cols - from;
@@ -116,6 +122,7 @@ static void pack_columns(const struct packing *packing, const char *const *rows,
         quant_pack_chunk(
             &(struct quant_source){.type = packing->source,
                                    .rows = rows,
+                                   .scales = scales,
                                    .k = from,
                                    .n_qblks = (rest < CHUNK_COLS ? rest : CHUNK_COLS) / QBLK_WEIGHTS},
             (uint8_t *)panel + quant_panel_at(quant_form(weight->type), from));
@@ -127,12 +134,13 @@ static void pack_columns(const struct packing *packing, const char *const *rows,
 static void pack_panel(const struct packing *packing, uint32_t p, char *panel)
 {
     const char *rows[PANEL_ROWS];
+    float scales[PANEL_ROWS];
 
     for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
-        rows[lane] = source_row(packing, p * PANEL_ROWS + lane);
+        rows[lane] = source_row(packing, p * PANEL_ROWS + lane, &scales[lane]);
     for (uint32_t from = 0; from < packing->weight->cols; from += PACK_COLS) {
         fetch_columns(packing, rows, from + PACK_COLS);
-        pack_columns(packing, rows, panel, from);
+        pack_columns(packing, rows, scales, panel, from);
     }
 }
 
@@ -284,6 +292,7 @@ int weight_pack(const struct weight_packing *to, struct weight *out)
                               .team = to->team,
                               .source = to->type,
                               .parts = to->parts,
+                              .scales = to->scales,
                               .n_parts = to->n_parts,
                               .end_ns = to->end_ns};
     int rc = pack_check(to, &weight);

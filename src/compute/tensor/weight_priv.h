@@ -159,6 +159,7 @@ static inline struct weight weight_rows(const struct weight *weight, uint32_t fi
 struct quant_source {
     enum dtype type;         /* in the file */
     const char *const *rows; /* [PANEL_ROWS] as in the file */
+    const float *scales;     /* [PANEL_ROWS] of whole rows (NVFP4) */
     uint32_t k, n_qblks;
 };
 void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk);

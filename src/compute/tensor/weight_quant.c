@@ -203,11 +203,13 @@ static inline __attribute__((always_inline)) void pack_short(struct quant_form f
     }
 }
 
-/* Packs one row's part of qblks of 64 columns, which have a 16-bit scale for each 16; n: qblks of 32. */
+/* Packs one row's part of qblks of 64 columns, which have a 16-bit scale for each 16; n: qblks of 32.
+ * all: multiplies all of them. */
 static inline __attribute__((always_inline)) void
-pack_quarters(struct quant_form form, const struct lane *lane, uint32_t n, uint8_t *chunk)
+pack_quarters(struct quant_form form, const struct lane *lane, uint32_t n, float all, uint8_t *chunk)
 {
-    uint8_t *scales = chunk + quant_chunk(form, n).scale;
+    const struct quant_chunk parts = quant_chunk(form, n);
+    uint8_t *scales = chunk + parts.scale;
     const char *qblk = lane->qblk;
     struct qblk_fields four;
 
@@ -219,6 +221,7 @@ pack_quarters(struct quant_form form, const struct lane *lane, uint32_t n, uint8
         pack_pair(form.bits, four.u, four.u + QBLK_WEIGHTS, lane->number,
                   chunk + (size_t)q * form.bits * FOUR_BYTES);
     }
+    memcpy(chunk + parts.d + lane->number * sizeof(all), &all, sizeof(all));
 }
 
 static inline __attribute__((always_inline)) void
@@ -235,8 +238,8 @@ pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
         lane.qblk = source->rows[lane.number] + at;
         if (info->qblk_weights == CHUNK_COLS)
             pack_long(form, &lane, chunk);
-        else if (form.n_subs == 2)
-            pack_quarters(form, &lane, source->n_qblks, chunk);
+        else if (form.scale == SCALE_HALVES)
+            pack_quarters(form, &lane, source->n_qblks, source->scales[lane.number], chunk);
         else
             pack_short(form, &lane, source->n_qblks, chunk);
     }
@@ -329,10 +332,13 @@ static void sub_of(const struct weight *weight, const struct lane_place *place, 
     const uint32_t lane = place->lane;
 
     *min = 0;
-    if (form.scale == SCALE_BF16 || form.scale == SCALE_F16) {
+    if (form.scale <= SCALE_BF16 || form.scale == SCALE_HALVES) {
         uint16_t bits = get_lane16(chunk + at->scale + sub * PANEL_ROWS * 2, lane);
+        float all = 1.0f;
 
-        *scale = form.scale == SCALE_F16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+        if (form.scale == SCALE_HALVES)
+            memcpy(&all, chunk + at->d + lane * sizeof(all), sizeof(all));
+        *scale = form.scale == SCALE_BF16 ? bf16_to_f32(bits) : f16_to_f32(bits) * all;
         if (form.has_min)
             *min = f16_to_f32(get_lane16(chunk + at->min + sub * PANEL_ROWS * 2, lane));
         return;

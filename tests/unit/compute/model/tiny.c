@@ -269,6 +269,8 @@ static void tensors(struct writing *w)
     gguf_writer_free(plain.writer);
     if (w->twist && w->twist->fault == TINY_MORE_TENSOR)
         declare(w, w->twist->name, 1, dims, false);
+    if (w->twist && w->twist->fault == TINY_MORE_FLOATS)
+        declare(w, w->twist->name, 1, (uint64_t[3]){w->twist->value, 1, 1}, true);
 }
 
 /* ---- weights ---- */

@@ -33,7 +33,8 @@ enum tiny_fault {
     TINY_TENSOR_ROWS, /* the tensor `name` has value rows */
     TINY_TENSOR_COLS,
     TINY_TENSOR_TYPE, /* the tensor `name` has type value */
-    TINY_MORE_TENSOR  /* adds a vector called `name` */
+    TINY_MORE_TENSOR, /* adds a vector called `name` */
+    TINY_MORE_FLOATS  /* adds value F32 called `name` */
 };
 
 struct tiny_twist {

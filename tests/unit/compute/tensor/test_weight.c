@@ -3,6 +3,9 @@
 #include "source.h"
 
 #include "base/err.h"
+#include "base/mem.h"
+
+#include <math.h>
 
 static void rows_come_back(void **state)
 {
@@ -57,6 +60,65 @@ static void parts_are_stacked(void **state)
     source_free(&b);
 }
 
+/* Each table multiplies by the scale of a part: products of rows with a scale are those of the plain rows times it. */
+static void parts_have_scales(void **state)
+{
+    enum { COLS = 128, EACH = 40 };
+    static const float scales[2] = {0.3719f, -113.7f};
+    struct team *team = *state;
+    const struct kern_table *table;
+    struct rng rng;
+
+    rng_init(&rng, 10);
+    struct source source = source_make(&rng, DTYPE_NVFP4, EACH, COLS);
+    struct weight_part parts[2] = {{source.data, EACH}, {source.data, EACH}};
+    float *x = malloc(COLS * sizeof(*x)), y[2 * EACH], row[COLS];
+    void *scratch = mem_aligned(64, matmul_scratch_most(1, COLS, team_size(team)));
+
+    assert_non_null(x);
+    assert_non_null(scratch);
+    for (uint32_t k = 0; k < COLS; k++)
+        x[k] = (float)((int)(k * 37 % 101) - 50);
+    for (uint32_t i = 0; (table = kern_table_at(i)) != NULL; i++) {
+        struct weight_packing packing = {
+            .table = table, .type = DTYPE_NVFP4, .parts = parts, .n_parts = 2, .cols = COLS, .team = team};
+        struct weight plain, scaled;
+        float plain_y[2 * EACH];
+
+        assert_int_equal(weight_pack(&packing, &plain), 0);
+        packing.scales = scales;
+        assert_int_equal(weight_pack(&packing, &scaled), 0);
+        struct matmul_args args = {.weight = &plain,
+                                   .x = x,
+                                   .x_stride = COLS,
+                                   .n = 1,
+                                   .y = plain_y,
+                                   .y_stride = 2 * EACH,
+                                   .scratch = scratch};
+        matmul(team, &args);
+        args.weight = &scaled;
+        args.y = y;
+        matmul(team, &args);
+        for (uint32_t r = 0; r < 2 * EACH; r++) {
+            float scale = scales[r / EACH], size = 0;
+
+            weight_row(&scaled, r, row);
+            for (uint32_t k = 0; k < COLS; k++) {
+                float expected = source.floats[(size_t)(r % EACH) * COLS + k] * scale;
+
+                assert_true(fabsf(row[k] - expected) <= 1e-6f * fabsf(expected));
+                size += fabsf(expected * x[k]);
+            }
+            assert_true(fabsf(y[r] - plain_y[r] * scale) <= 1e-5f * size);
+        }
+        weight_fini(&plain);
+        weight_fini(&scaled);
+    }
+    free(x);
+    free(scratch);
+    source_free(&source);
+}
+
 /* The kernels and the codecs have the same forms, and panels are hardly larger than the file, or than the type as which
  * lattice points are packed, and TQ1_0 as TQ2_0.  The scales of NVFP4 take 16 bits, and in the file 8. */
 static void panels_are_compact(void **state)
@@ -75,7 +137,7 @@ static void panels_are_compact(void **state)
         if (weight.type == DTYPE_IQ2_XXS || weight.type == DTYPE_IQ2_XS) /* three bits a weight, and scales */
             file_bytes = (size_t)ROWS * COLS / 256 * (weight.type == DTYPE_IQ2_XXS ? 106 : 114);
         else if (weight.type == DTYPE_NVFP4)
-            file_bytes = (size_t)ROWS * COLS / 16 * 10;
+            file_bytes = (size_t)ROWS * COLS / 256 * 164;
         else if (weight.type != source_types[j])
             file_bytes = (size_t)ROWS * COLS / dtype_info(weight.type)->qblk_weights *
                          dtype_info(weight.type)->qblk_bytes;
@@ -134,9 +196,8 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_come_back),
-        cmocka_unit_test(parts_are_stacked),
-        cmocka_unit_test(panels_are_compact),
+        cmocka_unit_test(rows_come_back),         cmocka_unit_test(parts_are_stacked),
+        cmocka_unit_test(parts_have_scales),      cmocka_unit_test(panels_are_compact),
         cmocka_unit_test(refuses_what_it_cannot),
     };
 

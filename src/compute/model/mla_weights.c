@@ -128,16 +128,12 @@ static int pack_turned(struct loading *load, const struct gguf_tensor *tensor, s
                                      .cols = c->latent,
                                      .team = load->team};
     struct weight kv_b;
-    float *scales;
     int rc;
 
     if (turned == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for %u heads", c->n_heads);
     part.data = tensor->data;
-    rc = weight_scales_of(load, &packing, &scales);
-    packing.scales = scales;
-    rc = rc < 0 ? rc : weight_pack(&packing, &kv_b);
-    free(scales);
+    rc = weight_scales_pack(load, packing, &kv_b);
     if (rc < 0) {
         free(turned);
         return fault_set(load->fault, rc, "tensor %.*s cannot be read: %s", (int)tensor->name.len_bytes,
@@ -146,7 +142,6 @@ static int pack_turned(struct loading *load, const struct gguf_tensor *tensor, s
     mla_weights_turn_keys(c, &kv_b, type, turned);
     weight_fini(&kv_b);
     part = (struct weight_part){.data = turned, .rows = c->n_heads * c->latent};
-    packing.scales = NULL;
     packing.type = type;
     packing.cols = nope;
     rc = mla_weights_pack(load, tensor, packing, out);

@@ -164,15 +164,20 @@ static float scales_at(const struct weight_scales *scales, const void *data)
     return 1.0f;
 }
 
-int weight_scales_of(struct loading *load, const struct weight_packing *packing, float **out)
+int weight_scales_pack(struct loading *load, struct weight_packing packing, struct weight *out)
 {
-    *out = NULL;
-    if (packing->type != DTYPE_NVFP4 || load->scales == NULL)
-        return 0;
-    *out = malloc(packing->n_parts * sizeof(**out));
-    if (*out == NULL)
-        return fault_set(load->fault, E_NOMEM, "no memory for the scales of %u matrices", packing->n_parts);
-    for (uint32_t i = 0; i < packing->n_parts; i++)
-        (*out)[i] = scales_at(load->scales, packing->parts[i].data);
-    return 0;
+    float *scales;
+    int rc;
+
+    if (packing.type != DTYPE_NVFP4 || load->scales == NULL)
+        return weight_pack(&packing, out);
+    scales = malloc(packing.n_parts * sizeof(*scales));
+    if (scales == NULL)
+        return E_NOMEM;
+    for (uint32_t i = 0; i < packing.n_parts; i++)
+        scales[i] = scales_at(load->scales, packing.parts[i].data);
+    packing.scales = scales;
+    rc = weight_pack(&packing, out);
+    free(scales);
+    return rc;
 }

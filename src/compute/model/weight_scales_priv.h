@@ -9,7 +9,7 @@
 int weight_scales_bind(struct loading *load, const struct gguf_tensor *weights);
 /* True if the tensor of this name belongs to a tensor of NVFP4. */
 bool weight_scales_knows(const struct loading *load, struct bytes name);
-/* Sets out to the scales of the packing's parts; the caller frees them.  NULL: all are 1.  E_NOMEM. */
-int weight_scales_of(struct loading *load, const struct weight_packing *packing, float **out);
+/* weight_pack() with the scales of the parts, which lie in the file. */
+int weight_scales_pack(struct loading *load, struct weight_packing packing, struct weight *out);
 
 #endif

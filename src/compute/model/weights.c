@@ -259,18 +259,11 @@ int weights_matrix(struct loading *load, const struct gguf_tensor *from, struct 
     bool is_brain = is_converted || (packing.type == DTYPE_BF16 && asked != BF16_EXACT);
     bool is_tiles = is_brain && kern_bf16_math(table, asked == BF16_EXACT ? BF16_AUTO : asked) == BF16_TILES;
 
-    float *scales;
-    int rc = weight_scales_of(load, &packing, &scales);
-
-    if (rc < 0)
-        return rc;
-    packing.scales = scales;
     packing.table = table;
     packing.form = is_tiles ? WEIGHT_TILES : is_brain ? WEIGHT_DOTS : WEIGHT_AS_STORED;
     packing.team = load->team;
     packing.arena = load->opts->arena;
-    rc = weight_pack(&packing, out);
-    free(scales);
+    int rc = weight_scales_pack(load, packing, out);
     if (rc < 0)
         return fault_set(load->fault, rc, "tensor %.*s cannot be packed: %s", (int)from->name.len_bytes,
                          (const char *)from->name.data, err_text(rc));

@@ -103,11 +103,13 @@ static bool ahead_is_owed(const struct job *job, const struct picker_choice *cho
 {
     struct picker_worker worker;
 
+    bool is_first;
+
     picker_fleet_row(job->router->fleet, choice->decode, &worker);
-    if (*fair_tally(job->place.flow) == 0 && job->model->n_ahead > 0 &&
-        (worker.max_seqs == 0 || worker.n_running < worker.max_seqs))
-        return router_admission_is_owed(job, choice);
-    return ahead_is_common(job, choice->decode, &worker) && router_admission_is_owed(job, choice);
+    is_first = *fair_tally(job->place.flow) == 0 && job->model->n_ahead > 0 &&
+               (worker.max_seqs == 0 || worker.n_running < worker.max_seqs);
+    return (is_first || ahead_is_common(job, choice->decode, &worker)) &&
+           router_admission_is_owed(job, choice);
 }
 
 /* Chooses among the workers where not enough jobs wait.  The chosen one of several full workers is often the same. */

@@ -113,6 +113,29 @@ static void note_capabilities(struct router *router, struct router_worker *worke
     }
 }
 
+/* Begins the slot anew with what the worker says of itself.  What counts its jobs goes on. */
+static void worker_introduce(struct router_worker *worker, const Baton__Hello *hello)
+{
+    *worker = (struct router_worker){.is_taken = true,
+                                     .n_dispatched = worker->n_dispatched,
+                                     .n_lost = worker->n_lost,
+                                     .n_ahead = worker->n_ahead};
+    worker->role = hello->role == BATON__ROLE__ROLE_PREFILL ? PICKER_PREFILL : PICKER_DECODE;
+    worker->epoch = hello->epoch;
+    str_copy(worker->node, sizeof(worker->node), hello->node);
+    str_copy(worker->link_address, sizeof(worker->link_address), hello->kv->link_address);
+    str_copy(worker->kv_address, sizeof(worker->kv_address), hello->kv->tcp_address);
+    worker->layout = hello->kv->layout;
+    worker->host = str_digest(hello->host_id);
+    worker->instance = hello->instance;
+    worker->block_tokens = hello->kv->block_tokens;
+    worker->n_blocks = hello->kv->n_blocks;
+    worker->kv_bytes_per_token = hello->kv->block_bytes / hello->kv->block_tokens;
+    worker->max_seqs = hello->kv->max_seqs;
+    worker->is_draining = hello->is_draining;
+    worker->context_length = hello->model->context_length;
+}
+
 static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage *message, struct fault *fault)
 {
     struct router *router = arg;
@@ -148,28 +171,11 @@ static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage 
         link_close(old);
         listener_release(router->links);
     }
-    *worker = (struct router_worker){.is_taken = true,
-                                     .n_dispatched = worker->n_dispatched,
-                                     .n_lost = worker->n_lost,
-                                     .n_ahead = worker->n_ahead};
-    worker->role = hello->role == BATON__ROLE__ROLE_PREFILL ? PICKER_PREFILL : PICKER_DECODE;
-    worker->epoch = hello->epoch;
-    str_copy(worker->node, sizeof(worker->node), hello->node);
-    str_copy(worker->link_address, sizeof(worker->link_address), hello->kv->link_address);
-    str_copy(worker->kv_address, sizeof(worker->kv_address), hello->kv->tcp_address);
-    worker->layout = hello->kv->layout;
-    worker->host = str_digest(hello->host_id);
-    worker->instance = hello->instance;
-    worker->block_tokens = hello->kv->block_tokens;
-    worker->n_blocks = hello->kv->n_blocks;
-    worker->kv_bytes_per_token = hello->kv->block_bytes / hello->kv->block_tokens;
-    worker->max_seqs = hello->kv->max_seqs;
+    worker_introduce(worker, hello);
     note_capabilities(router, worker, capabilities_read(hello->capabilities));
-    worker->is_draining = hello->is_draining;
     worker->model = model;
     model->was_served = true;
     router->is_restarted |= hello->was_registered;
-    worker->context_length = hello->model->context_length;
     worker->link = link;
     set_greeting(router, link, NULL);
     router_model_limit(router, model);

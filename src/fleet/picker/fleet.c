@@ -6,24 +6,23 @@
  *           decode,  layout 7   [ row | row ]        <- partners
  *           decode,  layout 9   [ row ]
  *
- * A row is recomputed whenever its slot changes: at a report, a dispatch, a first token, an end. When a
- * row leaves a pool, the last row fills the gap. So the order in a pool means nothing, and the choice does
- * not depend on it. An empty pool stays for the next worker of its kind; when no pool is left, it becomes
+ * A row is recomputed whenever its slot changes: at a report, a dispatch, a first token, an end. The rows of a
+ * pool are in the order of their ranks, so that the choice meets the preferred one of equal workers first. An empty pool stays for the next worker of its kind; when no pool is left, it becomes
  * another kind's. Each non-empty pool has a worker, so an empty one always exists. */
 #include "fleet/picker/fleet.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/err.h"
 #include "fleet/picker/fleet_priv.h"
 #include "fleet/picker/owner.h"
 
-#define MORE_ROWS       16
 #define SAME_FIGURES_NS UINT64_C(50000000) /* half of the time between two figures of an engine */
 #define RACE_NS         UINT64_C(5000000)  /* a dispatch and a report may cross on their way */
 
-int picker_fleet_new(struct picker_fleet **out)
+int picker_fleet_new(uint32_t order, struct picker_fleet **out)
 {
     struct picker_fleet *fleet = calloc(1, sizeof(*fleet));
 
@@ -31,6 +30,7 @@ int picker_fleet_new(struct picker_fleet **out)
         return E_NOMEM;
     for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
         fleet->slots[slot].pool = PICKER_NONE;
+    fleet->order = order;
     *out = fleet;
     return 0;
 }
@@ -42,6 +42,7 @@ void picker_fleet_free(struct picker_fleet *fleet)
     for (uint32_t i = 0; i < fleet->n_pools; i++) {
         free(fleet->pools[i].rows);
         free(fleet->pools[i].briefs);
+        free(fleet->pools[i].groups);
     }
     free(fleet);
 }
@@ -85,47 +86,35 @@ static void picker_fleet_unbound(struct pick_pool *pool)
 {
     pool->has_both = false;
     pool->least_total = UINT64_MAX;
-    pool->least_rate_ns = pool->least_prefill_ns = (double)PICK_MAX_NS;
-    pool->least_pair_ns = pool->least_push_ns = (float)PICK_MAX_NS;
     pool->least_itl_ns = PICK_MAX_NS;
-    pool->most_block_tokens = 0;
+    pool->least_prefill_ns = (double)PICK_MAX_NS;
 }
 
-static void picker_fleet_bound(struct pick_pool *pool, const struct pick_brief *brief, uint64_t total_tokens)
+static void picker_fleet_bound(struct pick_pool *pool, const struct pick_row *row)
 {
-    if (total_tokens < pool->least_total)
-        pool->least_total = total_tokens;
-    if (brief->rate_ns < pool->least_rate_ns)
-        pool->least_rate_ns = brief->rate_ns;
-    if (brief->prefill_ns < pool->least_prefill_ns)
-        pool->least_prefill_ns = brief->prefill_ns;
-    if (pool->role == PICKER_DECODE && brief->fixed_ns < pool->least_itl_ns)
-        pool->least_itl_ns = brief->fixed_ns;
-    if (brief->pair_ns < pool->least_pair_ns)
-        pool->least_pair_ns = brief->pair_ns;
-    if (brief->push_ns > 0 && brief->push_ns < pool->least_push_ns)
-        pool->least_push_ns = brief->push_ns;
-    if (brief->block_tokens > pool->most_block_tokens)
-        pool->most_block_tokens = brief->block_tokens;
+    pool->has_both |= row->is_both;
+    if (row->total_tokens < pool->least_total)
+        pool->least_total = row->total_tokens;
+    if (pool->role == PICKER_DECODE && row->itl_ns < pool->least_itl_ns)
+        pool->least_itl_ns = row->itl_ns;
+    if (row->prefill_ns < pool->least_prefill_ns)
+        pool->least_prefill_ns = row->prefill_ns;
 }
 
-void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
+/* Computes the row of a slot that is in a pool, and its brief. */
+static void slot_fill(struct picker_fleet *fleet, uint32_t slot)
 {
-    uint32_t at = fleet->slots[slot].at;
+    const struct fleet_slot *it = &fleet->slots[slot];
+    struct pick_pool *pool = &fleet->pools[it->pool];
+    struct pick_brief *brief = &pool->briefs[it->at];
+    struct pick_row *row = &pool->rows[it->at];
     struct picker_worker worker;
-    struct pick_pool *pool;
-    struct pick_row *row;
 
-    if (fleet->slots[slot].pool == PICKER_NONE)
-        return;
-    pool = &fleet->pools[fleet->slots[slot].pool];
-    row = &pool->rows[at];
     picker_fleet_row(fleet, slot, &worker);
     *row = (struct pick_row){
         .prefill_ns = picker_prefill_s(&worker, 1) * 1e9,
         .transfer_ns = picker_transfer_s(&worker, 1) * 1e9,
-        .queue_ns =
-            fleet->is_timed ? (int64_t)fleet->slots[slot].free_ns : pick_ns(picker_queue_s(&worker) * 1e9),
+        .queue_ns = fleet->is_timed ? (int64_t)it->free_ns : pick_ns(picker_queue_s(&worker) * 1e9),
         .itl_ns = pick_ns(picker_itl_s(&worker) * 1e9),
         .free_tokens = (uint64_t)worker.blocks_free * worker.block_tokens,
         .total_tokens =
@@ -140,21 +129,34 @@ void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
         .has_many = worker.role == PICKER_BOTH || worker.max_seqs == 0 ||
                     worker.n_running <= (uint64_t)worker.max_seqs * 3 / 4,
     };
-    pool->briefs[at] = (struct pick_brief){.rate_ns = row->transfer_ns,
-                                           .fixed_ns = row->itl_ns,
-                                           .queue_ns = row->queue_ns,
-                                           .prefill_ns = row->prefill_ns,
-                                           .pair_ns = row->pair_ns,
-                                           .push_ns = (float)(picker_push_token_s(&worker) * 1e9),
-                                           .slot = slot,
-                                           .block_tokens = row->block_tokens,
-                                           .n_running = row->n_running};
-    pool->has_both |= row->is_both;
+    *brief = (struct pick_brief){.rate_ns = row->transfer_ns,
+                                 .fixed_ns = row->itl_ns,
+                                 .queue_ns = row->queue_ns,
+                                 .prefill_ns = row->prefill_ns,
+                                 .pair_ns = row->pair_ns,
+                                 .push_ns = (float)(picker_push_token_s(&worker) * 1e9),
+                                 .slot = slot,
+                                 .block_tokens = row->block_tokens,
+                                 .n_running = row->n_running};
     if (pool->role == PICKER_PREFILL) {
-        pool->briefs[at].rate_ns = row->prefill_ns;
-        pool->briefs[at].fixed_ns = row->queue_ns;
+        brief->rate_ns = row->prefill_ns;
+        brief->fixed_ns = row->queue_ns;
     }
-    picker_fleet_bound(pool, &pool->briefs[at], row->total_tokens);
+    picker_fleet_bound(pool, row);
+}
+
+void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot)
+{
+    const struct fleet_slot *it = &fleet->slots[slot];
+    struct pick_brief old;
+    struct pick_pool *pool;
+
+    if (it->pool == PICKER_NONE)
+        return;
+    pool = &fleet->pools[it->pool];
+    old = pool->briefs[it->at];
+    slot_fill(fleet, slot);
+    pick_group_update(pool, it->at, &old);
 }
 
 /* ---- time when a worker's prompts are done, in a timed fleet ---- */
@@ -199,11 +201,13 @@ static void queue_end(struct fleet_slot *it)
 static void queue_report(struct picker_fleet *fleet, struct fleet_slot *it,
                          const struct picker_worker *reported)
 {
+    uint64_t queued_ns = (uint64_t)pick_ns(picker_queue_s(reported) * 1e9);
+
     if (reported->reported_ns == 0 || reported->reported_ns == it->reported.reported_ns)
         return;
     fleet->is_timed = true;
-    it->free_ns = reported->reported_ns + (uint64_t)pick_ns(picker_queue_s(reported) * 1e9);
-    it->free_ns += recent_left_ns(it, reported->reported_ns);
+    queued_ns += recent_left_ns(it, reported->reported_ns);
+    it->free_ns = queued_ns > 0 ? reported->reported_ns + queued_ns : 0;
     it->is_queue_own = it->n_recent == 0 && reported->queued_prefill_tokens <= it->ledger.prefill_tokens;
     queue_end(it);
 }
@@ -290,6 +294,17 @@ static uint32_t pool_for(struct picker_fleet *fleet, const struct picker_worker 
     return at;
 }
 
+/* Moves the rows from `from` on by one place, to `to`, which is before or behind. */
+static void shift_rows(struct picker_fleet *fleet, struct pick_pool *pool, uint32_t from, uint32_t to)
+{
+    uint32_t n = pool->n - (from > to ? from : to);
+
+    memmove(&pool->rows[to], &pool->rows[from], n * sizeof(pool->rows[0]));
+    memmove(&pool->briefs[to], &pool->briefs[from], n * sizeof(pool->briefs[0]));
+    for (uint32_t at = to; at < to + n; at++)
+        fleet->slots[pool->rows[at].slot].at = at;
+}
+
 static void leave_pool(struct picker_fleet *fleet, uint32_t slot)
 {
     struct fleet_slot *it = &fleet->slots[slot];
@@ -298,34 +313,48 @@ static void leave_pool(struct picker_fleet *fleet, uint32_t slot)
     if (it->pool == PICKER_NONE)
         return;
     pool = &fleet->pools[it->pool];
+    shift_rows(fleet, pool, it->at + 1, it->at);
     pool->n--;
-    pool->rows[it->at] = pool->rows[pool->n];
-    pool->briefs[it->at] = pool->briefs[pool->n];
-    fleet->slots[pool->rows[it->at].slot].at = it->at;
+    pick_groups_compute(pool, it->at);
     it->pool = PICKER_NONE;
 }
 
 static int pool_add_rows(struct pick_pool *pool)
 {
-    uint32_t cap = pool->cap + MORE_ROWS;
+    uint32_t cap = pool->cap + PICK_GROUP;
     struct pick_row *rows = mem_aligned(MEM_CACHE_LINE, cap * sizeof(*rows));
     struct pick_brief *briefs = mem_aligned(MEM_CACHE_LINE, cap * sizeof(*briefs));
+    struct pick_group *groups = mem_aligned(MEM_CACHE_LINE, cap / PICK_GROUP * sizeof(*groups));
 
-    if (rows == NULL || briefs == NULL) {
+    if (rows == NULL || briefs == NULL || groups == NULL) {
         free(rows);
         free(briefs);
+        free(groups);
         return E_NOMEM;
     }
     for (uint32_t i = 0; i < pool->n; i++) {
         rows[i] = pool->rows[i];
         briefs[i] = pool->briefs[i];
+        groups[i / PICK_GROUP] = pool->groups[i / PICK_GROUP];
     }
     free(pool->rows);
     free(pool->briefs);
+    free(pool->groups);
     pool->rows = rows;
     pool->briefs = briefs;
+    pool->groups = groups;
     pool->cap = cap;
     return 0;
+}
+
+/* The place that the slot's rank has among the rows. */
+static uint32_t place_of(const struct picker_fleet *fleet, const struct pick_pool *pool, uint32_t slot)
+{
+    uint32_t rank = pick_rank(fleet, slot), at = 0;
+
+    while (at < pool->n && pick_rank(fleet, pool->rows[at].slot) < rank)
+        at++;
+    return at;
 }
 
 static int enter_pool(struct picker_fleet *fleet, uint32_t slot)
@@ -338,7 +367,12 @@ static int enter_pool(struct picker_fleet *fleet, uint32_t slot)
     if (pool->n == 0)
         picker_fleet_unbound(pool);
     fleet->slots[slot].pool = at;
-    fleet->slots[slot].at = pool->n++;
+    at = place_of(fleet, pool, slot);
+    pool->n++;
+    shift_rows(fleet, pool, at, at + 1);
+    fleet->slots[slot].at = at;
+    slot_fill(fleet, slot);
+    pick_groups_compute(pool, at);
     return 0;
 }
 
@@ -385,7 +419,8 @@ int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct pic
         ASSERT(reported->block_tokens > 0);
         if (it->pool == PICKER_NONE)
             rc = enter_pool(fleet, slot);
-        picker_fleet_refresh(fleet, slot);
+        else
+            picker_fleet_refresh(fleet, slot);
     }
     return rc;
 }

@@ -33,8 +33,9 @@ struct picker_charge { /* what one sequence adds to the ledger */
     uint64_t answer_tokens; /* expected of its answer: they take blocks too */
 };
 
-/* E_NOMEM. */
-int picker_fleet_new(struct picker_fleet **out);
+/* order: seed for the order among equal workers; 0: by slot. Routers with different values do not all choose the same
+ * worker. E_NOMEM. */
+int picker_fleet_new(uint32_t order, struct picker_fleet **out);
 void picker_fleet_free(struct picker_fleet *fleet);
 
 /* Sets the report of the worker in a slot. blocks_free, queued_prefill_tokens and n_running are the

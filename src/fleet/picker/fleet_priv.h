@@ -29,7 +29,7 @@ struct pick_row {
 
 _Static_assert(sizeof(struct pick_row) == MEM_CACHE_LINE, "one worker, one cache line");
 
-/* The few numbers that rule out most rows, side by side. As half of a pair, a worker that lacks n tokens
+/* The numbers that rule out most rows, side by side. As half of a pair, a worker that lacks n tokens
  * of the prompt costs n * rate + k * fixed. */
 struct pick_brief {
     double rate_ns;   /* prefill workers: prefill_ns; decode workers: transfer_ns */
@@ -41,7 +41,29 @@ struct pick_brief {
     uint32_t slot, block_tokens, n_running;
 };
 
-struct pick_pool { /* the usable workers of one kind */
+#define PICK_GROUP   16 /* rows that are next to each other in a pool */
+#define PICK_NONE_NS (PICK_MAX_NS + 1)
+#define PICK_LOADS   3
+#define PICK_KINDS   (2 * PICK_LOADS)
+
+/* Bounds over the rows of a group: one comparison rules out the whole group.  In a pool of prefill workers only `least`
+ * is kept, without rate_ns and queue_ns; in a pool of decode workers all, but of `least` only these two, n_running and
+ * block_tokens. */
+struct pick_group {
+    struct pick_brief least; /* no row has less, or longer blocks; push_ns: of those that may get pushes */
+    int64_t most_queue_ns;   /* no row has a longer queue */
+    uint32_t most_running;   /* no row runs more sequences */
+    /* The same by kind.  A row with 0, 1, or more sequences is of the kind 0, 1, or 2, and PICK_LOADS is added if it
+     * computes prompts slowly.  A slow worker without sequences and a fast one with some bound each other's values
+     * badly. */
+    struct pick_kind {
+        int64_t fixed_ns; /* PICK_NONE_NS: there is no such row */
+        double prefill_ns, most_prefill_ns;
+        float pair_ns, most_pair_ns;
+    } kinds[PICK_KINDS];
+};
+
+struct pick_pool { /* the usable workers of one kind, by rank */
     uint32_t group;
     enum picker_role role; /* PREFILL, or DECODE, which holds workers of BOTH too */
     uint64_t layout;
@@ -50,12 +72,11 @@ struct pick_pool { /* the usable workers of one kind */
     bool has_both; /* a worker of BOTH came in since the pool was empty */
     struct pick_row *rows;
     struct pick_brief *briefs; /* [n] of the same workers */
-    /* Bounds over all rows added since the pool was empty: no row has less, or longer blocks. */
+    struct pick_group *groups; /* group i: rows from i * PICK_GROUP */
+    /* Bounds over all rows added since the pool was empty. */
     uint64_t least_total; /* total_tokens */
-    double least_rate_ns, least_prefill_ns;
-    float least_pair_ns, least_push_ns; /* least_push_ns: of those that may get pushes */
-    int64_t least_itl_ns;               /* decode workers */
-    uint32_t most_block_tokens;
+    int64_t least_itl_ns; /* decode workers */
+    double least_prefill_ns;
 };
 
 #define FLEET_RECENT 24
@@ -82,11 +103,23 @@ struct fleet_slot {
 };
 
 struct picker_fleet {
+    uint32_t order;
     struct fleet_slot slots[PICKER_MAX_WORKERS];
     struct pick_pool pools[PICKER_MAX_WORKERS]; /* empty pools are used again */
     uint32_t n_pools;
     bool is_timed; /* reports have times */
 };
+
+/* The brief in place `at` has changed from `old`. */
+void pick_group_update(struct pick_pool *pool, uint32_t at, const struct pick_brief *old);
+/* The rows from place `at` on have moved. */
+void pick_groups_compute(struct pick_pool *pool, uint32_t at);
+
+/* The place of a worker among equal ones.  An odd factor makes it a permutation of all slots. */
+static inline uint32_t pick_rank(const struct picker_fleet *fleet, uint32_t slot)
+{
+    return (slot + fleet->order) * (2 * fleet->order + 1) & (PICKER_MAX_WORKERS - 1);
+}
 
 /* Computes the slot's row again. */
 void picker_fleet_refresh(struct picker_fleet *fleet, uint32_t slot);

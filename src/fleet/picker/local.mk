@@ -4,7 +4,8 @@ libfleet_picker_a_SOURCES = src/fleet/picker/picker.h src/fleet/picker/pick.c sr
 	src/fleet/picker/index.h src/fleet/picker/index.c src/fleet/picker/index_events.c src/fleet/picker/index_sweep.c
 libfleet_picker_a_SOURCES += src/fleet/picker/index_priv.h src/fleet/picker/owners.c src/fleet/picker/prefix_match.c src/fleet/picker/fleet.h src/fleet/picker/fleet_priv.h \
 	src/fleet/picker/fleet.c src/fleet/picker/place.h src/fleet/picker/place.c
-libfleet_picker_a_SOURCES += src/fleet/picker/owner.h src/fleet/picker/owner.c src/fleet/picker/turn.h src/fleet/picker/turn.c src/fleet/picker/pick_priv.h src/fleet/picker/pick_few_priv.h
+libfleet_picker_a_SOURCES += src/fleet/picker/owner.h src/fleet/picker/owner.c src/fleet/picker/turn.h src/fleet/picker/turn.c src/fleet/picker/pick_priv.h src/fleet/picker/pick_row_priv.h src/fleet/picker/pick_bounds_priv.h \
+	src/fleet/picker/pick_groups_priv.h src/fleet/picker/groups.c
 libfleet_picker_a_SOURCES += src/fleet/picker/admit.h src/fleet/picker/admit.c src/fleet/picker/answers.h src/fleet/picker/answers.c src/fleet/picker/slots.c src/fleet/picker/classes.h src/fleet/picker/classes.c
 libfleet_picker_a_SOURCES += src/fleet/picker/demand.h src/fleet/picker/demand.c src/fleet/picker/roles.h src/fleet/picker/roles.c src/fleet/picker/roles_priv.h src/fleet/picker/roles_trial.c src/fleet/picker/room.c
 libfleet_picker_a_SOURCES += src/fleet/picker/pause.h src/fleet/picker/pause.c

@@ -48,30 +48,27 @@
  * wrong step time sends requests to other workers but never refuses them, and later requests correct it.
  *
  * Ties go to the placement with less running, then to one worker before a pair, then to the lower rank of
- * its slots (an order for each goals.order). So the result depends on the arguments alone.
+ * its slots (an order for each picker_fleet_new()). So the result depends on the arguments alone.
  *
  * Pairs need no search over all pairs. A pair's cost is one term of P plus one term of D. It keeps the
  * objectives when P keeps its own (room, TTFT) and D keeps its own (room, seat, ITL). Workers of one layout
  * lie in one pool. Order each pool by (cost, running), in whole numbers. Then the best pair consists of the
  * best P and the best D, and ranks break ties for each of the two. So one pass over the workers that keep
  * their objectives finds the best pair, with one comparison per layout. If there is none, a second pass looks
- * at all workers, because then no pair keeps the objectives. struct pick_brief rejects most workers without
- * reading their rows. tests/unit/fleet/picker/test_pairs checks all pairs. */
+ * at all workers, because then no pair keeps the objectives. tests/unit/fleet/picker/test_pairs checks all pairs.
+ *
+ * Workers that are next to each other in a pool form groups. Bounds of a group reject all its workers at once
+ * (pick_groups_priv.h), so that a choice among a thousand workers looks at about a hundred. */
 #include "fleet/picker/picker.h"
 
 #include "base/err.h"
 #include "fleet/picker/answers.h"
-#include "fleet/picker/pick_few_priv.h"
+#include "fleet/picker/pick_groups_priv.h"
 #include "fleet/picker/pick_priv.h"
 
 #define POOL_SHARE_READ 2 /* a worker reads at most the part of a prompt that fits half its pool */
 
 /* ---- the order ---- */
-
-static inline void take_side(const struct pick_row *row, int64_t cost_ns, uint32_t n_read, struct side *best)
-{
-    *best = (struct side){cost_ns, row->n_running, row, n_read};
-}
 
 static bool picker_pick_is_better(const struct scan *scan, const struct candidate *a,
                                   const struct candidate *than)
@@ -85,99 +82,14 @@ static bool picker_pick_is_better(const struct scan *scan, const struct candidat
     if ((a->prefill != NULL) != (than->prefill != NULL))
         return a->prefill == NULL;
     if (a->prefill != than->prefill)
-        return pick_rank(scan, a->prefill->slot) < pick_rank(scan, than->prefill->slot);
-    return pick_rank(scan, a->decode->slot) < pick_rank(scan, than->decode->slot);
+        return pick_rank(scan->fleet, a->prefill->slot) < pick_rank(scan->fleet, than->prefill->slot);
+    return pick_rank(scan->fleet, a->decode->slot) < pick_rank(scan->fleet, than->decode->slot);
 }
 
 static void picker_pick_offer(struct scan *scan, const struct candidate *candidate)
 {
     if (picker_pick_is_better(scan, candidate, &scan->best))
         scan->best = *candidate;
-}
-
-/* ---- one worker ---- */
-
-/* Blocks for the uncached tokens, the answer and one more: (n + answer) / block_tokens + 1 <= free. */
-static inline bool picker_pick_has_room(const struct scan *scan, const struct pick_row *row, uint32_t n)
-{
-    return (uint64_t)n + scan->answer_tokens < row->free_tokens ||
-           (scan->pass > KEEPING && row->n_running == 0);
-}
-
-static inline bool picker_pick_is_allowed(const struct scan *scan, const struct pick_row *row)
-{
-    return scan->excluded == NULL || !picker_slots_has(scan->excluded, row->slot);
-}
-
-/* The prompt and one more token would fit in an empty pool. */
-static inline bool is_large(const struct scan *scan, const struct pick_row *row)
-{
-    return row->total_tokens > scan->n_tokens;
-}
-
-/* Keeps the objective, or breaks it in a way that the ends of running sequences would not mend. */
-static inline bool keeps_itl(const struct scan *scan, const struct pick_row *row)
-{
-    if (row->itl_ns <= scan->itl_slo_ns || scan->pass == LEAST_BAD)
-        return true;
-    return scan->pass == CONSERVING && (row->n_running == 0 || itl_alone_ns(scan, row) > scan->itl_slo_ns);
-}
-
-/* Also requires a seat. A worker without a free seat would compute the arriving prompt a second time, so the
- * request waits in the router's queue. */
-static inline bool keeps_decode(const struct scan *scan, const struct pick_row *row, uint32_t n)
-{
-    return keeps_itl(scan, row) && row->has_seat && picker_pick_has_room(scan, row, n);
-}
-
-static inline void try_alone(const struct scan *scan, const struct pick_row *row, struct need need,
-                             struct side *best)
-{
-    int64_t own_ns = pick_compute_ns(scan, need.n, row->prefill_ns, row->pair_ns);
-    bool is_quick = is_short(scan, need.n, row->prefill_ns, row->pair_ns, row->n_running);
-
-    int64_t alone_ns = need.read_ns + own_ns + row->itl_ns;
-    int64_t ttft_ns =
-                need.read_ns + beside_ns(scan, row, queue_ns(scan, row->queue_ns) + own_ns) + row->itl_ns,
-            cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
-
-    if (!is_quick)
-        cost_ns += held_up_ns(own_ns, row->n_running) + (row->is_both ? 0 : overflow_ns(scan, own_ns));
-    if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (scan->pass == ANY ||
-         (!row->decodes_only && (is_quick || leaves_half(scan, row)) &&
-          keeps_decode(scan, row, need.n_missing) && ttft_ns <= limit_ns(scan, alone_ns))))
-        take_side(row, cost_ns, need.n_read, best);
-}
-
-static inline void try_prefill(const struct scan *scan, const struct pick_row *row,
-                               const struct pick_brief *brief, struct need need, struct side *best)
-{
-    int64_t alone_ns =
-        need.read_ns + (need.n_read > 0 ? pick_compute_ns(scan, need.n, row->prefill_ns, row->pair_ns)
-                                        : lack_ns(scan, brief, need.n));
-    int64_t cost_ns = queue_ns(scan, row->queue_ns) + alone_ns;
-
-    if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (scan->pass == ANY ||
-         (cost_ns <= limit_ns(scan, alone_ns) && picker_pick_has_room(scan, row, need.n_missing))))
-        take_side(row, cost_ns, need.n_read, best);
-}
-
-/* The extra cost of handing a short prompt over. */
-static inline int64_t handoff_ns(const struct pick_row *row)
-{
-    return HANDOFF_NS + HANDOFF_STEPS * row->itl_ns;
-}
-
-static inline void try_decode(const struct scan *scan, const struct pick_row *row, uint32_t n,
-                              int64_t extra_ns, struct side *best)
-{
-    int64_t cost_ns = pick_ns(n * row->transfer_ns) + scan->answer_tokens * row->itl_ns + extra_ns;
-
-    if (is_first(scan, row->slot, row->n_running, cost_ns, best) &&
-        (scan->pass == ANY || keeps_decode(scan, row, n)))
-        take_side(row, cost_ns, 0, best);
 }
 
 /* ---- pools ---- */
@@ -194,29 +106,6 @@ static void offer_pair(struct scan *scan, const struct side *p, const struct sid
     if (p->row != NULL && d->row != NULL)
         picker_pick_offer(scan, &(struct candidate){p->cost_ns + d->cost_ns, p->n_running + d->n_running,
                                                     p->row, d->row, p->n_read});
-}
-
-static inline __attribute__((always_inline)) void try_row(const struct scan *scan,
-                                                          const struct pick_pool *pool, uint32_t at,
-                                                          enum what what, struct side sides[2])
-{
-    const struct pick_row *row = &pool->rows[at];
-    struct side *lone = &sides[0], *half = &sides[1];
-    bool is_quick;
-    uint32_t n;
-
-    if (!is_large(scan, row))
-        return;
-    n = pick_uncached(scan, row->slot, row->block_tokens);
-    if (what == PREFILL_HALVES) {
-        try_prefill(scan, row, &pool->briefs[at], (struct need){.n_missing = n, .n = n}, half);
-        return;
-    }
-    is_quick = is_short(scan, n, row->prefill_ns, row->pair_ns, row->n_running);
-    if (is_quick == (what == DECODE_HALVES))
-        try_alone(scan, row, (struct need){.n_missing = n, .n = n}, lone);
-    if (what == DECODE_HALVES && (!is_quick || queue_ns(scan, row->queue_ns) > 0))
-        try_decode(scan, row, n, is_quick ? handoff_ns(row) : 0, half);
 }
 
 static double run_read_s(const struct picker_worker *worker, const struct picker_run *run, uint32_t n_tokens)
@@ -295,51 +184,6 @@ static inline bool has_briefs(const struct scan *scan, const struct pick_pool *p
            pool->role == (what == PREFILL_HALVES ? PICKER_PREFILL : PICKER_DECODE);
 }
 
-/* Skips rows that can only be half of a pair and would not be the best so far. Values that do not depend on
- * the worker's cache reject most briefs. */
-static inline __attribute__((always_inline)) void
-scan_briefs(const struct scan *scan, const struct pick_pool *pool, enum what what, struct side sides[2])
-{
-    int64_t times = what == PREFILL_HALVES ? 1 : scan->answer_tokens;
-    const struct few few = know_few(scan, pool, what);
-
-    for (uint32_t i = 0; i < pool->n; i++) {
-        const struct pick_brief *brief = &pool->briefs[i];
-        uint32_t n;
-        int64_t cost_ns;
-
-        if (is_behind(scan, brief, &few, what, sides))
-            continue;
-        n = pick_uncached(scan, brief->slot, brief->block_tokens);
-        cost_ns = what == PREFILL_HALVES ? lack_ns(scan, brief, n) + queue_ns(scan, brief->fixed_ns)
-                                         : pick_ns(n * brief->rate_ns) + times * brief->fixed_ns;
-        if (!is_first(scan, brief->slot, brief->n_running, cost_ns, &sides[1]) &&
-            (what == PREFILL_HALVES ||
-             !is_short(scan, n, brief->prefill_ns, brief->pair_ns, brief->n_running)))
-            continue;
-        try_row(scan, pool, i, what, sides);
-    }
-}
-
-/* The same for overflow to decode workers: the delay of the sequences that run there rules out most of them. */
-static void scan_overflow_briefs(const struct scan *scan, const struct pick_pool *pool, struct side sides[2])
-{
-    const struct few few = know_few(scan, pool, ALONE_BY_OVERFLOW);
-    int64_t few_ns = few.alone_ns + (pool->has_both ? 0 : overflow_ns(scan, few.alone_ns));
-
-    for (uint32_t i = 0; i < pool->n; i++) {
-        const struct pick_brief *brief = &pool->briefs[i];
-        int64_t least_ns =
-            few_ns + held_up_ns(few.alone_ns, brief->n_running) + (scan->answer_tokens + 1) * brief->fixed_ns;
-
-        if (scan->cached_blocks[brief->slot] <= few.few_blocks &&
-            (!is_first(scan, brief->slot, brief->n_running, least_ns, &sides[0]) ||
-             (scan->best.decode != NULL && least_ns > scan->best.cost_ns)))
-            continue;
-        try_row(scan, pool, i, ALONE_BY_OVERFLOW, sides);
-    }
-}
-
 /* The best of one pool. The local copy of scan lets the compiler keep its fields in registers. */
 static inline __attribute__((always_inline)) void scan_pool(struct scan *all, const struct pick_pool *pool,
                                                             enum what what, struct side *half_out)
@@ -350,10 +194,7 @@ static inline __attribute__((always_inline)) void scan_pool(struct scan *all, co
 
     if (has_briefs(&scan, pool, what)) {
         has_any = pool->n > 0;
-        if (what == ALONE_BY_OVERFLOW)
-            scan_overflow_briefs(&scan, pool, sides);
-        else
-            scan_briefs(&scan, pool, what, sides);
+        scan_groups(&scan, pool, what, sides);
     } else {
         for (uint32_t i = 0; i < pool->n; i++) {
             if (!picker_pick_is_allowed(&scan, &pool->rows[i]))
@@ -525,6 +366,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
                 const struct picker_request *request, struct picker_choice *choice_out)
 {
     static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
+    struct warm warm = {.n = 0};
     struct scan scan = {.fleet = fleet,
                         .request = request,
                         .n_tokens = request->n_tokens,
@@ -538,8 +380,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
                                           ? (int64_t)(goals->begin_share * WHOLE_SHARE)
                                           : WHOLE_SHARE,
                         .answer_tokens = pick_answer_tokens(request),
-                        .order = goals->order,
-                        .is_cold = request->cached_blocks == NULL,
+                        .warm = &warm,
                         .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
                         .excluded = request->excluded && !picker_slots_is_empty(request->excluded)
                                         ? request->excluded
@@ -547,6 +388,8 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     const struct pick_row *first;
     uint32_t n;
 
+    if (request->cached_blocks != NULL)
+        warm_list(&warm, request->cached_blocks);
     scan_passes(&scan, fleet, goals->yield);
     if (scan.best.decode == NULL)
         return scan.has_any ? E_LIMIT : E_NOT_FOUND;

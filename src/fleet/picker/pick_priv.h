@@ -15,7 +15,6 @@
 #define WHOLE_SHARE         1024
 #define LEAST_LEFT_DIVISOR  20 /* a prompt gets at least this part of a step */
 #define LEAST_SLACK_DIVISOR 4  /* of the prompt's own time, which it may take longer with any share */
-#define SLOT_MASK           (PICKER_MAX_WORKERS - 1)
 
 enum pass { KEEPING, CONSERVING, LEAST_BAD, ANY };
 
@@ -39,6 +38,15 @@ struct candidate {
     uint32_t n_read;                         /* by the worker that computes */
 };
 
+#define WARM_MAX    64
+#define WARM_RAISES 8 /* then the bound rises to the most of the listed */
+
+struct warm {            /* the workers that have more than a few blocks of the prompt */
+    uint32_t few_blocks; /* no other worker has more */
+    uint32_t n, n_raised;
+    uint16_t slots[WARM_MAX];
+};
+
 struct scan {
     const struct picker_fleet *fleet;
     const struct picker_request *request;
@@ -47,33 +55,28 @@ struct scan {
     int64_t
         step_slo_ns; /* a worker's bound on a step with a prompt's chunk: the objective without its margin */
     int64_t share_1024; /* of the TTFT limit */
-    uint32_t local_tokens, answer_tokens, order;
+    uint32_t local_tokens, answer_tokens;
     const uint32_t *cached_blocks;
     const struct picker_slots *excluded; /* NULL: none */
     struct candidate best;
-    bool has_any, is_cold; /* is_cold: no worker has any of the prompt in memory */
-    bool has_prefill;      /* the decode workers under consideration have prefill workers to pair with */
+    bool has_any;
+    const struct warm *warm;
+    bool has_prefill; /* the decode workers under consideration have prefill workers to pair with */
     enum pass pass;
 };
 
 /* ---- the order ---- */
 
-/* An odd factor makes it a permutation of all slots. */
-static inline uint32_t pick_rank(const struct scan *scan, uint32_t slot)
-{
-    return (slot + scan->order) * (2 * scan->order + 1) & SLOT_MASK;
-}
-
-/* True if a side of this cost is the best so far. Nearly all are not; for most of them the cost alone
+/* True if a side of this cost is the best of the pool so far. Nearly all are not; for most of them the cost alone
  * decides. */
-static inline bool is_first(const struct scan *scan, uint32_t slot, uint32_t n_running, int64_t cost_ns,
+static inline bool is_first(const struct pick_row *row, uint32_t n_running, int64_t cost_ns,
                             const struct side *best)
 {
     if (cost_ns != best->cost_ns || best->row == NULL)
         return cost_ns < best->cost_ns;
     if (n_running != best->n_running)
         return n_running < best->n_running;
-    return pick_rank(scan, slot) < pick_rank(scan, best->row->slot);
+    return row < best->row;
 }
 
 /* ---- the cost of a prompt ---- */

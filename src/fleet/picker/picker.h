@@ -89,8 +89,6 @@ struct picker_goals {
     /* Part of itl_slo_s by which estimates must stay below it; negative: by which they may exceed it. */
     double itl_margin;
     double begin_share; /* a first token may be predicted within this part of the limit; 0: all */
-    uint32_t order; /* seed for the order among equal workers; 0: by slot. Routers with different values do
-                     * not all choose the same worker */
 };
 
 struct picker_request {

@@ -175,7 +175,6 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     list_init(&router->unsent);
     router_blocks_init(router);
     rng_system(&router->epoch, sizeof(router->epoch));
-    router->order = (uint32_t)router->epoch;
     router->started_ns = clock_now_ns();
     router->next_number = 1;
     if (router_classes_open(router, fault) < 0)
@@ -183,7 +182,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
     router_declare_metrics(router);
     if (hashmap_new_counted(&router->by_number) < 0 || router_queue_open(router) < 0 ||
         router_jobs_open(router) < 0 || router_decisions_open(router) < 0 ||
-        picker_fleet_new(&router->fleet) < 0 ||
+        picker_fleet_new((uint32_t)router->epoch, &router->fleet) < 0 ||
         picker_index_new((uint32_t)router->conf->index_entries, router->conf->index_lifetime_ns,
                          &router->index) < 0 ||
         ev_timer_new(router->loop, router_on_tick, router, &router->tick) < 0 ||

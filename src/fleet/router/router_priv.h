@@ -98,7 +98,6 @@ struct router {
     struct picker_index *index;
     struct router_stores stores;
     struct picker_slots lacking[CAPABILITY_N]; /* workers without that capability bit */
-    uint32_t order;                            /* order of equal workers; each router has its own */
     struct router_roles roles;
     struct router_check *check;       /* the last check of the network; NULL: none yet */
     struct decisions *decisions;      /* decisions_priv.h; NULL: none are kept */

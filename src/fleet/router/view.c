@@ -147,8 +147,7 @@ void router_choose_prepare(struct job *job, struct picker_place *place, struct p
 
     *goals = (struct picker_goals){.local_prefill_tokens = (uint32_t)router->conf->local_prefill_tokens,
                                    .local_prefill_s = (double)router->conf->local_prefill_ns / 1e9,
-                                   .yield = yield_for(job),
-                                   .order = router->order};
+                                   .yield = yield_for(job)};
     router_admission_goals(job, goals);
     view_bar(job);
     place->fleet = router->fleet;

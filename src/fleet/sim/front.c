@@ -151,8 +151,7 @@ bool sim_front_choose_prepare(struct sim *sim, struct sim_job *job, struct picke
                                    .itl_slo_s = (double)sim_pause_itl_ns(sim, job) / 1e9,
                                    .local_prefill_tokens = opts->local_prefill_tokens,
                                    .local_prefill_s = (double)opts->local_prefill_ns / 1e9,
-                                   .yield = front_yield(sim, job),
-                                   .order = job->router->order};
+                                   .yield = front_yield(sim, job)};
     if (!front_hashes(sim, job))
         return false;
     sim->place.fleet = job->router->fleet;

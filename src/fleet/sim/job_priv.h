@@ -36,7 +36,7 @@ struct sim_router {
     struct picker_fleet *fleet;
     struct picker_index *index;
     struct fair *turns[PICKER_MAX_CLASSES]; /* of each class */
-    uint32_t n_queued, n_queued_of[PICKER_MAX_CLASSES], order;
+    uint32_t n_queued, n_queued_of[PICKER_MAX_CLASSES];
     struct picker_lateness late, itl_late;
     struct picker_answers answers[PICKER_MAX_CLASSES];
     struct sim_pauses pauses;

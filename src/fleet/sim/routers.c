@@ -18,8 +18,7 @@ int sim_routers_open(struct sim *sim)
     for (uint32_t i = 0; rc == 0 && i < sim->n_routers; i++) {
         struct sim_router *router = &sim->routers[i];
 
-        router->order = (uint32_t)sim->opts->seed + i;
-        rc = picker_fleet_new(&router->fleet);
+        rc = picker_fleet_new((uint32_t)sim->opts->seed + i, &router->fleet);
         if (rc == 0)
             rc = picker_index_new(sim->opts->index_entries, INDEX_LIFE_NS, &router->index);
         for (uint32_t at = 0; rc == 0 && at < sim->classes.n; at++) {

@@ -542,7 +542,7 @@ struct drive *drive_new(const struct route_opts *opts, const struct trace *trace
     drive->wait_ns = route_grab(trace->n_entries, sizeof(uint64_t));
     drive->cap_heap = (uint32_t)trace->n_entries * 4 + opts->n_workers;
     drive->heap = route_grab(drive->cap_heap, sizeof(*drive->heap));
-    ASSERT(picker_fleet_new(&drive->fleet) == 0);
+    ASSERT(picker_fleet_new(0, &drive->fleet) == 0);
     ASSERT(picker_index_new(opts->index_entries, 300 * NS_PER_S, &drive->index) == 0);
     make_rows(drive, mean_prompt, mean_answer);
     return drive;

@@ -40,7 +40,7 @@ static int pick(const struct picker_worker *workers, uint32_t n, const struct pi
     struct picker_fleet *fleet;
     int rc;
 
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
     for (uint32_t i = 0; i < n; i++) {
         assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
         cached_blocks[i] = workers[i].cached_tokens / workers[i].block_tokens;

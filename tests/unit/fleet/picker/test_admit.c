@@ -35,7 +35,7 @@ static struct picker_outlook outlook_of(const struct picker_worker *workers, uin
     struct picker_outlook outlook;
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
     for (uint32_t i = 0; i < n; i++)
         assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
     picker_outlook(fleet, &opts, &outlook);
@@ -195,7 +195,7 @@ static int choose(const struct picker_worker workers[2], const struct picker_req
     struct picker_fleet *fleet;
     int rc;
 
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
     for (uint32_t i = 0; i < 2; i++)
         assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
     rc = picker_pick(fleet, &goals, request, out);

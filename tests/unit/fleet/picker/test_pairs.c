@@ -11,12 +11,16 @@
 #include "fleet/picker/fleet.h"
 #include "fleet/picker/owner.h"
 
-#define MAX_N    40
-#define N_WORLDS 30000
+#define MAX_N    150 /* several groups of rows in a pool */
+#define N_WORLDS 100000
+#define N_ORDERS 5
 #define MAX_NS   INT64_C(100000000000000)
+
+static const uint32_t orders[] = {0, 1, 77, 12345, UINT32_MAX};
 
 struct world {
     uint32_t n;
+    uint32_t order;                   /* of equal workers, in orders[] */
     struct picker_worker rows[MAX_N]; /* at slot_of[i]; cached_tokens of the request */
     uint32_t slot_of[MAX_N];
     struct picker_goals goals;
@@ -261,7 +265,7 @@ static struct option make_pair(const struct world *world, uint32_t p, uint32_t d
 
 static uint32_t rank(const struct world *world, uint32_t slot)
 {
-    uint64_t order = world->goals.order;
+    uint64_t order = orders[world->order];
 
     return (uint32_t)((slot + order) * (2 * order + 1) % PICKER_MAX_WORKERS);
 }
@@ -403,17 +407,19 @@ static struct picker_worker random_row(struct rng *rng, uint32_t n_layouts)
 static void make_world(struct rng *rng, struct world *world)
 {
     uint32_t slot = (uint32_t)rng_below(rng, 30), n_layouts = 1 + (uint32_t)rng_below(rng, 3);
+    bool has_excluded;
 
     memset(world, 0, sizeof(*world));
-    world->n = (uint32_t)rng_below(rng, rng_below(rng, 4) ? 9 : MAX_N);
+    world->n = (uint32_t)rng_below(rng, rng_below(rng, 4) ? 9 : rng_below(rng, 40) ? 40 : MAX_N);
+    has_excluded = world->n < 40 || rng_below(rng, 8) == 0;
     world->goals = (struct picker_goals){.ttft_slo_s = (double)ONE_OF(rng, 0, 500, 5000) / 1000,
                                          .itl_slo_s = (double)ONE_OF(rng, 0, 50, 50, 1000) / 1000,
                                          .itl_margin = 1 - (double)ONE_OF(rng, 2, 2, 1, 4) / 2,
                                          .begin_share = (double)ONE_OF(rng, 0, 0, 256, 700, 1024) / 1024,
                                          .local_prefill_tokens = (uint32_t)ONE_OF(rng, 0, 64, 128),
                                          .local_prefill_s = (double)ONE_OF(rng, 0, 0, 50, 400) / 1000,
-                                         .yield = (enum picker_yield)rng_below(rng, 3),
-                                         .order = (uint32_t)ONE_OF(rng, 0, 1, 77, 12345, UINT32_MAX)};
+                                         .yield = (enum picker_yield)rng_below(rng, 3)};
+    world->order = (uint32_t)rng_below(rng, N_ORDERS);
     world->request = (struct picker_request){.n_tokens = (uint32_t)ONE_OF(rng, 1, 40, 400, 4000, UINT32_MAX),
                                              .max_new_tokens = (uint32_t)ONE_OF(rng, 0, 1, 10, 1000),
                                              .answer_tokens = (uint32_t)ONE_OF(rng, 0, 0, 5, 500, UINT32_MAX),
@@ -427,7 +433,7 @@ static void make_world(struct rng *rng, struct world *world)
         struct picker_worker *row = &world->rows[i];
 
         *row = random_row(rng, n_layouts);
-        slot += 1 + (uint32_t)rng_below(rng, 20);
+        slot += 1 + (uint32_t)rng_below(rng, world->n < 40 ? 20 : 6);
         world->slot_of[i] = slot;
         world->cached_blocks[slot] = (uint32_t)ONE_OF(rng, 0, 0, 0, 1, 12, 100, 200);
         row->cached_tokens = world->cached_blocks[slot] * row->block_tokens;
@@ -438,7 +444,7 @@ static void make_world(struct rng *rng, struct world *world)
             world->runs[world->request.n_runs++] = (struct picker_run){.slot = slot, .n_blocks = n_blocks};
             row->stored_tokens = n_blocks * row->block_tokens;
         }
-        if (rng_below(rng, 15) == 0)
+        if (has_excluded && rng_below(rng, 15) == 0)
             picker_slots_add(&world->excluded, slot);
     }
 }
@@ -471,16 +477,19 @@ static void chooses_what_trying_everything_chooses(void **state)
 {
     static struct world world;
     uint32_t n_with[4] = {0}, n_pairs = 0, n_alone = 0, n_reading = 0;
-    struct picker_fleet *fleet;
+    struct picker_fleet *fleets[N_ORDERS];
     struct rng rng;
 
     rng_init(&rng, 3);
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    for (uint32_t i = 0; i < N_ORDERS; i++)
+        assert_int_equal(picker_fleet_new(orders[i], &fleets[i]), 0);
     for (uint32_t i = 0; i < N_WORLDS; i++) {
         struct picker_choice wanted = {0}, got = {0};
+        struct picker_fleet *fleet;
         int rc;
 
         make_world(&rng, &world);
+        fleet = fleets[world.order];
         put_rows(&rng, &world, fleet);
         rc = try_everything(&world, &wanted);
         assert_int_equal(picker_pick(fleet, &world.goals, &world.request, &got), rc);
@@ -493,13 +502,14 @@ static void chooses_what_trying_everything_chooses(void **state)
         if (rc == 0)
             (*(got.prefill == PICKER_NONE ? &n_alone : &n_pairs))++;
         take_rows(&world, fleet);
+        assert_int_equal(picker_fleet_n_usable(fleet, 0), 0);
     }
-    assert_int_equal(picker_fleet_n_usable(fleet, 0), 0);
     for (size_t i = 0; i < sizeof(n_with) / sizeof(n_with[0]); i++)
         assert_true(n_with[i] > N_WORLDS / 200); /* every kind occurred */
     print_message("%u pairs, %u alone, %u reading\n", n_pairs, n_alone, n_reading);
     assert_true(n_pairs > N_WORLDS / 50 && n_alone > N_WORLDS / 50 && n_reading > N_WORLDS / 50);
-    picker_fleet_free(fleet);
+    for (uint32_t i = 0; i < N_ORDERS; i++)
+        picker_fleet_free(fleets[i]);
 }
 
 /* Slot 0 has another layout now, slot 1 has not: no trace of their partnership is left. */
@@ -524,7 +534,7 @@ static void every_worker_may_be_of_its_own_kind(void **state)
     struct picker_choice choice;
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
     for (uint32_t round = 0; round < 2; round++) {
         for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
             struct picker_worker row = {.is_usable = true,

@@ -24,7 +24,7 @@ static const struct picker_goals goals = {.ttft_slo_s = 1, .itl_slo_s = 0.05, .l
 static int open_rig(void **state)
 {
     memset(&rig, 0, sizeof(rig));
-    assert_int_equal(picker_fleet_new(&rig.fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &rig.fleet), 0);
     return picker_index_new(1000, 100, &rig.index);
 }
 

@@ -346,7 +346,7 @@ static void a_report_lacks_what_came_after_its_figures(void **state)
     struct picker_choice choice = {0};
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
     goals.ttft_slo_s = 60;
     workers[1].decodes_only = true;
     for (uint32_t i = 0; i < 2; i++) {
@@ -379,7 +379,7 @@ static void a_queue_shrinks_with_time(void **state)
     struct picker_choice choice = {0};
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
     goals.ttft_slo_s = 60;
     workers[2].decodes_only = true;
     for (uint32_t i = 0; i < 3; i++) {
@@ -417,7 +417,7 @@ static void a_queue_of_own_prompts_ends_with_them(void **state)
     goals.ttft_slo_s = 60;
     workers[1].decodes_only = true;
     for (unsigned has_others = 0; has_others < 2; has_others++) {
-        assert_int_equal(picker_fleet_new(&fleet), 0);
+        assert_int_equal(picker_fleet_new(0, &fleet), 0);
         for (uint32_t i = 0; i < 2; i++) {
             workers[i].reported_ns = UINT64_C(1000000000);
             workers[i].queued_prefill_tokens = 0;
@@ -446,7 +446,7 @@ static void an_idle_workers_queue_is_forgotten(void **state)
     struct picker_choice choice = {0};
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
     goals.ttft_slo_s = 60;
     workers[2].decodes_only = true;
     for (uint32_t i = 0; i < 3; i++) {
@@ -511,7 +511,7 @@ static void a_changed_role_counts_at_once(void **state)
     struct picker_choice choice;
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
     for (uint32_t i = 0; i < 2; i++)
         assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
     picker_fleet_charge(fleet, 0, &charge);

@@ -78,7 +78,7 @@ static void who_was_sent_to_read_is_waited_for(void **state)
     a.read_bytes_per_s = 5e8; /* 0.52 s each */
     b.prefill_tokens_per_s = 2000;
     goals.local_prefill_tokens = 10000;
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
     assert_int_equal(picker_fleet_set(fleet, 0, &a), 0);
     assert_int_equal(picker_fleet_set(fleet, 1, &b), 0);
     for (;; n_there++) {

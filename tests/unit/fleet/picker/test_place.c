@@ -25,10 +25,9 @@ static uint32_t taken[PICKER_MAX_WORKERS];
 
 static void open_site(struct site *site, uint32_t order)
 {
-    assert_int_equal(picker_fleet_new(&site->fleet), 0);
+    assert_int_equal(picker_fleet_new(order, &site->fleet), 0);
     assert_int_equal(picker_index_new(100000, 1000, &site->index), 0);
-    site->goals =
-        (struct picker_goals){.ttft_slo_s = 10, .itl_slo_s = 1, .local_prefill_tokens = 128, .order = order};
+    site->goals = (struct picker_goals){.ttft_slo_s = 10, .itl_slo_s = 1, .local_prefill_tokens = 128};
     for (uint32_t slot = 0; slot < N_WORKERS; slot++) {
         struct picker_worker row = {.is_usable = true,
                                     .role = slot < N_PREFILL ? PICKER_PREFILL : PICKER_DECODE,
@@ -204,7 +203,7 @@ static void rows_are_reports_with_the_ledger(void **state)
                          row;
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(&fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
     assert_int_equal(picker_fleet_set(fleet, 5, &reported), 0);
     picker_fleet_charge(fleet, 5, &(struct picker_charge){.prefill_tokens = 400, .context_tokens = 100});
     picker_fleet_charge(
@@ -253,7 +252,7 @@ static void open_store_site(struct store_site *site)
         .hashes = site->chain, .n_hashes = N_BLOCKS, .request = {.n_tokens = N_TOKENS, .max_new_tokens = 1}};
     for (uint32_t i = 0; i < N_BLOCKS; i++)
         site->chain[i] = (struct block_hash){{(uint8_t)i, 1}};
-    assert_int_equal(picker_fleet_new(&site->place.fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &site->place.fleet), 0);
     assert_int_equal(picker_index_new(1000, 1000, &site->place.index), 0);
     assert_int_equal(picker_index_new(1000, 1000, &site->place.stored), 0);
     assert_int_equal(picker_fleet_set(site->place.fleet, 2, &site->row), 0);

@@ -38,7 +38,7 @@ static int open_bench(void **state)
     (void)state;
     bench = (struct bench){.now_ns = START};
     rng_init(&bench.rng, 7);
-    assert_int_equal(picker_fleet_new(&bench.fleet), 0);
+    assert_int_equal(picker_fleet_new(0, &bench.fleet), 0);
     for (uint32_t slot = 0; slot < N_WORKERS; slot++) {
         bench.rows[slot] = (struct picker_worker){.is_usable = true,
                                                   .block_tokens = 32,

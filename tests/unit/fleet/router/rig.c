@@ -253,7 +253,7 @@ int rig_open(struct rig *rig)
     router_blocks_init(router);
     if (rig->clients == NULL || metrics_new(&router->metrics) < 0 || sim_model_open(4096, &rig->sim) < 0 ||
         hashmap_new(sizeof(uint64_t), &router->by_number) < 0 || router_queue_open(router) < 0 ||
-        picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(&router->fleet) < 0)
+        picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(0, &router->fleet) < 0)
         return E_NOMEM;
     router->m_queued = metric_single(router->metrics, METRIC_GAUGE, "test_queued", "Test.");
     picker_classes_init(&router->classes, rig->conf.ttft_slo_ns, rig->conf.itl_slo_ns);

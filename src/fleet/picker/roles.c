@@ -185,7 +185,7 @@ static double pool_seats(const struct picker_roles *roles, const struct pool_sta
     while (least < most) {
         uint32_t middle = least + (most - least + 1) / 2;
 
-        row.n_running = middle - 1; /* a further one joins them */
+        row.n_running = row.step_seqs = middle - 1; /* a further one joins them */
         row.decode_step_s = step_at(roles, middle);
         if (picker_itl_s(&row) <= itl_slo_s)
             least = middle;

@@ -347,12 +347,47 @@ static void any_input_has_an_answer(void **state)
     }
 }
 
+/* The workers report the same line of step times at different points of it: which of them comes last in the pool does not
+ * change the estimate. */
+static uint32_t wanted_with_order(uint32_t busy_slot)
+{
+    close_bench(NULL);
+    open_bench(NULL);
+    for (uint32_t slot = 0; slot < N_WORKERS / 2; slot++) {
+        bench.rows[slot].keeps_role = true;
+        set_role(slot, PICKER_PREFILL);
+    }
+    for (uint32_t slot = N_WORKERS / 2; slot < N_WORKERS; slot++) {
+        uint32_t n = slot == busy_slot ? 40 : 4;
+
+        bench.rows[slot].n_running = bench.rows[slot].step_seqs = n;
+        bench.rows[slot].keeps_role = true;
+        bench.rows[slot].decode_row_s = 0.0005;
+        bench.rows[slot].decode_step_s = 0.012 + 0.0005 * n;
+        set_role(slot, PICKER_DECODE);
+    }
+    play(120, 10, 300, 600);
+    return bench.plan.wanted_decode;
+}
+
+static void the_last_worker_does_not_decide(void **state)
+{
+    uint32_t wanted = wanted_with_order(N_WORKERS / 2);
+
+    (void)state;
+    assert_int_equal(bench.n_flips, 0);
+    assert_true(wanted > 1);
+    for (uint32_t slot = N_WORKERS / 2 + 1; slot < N_WORKERS; slot++)
+        assert_int_equal(wanted_with_order(slot), wanted);
+}
+
 int main(void)
 {
 #define T(test) cmocka_unit_test_setup_teardown(test, open_bench, close_bench)
     const struct CMUnitTest tests[] = {
         T(roles_follow_the_load),
         T(a_role_changes_once_a_period),
+        T(the_last_worker_does_not_decide),
         T(a_change_for_the_worse_is_taken_back),
         T(refusals_under_another_load_judge_no_change),
         T(a_change_elsewhere_counts),

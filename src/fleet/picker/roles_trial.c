@@ -7,6 +7,8 @@
  *
  * The rooms of roles.c know the time of prompts, decode steps and seats.  They do not know whether the network of few decode
  * workers can take the KV of many prefill workers, or what else limits a pool.  Refusals do. */
+#include <math.h>
+
 #include "fleet/picker/roles_priv.h"
 
 #define WORSE 0.02 /* larger mean share of refused requests */
@@ -80,7 +82,8 @@ void roles_trial_next(struct picker_roles *roles, const struct picker_roles_plan
         *trial = (struct picker_roles_trial){.began_ns = roles->changed_ns,
                                              .to = plan->to,
                                              .before = plan->load,
-                                             .before_refused = trial_refused(roles)};
+                                             .before_refused =
+                                                 fmax(trial_refused(roles), plan->load.refused_share)};
     }
     roles->refused = roles->n_refused_seen = 0;
 }

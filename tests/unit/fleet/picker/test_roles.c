@@ -23,6 +23,7 @@ struct bench { /* a fleet of equal workers, and the policy */
     uint64_t now_ns;
     uint32_t n_flips;
     uint32_t too_many; /* prefill workers, so that a third of the requests is refused; 0: none ever */
+    bool is_full;      /* a third is refused under any roles */
 };
 
 static struct bench bench;
@@ -77,7 +78,8 @@ static void play(uint32_t seconds, uint32_t per_s, uint32_t prompt, uint32_t ans
 
             picker_demand_arrived(&bench.roles.demand, at_ns,
                                   prompt / 2 + (uint32_t)rng_below(&bench.rng, prompt));
-            if (bench.too_many > 0 && n_prefill() >= bench.too_many && rng_below(&bench.rng, 3) == 0) {
+            if ((bench.is_full || (bench.too_many > 0 && n_prefill() >= bench.too_many)) &&
+                rng_below(&bench.rng, 3) == 0) {
                 picker_demand_refused(&bench.roles.demand, at_ns);
                 continue;
             }
@@ -147,6 +149,17 @@ static void refusals_under_another_load_judge_no_change(void **state)
     bench.too_many = 1;
     play(300, 80, 4000, 50); /* too much for any split */
     assert_in_range(n_prefill(), 6, 7);
+}
+
+/* A new load that the roles cannot carry is refused in part, before the change and after it. */
+static void refusals_that_a_change_meets_do_not_judge_it(void **state)
+{
+    (void)state;
+    play(600, 40, 4000, 50);
+    assert_in_range(n_prefill(), 6, 7);
+    bench.is_full = true;
+    play(400, 30, 300, 1000);
+    assert_in_range(n_prefill(), 1, 2);
 }
 
 static void a_change_elsewhere_counts(void **state)
@@ -390,6 +403,7 @@ int main(void)
         T(the_last_worker_does_not_decide),
         T(a_change_for_the_worse_is_taken_back),
         T(refusals_under_another_load_judge_no_change),
+        T(refusals_that_a_change_meets_do_not_judge_it),
         T(a_change_elsewhere_counts),
         T(a_cold_fleet_keeps_its_roles),
         T(one_infeasible_request_moves_nothing),

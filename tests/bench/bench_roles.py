@@ -4,12 +4,14 @@
 
 For each load and interval, prints the good requests under the interval's best fixed split, under the load's best split, and
 under auto; then the shares.  With --check it fails where auto reaches less than 0.95 of the best split of an interval.  It
-also fails where auto reaches less than 1.2 times the best single split over a load whose mix changes (steps, crowds, tides).  The
-loads: two kinds of requests in turns (steps), the same at 1.5 times the rate, which is about the capacity (crowds), two kinds with opposite sines as rates (tides), a day (diurnal), and the
-recorded traces if present.
+also fails where auto reaches less than 1.2 times the best single split over a load whose mix changes (steps, crowds, swing, tides).  The
+loads: two kinds of requests in turns (steps), the same at 1.5 times the rate, which is about the capacity (crowds), the same
+with three times the answers, which needs nearly all workers for prompts and then nearly all for answers (swing), two kinds with
+opposite sines as rates (tides), a day (diurnal), and the recorded traces if present.
 
-    bench_roles.py [--load NAME]... [--workers N] [--seed N] [--check] [--wanted]
+    bench_roles.py [--load NAME]... [--workers N] [--seed N] [--rigid] [--check] [--wanted]
 
+--rigid: decode workers compute no prompts, under any split.
 --wanted compares baton_wanted_workers with a search for the least fleet that keeps the objectives of 95 % of the requests.
 Set BATON_BUILD to the build folder.
 """
@@ -30,6 +32,8 @@ LOADS = {
     "steps": (["--generate", "steps", "--period", "7200", "--duration", "14400", *PROMPTS, *ANSWERS], 4),
     "crowds": (["--generate", "steps", "--period", "7200", "--duration", "14400", "--rate", "54", "--prompt", "4000", "--answer", "60",
                 "--rate2", "30", "--prompt2", "300", "--answer2", "1000"], 4),
+    "swing": (["--generate", "steps", "--period", "7200", "--duration", "14400", "--rate", "50", "--prompt", "4000", "--answer", "60",
+               "--rate2", "65", "--prompt2", "300", "--answer2", "1000"], 4),
     "tides": (["--generate", "tides", "--period", "14400", "--duration", "14400", "--rate", "19", "--prompt", "4000", "--answer", "60",
                "--rate2", "11", "--prompt2", "300", "--answer2", "1000"], 8),
     "diurnal": (["--generate", "diurnal", "--duration", "14400", "--rate", "16", "--prompt", "4000", "--answer", "60"], 8),
@@ -38,8 +42,11 @@ LOADS = {
 }
 
 
+RIGID = []
+
+
 def simulate(options, seed):
-    line = [os.path.join(BUILD, "baton-sim"), "--json", "--seed", str(seed), *options]
+    line = [os.path.join(BUILD, "baton-sim"), "--json", "--seed", str(seed), *RIGID, *options]
     return json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
 
 
@@ -80,7 +87,7 @@ def print_load(name, runs):
     return least
 
 
-CHANGING = ("steps", "crowds", "tides")
+CHANGING = ("steps", "crowds", "swing", "tides")
 
 
 def print_totals(name, totals):
@@ -154,9 +161,12 @@ def main():
     parser.add_argument("--load", action="append", choices=LOADS)
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rigid", action="store_true")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--wanted", action="store_true")
     args = parser.parse_args()
+    if args.rigid:
+        RIGID.append("--rigid")
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         is_good = compare_wanted(pool, args) if args.wanted else compare_splits(pool, args)
     return 0 if is_good or not args.check else 1

@@ -70,9 +70,9 @@ void picker_demand_placed(struct picker_demand *demand, uint32_t n_tokens, uint3
     demand->pick_uncached = demand->pick_uncached > 1e-3 ? demand->pick_uncached : 1e-3;
 }
 
-void picker_demand_refused(struct picker_demand *demand, uint64_t now_ns)
+void picker_demand_missed(struct picker_demand *demand, uint64_t now_ns)
 {
-    demand_at(demand, now_ns)->n_refused++;
+    demand_at(demand, now_ns)->n_missed++;
 }
 
 void picker_demand_ended(struct picker_demand *demand, uint64_t now_ns, uint64_t n_tokens)
@@ -89,7 +89,7 @@ static void demand_add(struct picker_demand_bucket *sum, const struct picker_dem
     sum->n_prompts += bucket->n_prompts;
     sum->n_short += bucket->n_short;
     sum->n_answers += bucket->n_answers;
-    sum->n_refused += bucket->n_refused;
+    sum->n_missed += bucket->n_missed;
     sum->prompt_s += bucket->prompt_s;
     sum->square += bucket->square;
     sum->short_s += bucket->short_s;
@@ -136,7 +136,7 @@ bool picker_demand_read(struct picker_demand *demand, uint64_t now_ns, struct pi
     out->rate_per_s = sum.n_prompts / out->window_s;
     out->all_per_s = n / out->window_s;
     out->short_share = sum.short_s / out->window_s;
-    out->refused_share = sum.n_refused < n ? (double)sum.n_refused / n : 1;
+    out->missed_share = sum.n_missed < n ? (double)sum.n_missed / n : 1;
     if (sum.n_prompts > 0 && sum.prompt_s > 0) {
         out->prompt_s = sum.prompt_s / sum.n_prompts;
         out->cv2 = sum.square / sum.n_prompts / (out->prompt_s * out->prompt_s) - 1;

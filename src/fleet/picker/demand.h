@@ -17,7 +17,7 @@
 #define PICKER_DEMAND_WIDTH   UINT64_C(5000000000) /* ns of a bucket, unless width_ns says otherwise */
 
 struct picker_demand_bucket {
-    uint32_t n_prompts, n_short, n_answers, n_refused;
+    uint32_t n_prompts, n_short, n_answers, n_missed;
     double prompt_s, square, most_s; /* time of prompts that are not short; its squares; the longest */
     double short_s;                  /* of prompts that the decode worker computes */
     double prompt_tokens;
@@ -44,15 +44,15 @@ struct picker_load { /* of the window */
     double all_per_s;      /* of all requests */
     double answer_tokens;  /* mean; 0: no answer has ended */
     double context_tokens; /* mean, of prompt and answer */
-    double refused_share;  /* of the requests, from 0 to 1 */
+    double missed_share;   /* of the requests, from 0 to 1: refused, or served beyond an objective */
 };
 
 /* A request arrived.  Before the costs are known it counts as one without a time. */
 void picker_demand_arrived(struct picker_demand *demand, uint64_t now_ns, uint32_t n_tokens);
 /* A request was placed: so many tokens of its prompt were to be computed. */
 void picker_demand_placed(struct picker_demand *demand, uint32_t n_tokens, uint32_t n_uncached);
-/* A request that had arrived was refused. */
-void picker_demand_refused(struct picker_demand *demand, uint64_t now_ns);
+/* A request that had arrived was refused, or it has ended and missed an objective of its class. */
+void picker_demand_missed(struct picker_demand *demand, uint64_t now_ns);
 /* An answer has ended. */
 void picker_demand_ended(struct picker_demand *demand, uint64_t now_ns, uint64_t n_tokens);
 /* Sets the width of a bucket.  A new width empties all buckets. */

@@ -10,7 +10,7 @@
  * per period.  Workers report the age of their role, so routers without contact to each other share one period.
  *
  * Rooms know neither the network nor the order of requests.  So each change is a trial (roles_trial.c): if more requests are
- * refused after it, under the same load, it is taken back, and not tried again for a while.
+ * refused or late after it, under the same load, it is taken back, and not tried again for a while.
  *
  * This router sees other routers' requests only in the workers' reports.  It scales the load by the ratio of
  * reported sequences to its own dispatched ones. */
@@ -242,6 +242,29 @@ static double room_after(const struct picker_roles_opts *opts, const struct pool
                         decode_room(pool, &plan->load, pool->n[0] + pool->n[1] - n_prefill));
 }
 
+/* Both rooms suffice, and yet requests miss their objectives, so something limits a role that the rooms do not know.  True
+ * if a worker may take the other role, with rooms that still suffice. */
+static bool plan_tries(const struct picker_roles *roles, const struct picker_roles_opts *opts,
+                       const struct pool_state *pool, uint64_t now_ns, struct picker_roles_plan *plan)
+{
+    static const enum picker_role sides[] = {PICKER_DECODE, PICKER_PREFILL};
+    double best = 0;
+
+    plan->reason = PICKER_ROLES_TRIED;
+    for (unsigned i = 0; i < 2; i++) {
+        struct picker_roles_plan other = *plan;
+        double after = room_after(opts, pool, plan, sides[i]);
+
+        other.to = sides[i];
+        if (after < 1 || after <= best || roles_trial_is_barred(roles, &other, now_ns))
+            continue;
+        best = after;
+        plan->to = sides[i];
+        plan->reason = PICKER_ROLES_MISSED;
+    }
+    return best > 0;
+}
+
 /* Sets the reason, and the role that a worker would change to. */
 static bool plan_is_better(const struct picker_roles *roles, const struct picker_roles_opts *opts,
                            const struct pool_state *pool, uint64_t now_ns, struct picker_roles_plan *plan)
@@ -250,6 +273,8 @@ static bool plan_is_better(const struct picker_roles *roles, const struct picker
 
     plan->to = plan->prefill_room < plan->decode_room ? PICKER_PREFILL : PICKER_DECODE;
     plan->reason = PICKER_ROLES_ROOM;
+    if (now >= 1 && roles_trial_is_missing(roles))
+        return plan_tries(roles, opts, pool, now_ns, plan);
     if (now >= COMFORT)
         return false;
     after = room_after(opts, pool, plan, plan->to);

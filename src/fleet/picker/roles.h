@@ -24,7 +24,9 @@
     X(PREFILL, "prefill has less room")                                                                      \
     X(DECODE, "decode has less room")                                                                        \
     X(RESTORED, "a role has fewer workers than its least number")                                            \
-    X(WORSE, "more requests are refused since the last change, which is taken back")                         \
+    X(MISSED,                                                                                                \
+      "requests are refused or late though both rooms suffice, so a worker is tried in the other role")      \
+    X(WORSE, "more requests are refused or late since the last change, which is taken back")                 \
     X(TRIED, "the same change was taken back under the same load")
 
 enum picker_roles_reason {
@@ -47,13 +49,15 @@ struct picker_roles_trial { /* a change of this router, until the refusals after
     uint64_t began_ns;      /* 0: none */
     enum picker_role to;
     struct picker_load before;
-    double before_refused; /* mean share of refused requests under the roles before */
+    double before_missed; /* mean share of requests that were refused or late, under the roles before */
+    bool must_gain;       /* it fails unless fewer are refused or late */
 };
 
 struct picker_roles_lesson { /* of a trial that failed */
     uint64_t until_ns;       /* 0: none */
-    enum picker_role to;
-    uint32_t too_many; /* workers of that role */
+    uint32_t n_again;        /* trials that failed before in the same way */
+    uint32_t too_many;       /* workers of the role */
+    double missed;           /* share of requests that were refused or late in it */
     struct picker_load load;
 };
 
@@ -65,9 +69,9 @@ struct picker_roles { /* of one model's workers */
     /* Decode steps against sequences, over the workers' reports: sums that fade. */
     double weight, seqs, steps_s, squares, products;
     struct picker_roles_trial trial;
-    struct picker_roles_lesson lesson;
-    double refused,
-        n_refused_seen; /* shares of refused requests since the latest change: sum and number, which fade */
+    struct picker_roles_lesson lessons[2]; /* of trials of a prefill, and of a decode worker */
+    double missed,
+        n_missed_seen; /* shares of such requests since the latest change: sum and number, which fade */
     double seen_seqs, own_seqs; /* sequences in the reports, and in this router's ledger: other routers place
                                  * too */
 };

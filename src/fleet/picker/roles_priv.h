@@ -5,9 +5,11 @@
 
 #include "fleet/picker/roles.h"
 
-/* Takes the share of refused requests of this second, if all of its window is later than the latest change. */
+/* Takes the share of refused and late requests of this second, if all of its window is later than the latest change. */
 void roles_trial_watch(struct picker_roles *roles, const struct picker_load *load, uint64_t now_ns);
-/* True if a larger share of the requests is refused than before the change, under the same load. */
+/* True if a share of the requests that is worth a trial is refused or late, since the latest change. */
+bool roles_trial_is_missing(const struct picker_roles *roles);
+/* True if a larger share of the requests is refused or late than before the change, under the same load. */
 bool roles_trial_failed(const struct picker_roles *roles, const struct picker_load *load, uint64_t now_ns,
                         uint64_t period_ns);
 /* True if the plan's change failed a while ago under the load that there is now. */

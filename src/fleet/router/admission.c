@@ -63,7 +63,7 @@ void router_refused(const struct job *job, enum refusal_reason reason)
 {
     metric_add(job->router->m_refused, 1);
     metric_add(job->router->admission.m_refusals[job->class_at][reason], 1);
-    picker_demand_refused(&job->model->roles.demand, clock_now_ns());
+    picker_demand_missed(&job->model->roles.demand, clock_now_ns());
     router_decisions_refused(job, reasons[reason]);
 }
 

@@ -7,6 +7,7 @@
  * The worker's next report confirms the role (workers.c), and has the role's age.  So each router with `auto` sees
  * the changes of other routers and of an operator, and all routers share one period between two changes.  With
  * `fixed` the policy only measures. */
+#include "fleet/router/admission_priv.h"
 #include "fleet/router/router_priv.h"
 
 #include <inttypes.h>
@@ -122,10 +123,28 @@ void router_roles_receive(struct router_worker *worker, bool has_changed, uint64
                          age_ms < now_ns / NS_PER_MS ? now_ns - age_ms * NS_PER_MS : now_ns);
 }
 
+/* True if the answer missed an objective of its class.  Pauses do not count: they are what the class allows. */
+static bool roles_missed(const struct job *job, uint64_t now_ns)
+{
+    struct picker_class objectives = router_job_class(job);
+    uint64_t n = router_job_answered(job);
+
+    if (job->first_ns == 0 || job->n_pauses > 0)
+        return false;
+    return job->first_ns - job->submitted_ns > objectives.ttft_slo_ns ||
+           (n > 1 && now_ns - job->first_ns > (n - 1) * objectives.itl_slo_ns);
+}
+
 void router_roles_ended(const struct job *job)
 {
-    if (router_job_answered(job) > 0)
-        picker_demand_ended(&job->model->roles.demand, clock_now_ns(), router_job_answered(job));
+    struct picker_demand *demand = &job->model->roles.demand;
+    uint64_t now_ns = clock_now_ns();
+
+    if (router_job_answered(job) == 0)
+        return;
+    picker_demand_ended(demand, now_ns, router_job_answered(job));
+    if (roles_missed(job, now_ns))
+        picker_demand_missed(demand, now_ns);
 }
 
 void router_roles_put(const struct router *router, struct buf *out)

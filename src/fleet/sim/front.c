@@ -91,7 +91,7 @@ void sim_front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why
     front_class(sim, job)->n_refused[why]++;
     front_count_refusal(sim, job->request.kind);
     sim_column(sim)->n_refused++;
-    picker_demand_refused(&job->router->roles.demand, sim->now_ns);
+    picker_demand_missed(&job->router->roles.demand, sim->now_ns);
     front_free_job(sim, job);
 }
 
@@ -399,6 +399,8 @@ void sim_front_ended(struct sim *sim, uint32_t i)
         sim->result->is_spared_good |= job->is_spared;
         kind->good_tokens += n;
         sim_column(sim)->n_good++;
+    } else {
+        picker_demand_missed(&job->router->roles.demand, sim->now_ns);
     }
     front_free_job(sim, job);
 }

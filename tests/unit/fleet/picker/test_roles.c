@@ -80,7 +80,7 @@ static void play(uint32_t seconds, uint32_t per_s, uint32_t prompt, uint32_t ans
                                   prompt / 2 + (uint32_t)rng_below(&bench.rng, prompt));
             if ((bench.is_full || (bench.too_many > 0 && n_prefill() >= bench.too_many)) &&
                 rng_below(&bench.rng, 3) == 0) {
-                picker_demand_refused(&bench.roles.demand, at_ns);
+                picker_demand_missed(&bench.roles.demand, at_ns);
                 continue;
             }
             picker_demand_placed(&bench.roles.demand, prompt, prompt);
@@ -160,6 +160,33 @@ static void refusals_that_a_change_meets_do_not_judge_it(void **state)
     bench.is_full = true;
     play(400, 30, 300, 1000);
     assert_in_range(n_prefill(), 1, 2);
+}
+
+/* Both rooms suffice, and yet a third of the requests is refused: something limits a role that the rooms do not know. */
+static void misses_despite_room_try_the_other_role(void **state)
+{
+    uint32_t n;
+
+    (void)state;
+    play(600, 40, 4000, 50);
+    n = n_prefill();
+    bench.too_many = n;
+    play(200, 25, 4000, 50);
+    assert_int_equal(n_prefill(), n - 1);
+    bench.n_flips = 0;
+    play(600, 25, 4000, 50);
+    assert_int_equal(bench.n_flips, 0);
+}
+
+/* The same refusals under any roles: each role is tried, taken back, and tried less and less often. */
+static void misses_under_any_roles_move_little(void **state)
+{
+    (void)state;
+    play(600, 40, 4000, 50);
+    bench.is_full = true;
+    bench.n_flips = 0;
+    play(7200, 25, 4000, 50);
+    assert_in_range(bench.n_flips, 2, 24); /* of 120 periods */
 }
 
 static void a_change_elsewhere_counts(void **state)
@@ -404,6 +431,8 @@ int main(void)
         T(a_change_for_the_worse_is_taken_back),
         T(refusals_under_another_load_judge_no_change),
         T(refusals_that_a_change_meets_do_not_judge_it),
+        T(misses_despite_room_try_the_other_role),
+        T(misses_under_any_roles_move_little),
         T(a_change_elsewhere_counts),
         T(a_cold_fleet_keeps_its_roles),
         T(one_infeasible_request_moves_nothing),

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A worker reports its role.  The next placement uses it, and running requests stay where they are.  An order
- * to change the role goes only to workers that know such orders. */
+ * to change the role goes only to workers that know such orders.  Answers that miss an objective count in the load. */
 #include "tests/unit/check.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "rig.h"
 
@@ -84,12 +85,45 @@ static void orders_go_to_workers_that_know_them(void **state)
     assert_int_equal(order("new", "router", &fault), E_INVAL);
 }
 
+static uint32_t missed(void)
+{
+    const struct picker_demand *demand = &rig.router.models[0].roles.demand;
+    uint32_t n = 0;
+
+    for (unsigned i = 0; i < PICKER_DEMAND_BUCKETS; i++)
+        n += demand->buckets[i].n_missed;
+    return n;
+}
+
+static void answer_within(struct link *link, uint64_t ttft_slo_ns, uint64_t itl_slo_ns)
+{
+    rig.conf.ttft_slo_ns = ttft_slo_ns;
+    rig.conf.itl_slo_ns = itl_slo_ns;
+    assert_non_null(rig_submit(&rig, 1000, 20));
+    rig_accept(&rig, link, 0);
+    rig_tokens(&rig, link, 0, 2);
+    rig_finish(&rig, link, BATON__FINISH__FINISH_LENGTH, 0);
+}
+
+static void answers_beyond_an_objective_count_as_missed(void **state)
+{
+    struct link *link = rig_worker(&rig, "a", PICKER_BOTH, 1, 1000);
+
+    answer_within(link, 3600 * NS_PER_S, 3600 * NS_PER_S);
+    assert_int_equal(missed(), 0);
+    answer_within(link, 1, 3600 * NS_PER_S); /* no first token comes within a nanosecond */
+    assert_int_equal(missed(), 1);
+    answer_within(link, 3600 * NS_PER_S, 1);
+    assert_int_equal(missed(), 2);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
 
 int main(void)
 {
     static const struct CMUnitTest tests[] = {T(placements_follow_the_report),
-                                              T(orders_go_to_workers_that_know_them)};
+                                              T(orders_go_to_workers_that_know_them),
+                                              T(answers_beyond_an_objective_count_as_missed)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,9 @@
  *           decode,  layout 9   [ row ]
  *
  * A row is recomputed whenever its slot changes: at a report, a dispatch, a first token, an end. The rows of a
- * pool are in the order of their ranks, so that the choice meets the preferred one of equal workers first. An empty pool stays for the next worker of its kind; when no pool is left, it becomes
- * another kind's. Each non-empty pool has a worker, so an empty one always exists. */
+ * pool are in the order of their ranks, so that the choice meets the preferred one of equal workers first. An
+ * empty pool stays for the next worker of its kind; when no pool is left, it becomes another kind's. Each non-empty
+ * pool has a worker, so an empty one always exists. */
 #include "fleet/picker/fleet.h"
 
 #include <stdlib.h>

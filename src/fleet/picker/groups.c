@@ -50,6 +50,7 @@ static inline void group_widen(const struct pick_pool *pool, struct pick_group *
         least->rate_ns = LESS(least->rate_ns, brief->rate_ns);
         least->queue_ns = LESS(least->queue_ns, brief->queue_ns);
         group->most_queue_ns = MORE(group->most_queue_ns, brief->queue_ns);
+        group->most_fixed_ns = MORE(group->most_fixed_ns, brief->fixed_ns);
         group->most_running = MORE(group->most_running, brief->n_running);
     }
 }
@@ -83,6 +84,7 @@ static bool decode_was_bound_by(const struct pick_pool *pool, const struct pick_
     return (old->rate_ns == least->rate_ns && brief->rate_ns > old->rate_ns) ||
            (old->queue_ns == least->queue_ns && brief->queue_ns > old->queue_ns) ||
            (old->queue_ns == group->most_queue_ns && brief->queue_ns < old->queue_ns) ||
+           (old->fixed_ns == group->most_fixed_ns && brief->fixed_ns < old->fixed_ns) ||
            (old->n_running == group->most_running && brief->n_running < old->n_running) ||
            kind_was_bound_by(&group->kinds[kind], old, brief, brief_kind(pool, brief) != kind);
 }

@@ -60,14 +60,22 @@ static inline uint32_t few_lacks(const struct scan *scan, uint32_t most_block_to
 #define PICK_NEVER_NS (INT64_MAX / 4) /* such a worker is not tried */
 #define LEAST_ROUNDED (1 - 1e-9)      /* keeps a bound below a sum that was rounded in another order */
 
-/* The least part by which decoding sequences lengthen a prompt; see beside_ns(). */
+/* True if decoding sequences of a worker with this time between tokens lengthen its prompts by beside_ns()'s factor.
+ * Beyond that its steps may break the objective anyway, and then they lengthen nothing. */
+static inline bool is_stretched(const struct scan *scan, int64_t itl_ns)
+{
+    return scan->share_1024 != WHOLE_SHARE &&
+           scan->step_slo_ns - itl_ns >= scan->step_slo_ns / LEAST_LEFT_DIVISOR;
+}
+
+/* The least of these factors in the pool. */
 static inline double least_stretch(const struct scan *scan, const struct pick_pool *pool)
 {
     int64_t left_ns = scan->step_slo_ns - pool->least_itl_ns;
 
-    if (scan->share_1024 == WHOLE_SHARE || left_ns < scan->step_slo_ns / LEAST_LEFT_DIVISOR)
-        return 1;
-    return (double)scan->step_slo_ns / (double)left_ns * LEAST_ROUNDED;
+    return is_stretched(scan, pool->least_itl_ns) && left_ns > 0
+               ? (double)scan->step_slo_ns / (double)left_ns * LEAST_ROUNDED
+               : 1;
 }
 
 /* The least cost of n tokens that take own_ns, without the worker's queue and the answer.  Queue and prompt count with
@@ -140,6 +148,7 @@ static inline int64_t brief_short_half_ns(const struct scan *scan, const struct 
 struct group_bounds {
     int64_t prompt_ns[PICK_LOADS]; /* lone_prompt_ns() of its workers, by load */
     int64_t lone_ns, half_ns;
+    double stretch; /* of its prompts beside sequences */
 };
 
 /* A prompt counts as short for a kind if its slowest worker would compute all of it quickly enough. */
@@ -161,7 +170,9 @@ static inline __attribute__((always_inline)) void bound_group(const struct scan 
 {
     uint32_t n = few_lacks(scan, group->least.block_tokens);
 
-    *out = (struct group_bounds){.lone_ns = PICK_NEVER_NS, .half_ns = PICK_NEVER_NS};
+    *out = (struct group_bounds){.lone_ns = PICK_NEVER_NS,
+                                 .half_ns = PICK_NEVER_NS,
+                                 .stretch = is_stretched(scan, group->most_fixed_ns) ? stretch : 1};
     for (uint32_t load = 0; load < PICK_LOADS; load++)
         out->prompt_ns[load] = PICK_NEVER_NS;
     for (uint32_t i = 0; i < PICK_KINDS; i++) {
@@ -172,7 +183,7 @@ static inline __attribute__((always_inline)) void bound_group(const struct scan 
         if (kind->fixed_ns == PICK_NONE_NS)
             continue;
         own_ns = pick_compute_ns(scan, n, kind->prefill_ns, kind->pair_ns);
-        own_ns = lone_prompt_ns(scan, pool, n, own_ns, load, stretch, what);
+        own_ns = lone_prompt_ns(scan, pool, n, own_ns, load, out->stretch, what);
         ns = own_ns + lone_rest_ns(scan, group->least.queue_ns, kind->fixed_ns);
         out->prompt_ns[load] = own_ns < out->prompt_ns[load] ? own_ns : out->prompt_ns[load];
         out->lone_ns = ns < out->lone_ns ? ns : out->lone_ns;

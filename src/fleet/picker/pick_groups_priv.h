@@ -45,7 +45,7 @@ static inline uint32_t group_end(const struct pick_pool *pool, uint32_t group)
 /* The group's workers alone: two bounds, the first without the cost of the prompt on the worker. */
 static inline __attribute__((always_inline)) void
 scan_lone_group(const struct scan *scan, const struct pick_pool *pool, uint32_t group,
-                const struct group_bounds *bounds, double stretch, enum what what, struct side sides[2])
+                const struct group_bounds *bounds, enum what what, struct side sides[2])
 {
     for (uint32_t i = group * PICK_GROUP; i < group_end(pool, group); i++) {
         const struct pick_brief *brief = &pool->briefs[i];
@@ -54,7 +54,8 @@ scan_lone_group(const struct scan *scan, const struct pick_pool *pool, uint32_t 
                            lone_rest_ns(scan, brief->queue_ns, brief->fixed_ns);
 
         if (is_first(&pool->rows[i], n_running, least_ns, &sides[0]) &&
-            is_first(&pool->rows[i], n_running, brief_lone_ns(scan, pool, brief, stretch, what), &sides[0]))
+            is_first(&pool->rows[i], n_running, brief_lone_ns(scan, pool, brief, bounds->stretch, what),
+                     &sides[0]))
             try_row(scan, pool, i, what, sides);
     }
 }
@@ -108,10 +109,10 @@ static inline __attribute__((always_inline)) void scan_decode_groups(const struc
         least_offer(&half, i, bounds[i].half_ns);
     }
     if (lone.ns < PICK_NEVER_NS && (scan->best.decode == NULL || lone.ns <= scan->best.cost_ns)) {
-        scan_lone_group(scan, pool, lone.group, &bounds[lone.group], stretch, what, sides);
+        scan_lone_group(scan, pool, lone.group, &bounds[lone.group], what, sides);
         for (uint32_t i = 0; i * PICK_GROUP < pool->n; i++)
             if (i != lone.group && group_may_lead(pool, i, bounds[i].lone_ns, &sides[0]))
-                scan_lone_group(scan, pool, i, &bounds[i], stretch, what, sides);
+                scan_lone_group(scan, pool, i, &bounds[i], what, sides);
     }
     if (sides[0].row != NULL && sides[1].cost_ns > sides[0].cost_ns)
         sides[1] = (struct side){.cost_ns = sides[0].cost_ns + 1};

@@ -389,7 +389,7 @@ static struct picker_worker random_row(struct rng *rng, uint32_t n_layouts)
         .prefill_tokens_per_s = (double)ONE_OF(rng, 0, 1000, 1000, 1250),
         .decode_row_s = (double)ONE_OF(rng, 0, 0, 1, 30) / 1000,
         .step_seqs = (uint32_t)ONE_OF(rng, 0, 0, 3, 60),
-        .decode_step_s = (double)ONE_OF(rng, 0, 20, 20, 21) / 1000,
+        .decode_step_s = (double)ONE_OF(rng, 0, 20, 20, 21, 60) / 1000,
         .transfer_bytes_per_s = (double)ONE_OF(rng, 0, 1000000000, 12000000000),
         .kv_bytes_per_token = ONE_OF(rng, 0, 1000, 65536),
         .read_bytes_per_s = (double)ONE_OF(rng, 0, 50000000, 1000000000),
@@ -404,10 +404,20 @@ static struct picker_worker random_row(struct rng *rng, uint32_t n_layouts)
     return row;
 }
 
+/* The worker has measured its speed: no two have the same, and few costs are equal. */
+static void measure(struct rng *rng, struct picker_worker *row)
+{
+    double *const rates[] = {&row->prefill_tokens_per_s, &row->decode_row_s,     &row->decode_step_s,
+                             &row->transfer_bytes_per_s, &row->read_bytes_per_s, &row->push_bytes_per_s};
+
+    for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
+        *rates[i] *= 0.95 + 0.1 * rng_unit(rng);
+}
+
 static void make_world(struct rng *rng, struct world *world)
 {
     uint32_t slot = (uint32_t)rng_below(rng, 30), n_layouts = 1 + (uint32_t)rng_below(rng, 3);
-    bool has_excluded;
+    bool has_excluded, is_measured = rng_below(rng, 3) == 0;
 
     memset(world, 0, sizeof(*world));
     world->n = (uint32_t)rng_below(rng, rng_below(rng, 4) ? 9 : rng_below(rng, 40) ? 40 : MAX_N);
@@ -433,6 +443,8 @@ static void make_world(struct rng *rng, struct world *world)
         struct picker_worker *row = &world->rows[i];
 
         *row = random_row(rng, n_layouts);
+        if (is_measured)
+            measure(rng, row);
         slot += 1 + (uint32_t)rng_below(rng, world->n < 40 ? 20 : 6);
         world->slot_of[i] = slot;
         world->cached_blocks[slot] = (uint32_t)ONE_OF(rng, 0, 0, 0, 1, 12, 100, 200);

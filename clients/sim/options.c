@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/str.h"
 #include "clients/common/cli.h"
@@ -105,6 +106,13 @@ static const char *const policies[] = {
     SIM_POLICY_TABLE(X)
 #undef X
 };
+static const char *const loads[] = {
+#define X(name, text, most) text,
+    GENERATE_KIND_TABLE(X)
+#undef X
+};
+#define LOAD_NAME(name, text, most) " " text
+#define LOAD_NAMES                  GENERATE_KIND_TABLE(LOAD_NAME)
 static const char *const refusals[] = {"predicted", "timeout"};
 static const char *const FETCHES[] = {"off", "auto", "always"};
 
@@ -307,11 +315,11 @@ static const struct option_row *find_row(const char *name)
     return NULL;
 }
 
-static int index_of(const char *text, const char *const *names, int n)
+static int index_of(const char *text, const char *const *names, size_t n)
 {
-    for (int i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         if (strcmp(text, names[i]) == 0)
-            return i;
+            return (int)i;
     return -1;
 }
 
@@ -336,17 +344,14 @@ static bool sim_options_read_all(int argc, char **argv, struct sim_cli *cli, boo
 
 static bool check_load(struct sim_cli *cli)
 {
-    static const char *const kinds[] = {"poisson", "bursts", "diurnal", "steps", "tides", "mix", "sessions"};
-    int kind = cli->generate_name != NULL ? index_of(cli->generate_name, kinds, 7) : 0;
+    int kind = cli->generate_name != NULL ? index_of(cli->generate_name, loads, ARRAY_LEN(loads)) : 0;
 
     if ((cli->trace_path == NULL) == (cli->generate_name == NULL)) {
         complain_usage(SIM_NAME, "one load is needed: --trace FILE or --generate KIND");
         return false;
     }
     if (kind < 0) {
-        complain_usage(SIM_NAME,
-                       "--generate: %s is none of poisson, bursts, diurnal, steps, tides, mix, sessions",
-                       cli->generate_name);
+        complain_usage(SIM_NAME, "--generate: %s is none of" LOAD_NAMES, cli->generate_name);
         return false;
     }
     cli->generate.kind = (enum generate_kind)kind;
@@ -360,19 +365,20 @@ static bool check_load(struct sim_cli *cli)
 /* The options whose values are words. False after an error message. */
 static bool sim_options_choose(struct sim_cli *cli)
 {
-    int policy = index_of(cli->policy, policies, 6), prefix_fetch = index_of(cli->prefix_fetch, FETCHES, 3);
+    int policy = index_of(cli->policy, policies, ARRAY_LEN(policies)),
+        prefix_fetch = index_of(cli->prefix_fetch, FETCHES, ARRAY_LEN(FETCHES));
 
     if (policy < 0 || prefix_fetch < 0) {
         complain_usage(SIM_NAME, policy < 0 ? "--policy: %s is unknown" : "--prefix-fetch: %s is unknown",
                        policy < 0 ? cli->policy : cli->prefix_fetch);
         return false;
     }
-    if (cli->refuse != NULL && index_of(cli->refuse, refusals, 2) < 0) {
+    if (cli->refuse != NULL && index_of(cli->refuse, refusals, ARRAY_LEN(refusals)) < 0) {
         complain_usage(SIM_NAME, "--refuse: %s is neither predicted nor timeout", cli->refuse);
         return false;
     }
     if (cli->refuse != NULL)
-        cli->sim.refuses_early = index_of(cli->refuse, refusals, 2) == 0;
+        cli->sim.refuses_early = index_of(cli->refuse, refusals, ARRAY_LEN(refusals)) == 0;
     if (cli->costs != NULL && strcmp(cli->costs, "learned") != 0 && strcmp(cli->costs, "exact") != 0) {
         complain_usage(SIM_NAME, "--costs: %s is neither learned nor exact", cli->costs);
         return false;

@@ -98,8 +98,13 @@ static double draw_of_two(struct generate *generate, double at_s)
 
 static void draw_arrival(struct generate *generate)
 {
+    static const double most_rates[] = {
+#define X(name, text, most) [GENERATE_##name] = (most),
+        GENERATE_KIND_TABLE(X)
+#undef X
+    };
     const struct generate_opts *opts = &generate->opts;
-    double most = opts->kind == GENERATE_BURSTS ? 8.5 : opts->kind == GENERATE_DIURNAL ? 1.8 : 1;
+    double most = most_rates[opts->kind];
     double rate = opts->rate_per_s * most / (opts->kind == GENERATE_SESSIONS ? opts->turns : 1);
     double at_s = (double)generate->arrival_ns / 1e9;
 

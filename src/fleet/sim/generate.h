@@ -5,14 +5,27 @@
 
 #include "fleet/sim/sim.h"
 
+/* Each with its name, and its highest rate in times of the mean:
+ *
+ *     bursts     8.5 times the rate in a tenth of each minute, a sixth of the rate otherwise
+ *     diurnal    a sine over the duration, from a fifth to nine fifths of the rate
+ *     steps      two kinds of requests in turns, each for half of the period
+ *     tides      two kinds; their rates are sines in opposite phase, from 0 to twice the rate
+ *     mix        two kinds at once, each at its constant rate
+ *     sessions   agents: turns with tool waits, each continuing the prompt and answer before */
+#define GENERATE_KIND_TABLE(X)                                                                               \
+    X(POISSON, "poisson", 1)                                                                                 \
+    X(BURSTS, "bursts", 8.5)                                                                                 \
+    X(DIURNAL, "diurnal", 1.8)                                                                               \
+    X(STEPS, "steps", 1)                                                                                     \
+    X(TIDES, "tides", 1)                                                                                     \
+    X(MIX, "mix", 1)                                                                                         \
+    X(SESSIONS, "sessions", 1)
+
 enum generate_kind {
-    GENERATE_POISSON,
-    GENERATE_BURSTS,  /* 8.5 times the rate in a tenth of each minute, a sixth of the rate otherwise */
-    GENERATE_DIURNAL, /* a sine over the duration, from a fifth to nine fifths of the rate */
-    GENERATE_STEPS,   /* two kinds of requests in turns, each for half of the period */
-    GENERATE_TIDES,   /* two kinds; their rates are sines in opposite phase, from 0 to twice the rate */
-    GENERATE_MIX,     /* two kinds at once, each at its constant rate */
-    GENERATE_SESSIONS /* agents: turns with tool waits, each continuing the prompt and answer before */
+#define X(name, text, most) GENERATE_##name,
+    GENERATE_KIND_TABLE(X)
+#undef X
 };
 
 struct generate_opts {

@@ -57,6 +57,7 @@ struct job { /* a chunk of rows of one tensor */
     uint64_t first, n_rows;
     size_t row_bytes_in, row_bytes_out;
     float *factors; /* [dims[2]][dims[0]] importance, or NULL */
+    float *scales;  /* [dims[2]] of NVFP4, or NULL */
     char *out;      /* [n_rows][row_bytes_out] */
     double *errors; /* [n_rows] sum of squared differences */
     double *squares;
@@ -68,8 +69,10 @@ struct quantizing {
     const struct quantize_args *args;
     struct gguf *gguf;
     struct team *team;
-    enum dtype *types;       /* [n_tensors] */
-    enum dtype *wanted;      /* [n_tensors] */
+    enum dtype *types;  /* [n_tensors] */
+    enum dtype *wanted; /* [n_tensors] */
+    uint64_t *kept;     /* [n_kept] tensors of the result */
+    uint64_t n_kept;
     struct imatrix *imatrix; /* NULL: none */
     uint64_t n_matrices, n_important;
     struct job job;
@@ -198,6 +201,8 @@ static size_t row_bytes(enum dtype type, uint64_t cols)
 static int choose_type(struct quantizing *q, uint64_t i, struct fault *fault)
 {
     const struct gguf_tensor *tensor = gguf_tensor_at(q->gguf, i);
+    float *scales;
+    int rc;
 
     if (mix_is_matrix(tensor)) {
         q->types[i] = mix_type(&q->args->mix, tensor, &q->wanted[i]);
@@ -207,15 +212,28 @@ static int choose_type(struct quantizing *q, uint64_t i, struct fault *fault)
                 "tensor '%.*s' is %s already; a source has F32, F16, BF16 or Q8_0 (or, for --type F32, "
                 "F16 and BF16, any type that is known)",
                 (int)tensor->name.len_bytes, (const char *)tensor->name.data, dtype_info(tensor->type)->name);
-        if (q->imatrix && q->types[i] != tensor->type) {
-            int rc = imatrix_check(q->imatrix, tensor, fault);
-
-            return rc < 0 ? rc : 0;
-        }
+        if (q->types[i] == tensor->type)
+            return 0;
+        rc = scales_read(q->gguf, tensor, &scales, fault);
+        free(scales);
+        if (rc == 0 && q->imatrix)
+            rc = imatrix_check(q->imatrix, tensor, fault);
+        return rc < 0 ? rc : 0;
     } else {
         q->types[i] = q->wanted[i] = is_float(tensor->type) ? DTYPE_F32 : tensor->type;
     }
     return 0;
+}
+
+/* The scales of a tensor whose type changes are in its weights. */
+static bool is_dropped(const struct quantizing *q, const struct gguf_tensor *tensor)
+{
+    const struct gguf_tensor *owner = scales_owner(q->gguf, tensor);
+
+    for (uint64_t i = 0; owner != NULL && i < gguf_tensor_count(q->gguf); i++)
+        if (gguf_tensor_at(q->gguf, i) == owner)
+            return q->types[i] != owner->type;
+    return false;
 }
 
 static int cmd_quantize_declare(struct quantizing *q, struct gguf_writer *writer, uint64_t i)
@@ -223,6 +241,9 @@ static int cmd_quantize_declare(struct quantizing *q, struct gguf_writer *writer
     const struct gguf_tensor *tensor = gguf_tensor_at(q->gguf, i);
     char name[1032];
 
+    if (is_dropped(q, tensor))
+        return 0;
+    q->kept[q->n_kept++] = i;
     snprintf(name, sizeof(name), "%.*s", (int)tensor->name.len_bytes, (const char *)tensor->name.data);
     q->in_bytes += tensor->len_bytes;
     return gguf_declare_tensor(writer, name, q->types[i], tensor->n_dims, tensor->dims);
@@ -235,7 +256,8 @@ static int cmd_quantize_plan(struct quantizing *q, struct gguf_writer *writer, s
 
     q->types = calloc(n + 1, sizeof(*q->types));
     q->wanted = calloc(n + 1, sizeof(*q->wanted));
-    if (q->types == NULL || q->wanted == NULL)
+    q->kept = calloc(n + 1, sizeof(*q->kept));
+    if (q->types == NULL || q->wanted == NULL || q->kept == NULL)
         rc = E_NOMEM;
     if (rc == 0)
         rc = gguf_put_u32(writer, "general.quantization_version", 2);
@@ -243,11 +265,11 @@ static int cmd_quantize_plan(struct quantizing *q, struct gguf_writer *writer, s
         rc = gguf_put_keys_of(writer, q->gguf, "");
     if (rc < 0)
         return fault_set(fault, rc, "%s", err_text(rc));
-    for (uint64_t i = 0; i < n && rc == 0; i++) {
+    for (uint64_t i = 0; i < n && rc == 0; i++)
         rc = choose_type(q, i, fault);
-        if (rc == 0 && (rc = cmd_quantize_declare(q, writer, i)) < 0)
+    for (uint64_t i = 0; i < n && rc == 0; i++)
+        if ((rc = cmd_quantize_declare(q, writer, i)) < 0)
             fault_set(fault, rc, "%s", err_text(rc));
-    }
     return rc;
 }
 
@@ -268,6 +290,10 @@ static int quantize_row(const struct job *job, uint64_t row, float *x, float *ba
     double error = 0, squares = 0;
 
     int rc = qblk_row_f32(job->tensor->type, in, cols, x);
+    float scale = job->scales ? job->scales[(job->first + row) / job->tensor->dims[1]] : 1.0f;
+
+    for (uint64_t i = 0; i < cols && rc == 0 && job->scales != NULL; i++)
+        x[i] *= scale;
     if (rc == 0)
         rc = qblk_from_f32_important(job->type, x, factors_of(job, row), cols, out);
     if (rc == 0)
@@ -363,12 +389,14 @@ static void print_tensor(const struct quantizing *q, uint64_t i, double error, d
     putchar('\n');
 }
 
-static int cmd_quantize_fill(void *arg, uint64_t index, struct gguf_writer *writer)
+static int cmd_quantize_fill(void *arg, uint64_t number, struct gguf_writer *writer)
 {
     struct quantizing *q = arg;
+    uint64_t index = q->kept[number];
     const struct gguf_tensor *tensor = gguf_tensor_at(q->gguf, index);
     uint64_t n = tensor->dims[0] * tensor->dims[1] * tensor->dims[2] * tensor->dims[3];
     double error = 0, squares = 0;
+    struct fault fault; /* the plan has checked the scales */
     int rc;
 
     q->n_weights += n;
@@ -378,12 +406,15 @@ static int cmd_quantize_fill(void *arg, uint64_t index, struct gguf_writer *writ
         rc = rig_is_interrupted() ? E_CANCELLED : gguf_writer_data(writer, tensor->data, tensor->len_bytes);
     } else {
         q->job = (struct job){.tensor = tensor, .type = q->types[index]};
-        rc = q->imatrix ? imatrix_factors(q->imatrix, tensor, &q->job.factors) : 0;
+        rc = scales_read(q->gguf, tensor, &q->job.scales, &fault);
+        if (rc == 0 && q->imatrix)
+            rc = imatrix_factors(q->imatrix, tensor, &q->job.factors);
         if (rc == 0)
             rc = cmd_quantize_convert(q, writer, &error, &squares);
         q->n_matrices++;
         q->n_important += q->job.factors != NULL;
         free(q->job.factors);
+        free(q->job.scales);
         q->error += error;
         q->squares += squares;
         q->n_changed += n;
@@ -503,6 +534,7 @@ int cmd_quantize(int argc, char **argv)
         cmd_quantize_print_report(&q, began_ns);
     free(q.types);
     free(q.wanted);
+    free(q.kept);
     team_free(q.team);
     imatrix_close(q.imatrix);
     gguf_close(q.gguf);

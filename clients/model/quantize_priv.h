@@ -47,4 +47,11 @@ int imatrix_check(const struct imatrix *imatrix, const struct gguf_tensor *tenso
  * if the matrix has no importance of it. E_NOMEM. */
 int imatrix_factors(const struct imatrix *imatrix, const struct gguf_tensor *tensor, float **out);
 
+/* ---- quantize_scales.c ---- */
+
+/* The tensor of NVFP4 beside which this one is a scale, or an input scale; NULL: it is no such scale. */
+const struct gguf_tensor *scales_owner(const struct gguf *gguf, const struct gguf_tensor *tensor);
+/* Sets *out to the factors of the tensor's weights, [dims[2]], to be freed; NULL: it has none. E_FORMAT, E_NOMEM. */
+int scales_read(const struct gguf *gguf, const struct gguf_tensor *weights, float **out, struct fault *fault);
+
 #endif

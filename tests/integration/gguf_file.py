@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the F32 tensors of a GGUF file, and writes a copy of it with one more key, or with other values of tensors."""
+"""Reads the F32 tensors of a GGUF file, and writes a copy of it with one more key, or with more tensors or other values of them."""
 import math
 import struct
 
@@ -61,6 +61,17 @@ class GgufFile:
             struct.pack_into(f"<{len(floats)}f", data, self.offsets[name], *floats)
         with open(path, "wb") as file:
             file.write(data)
+
+    def write_with_more(self, path, tensors):
+        """Writes the file to path with more F32 tensors of one dimension: {name: floats}."""
+        n_tensors, data = struct.unpack_from("<Q", self.data, 8)[0], self.data[self.start:]
+        head = self.data[:8] + struct.pack("<Q", n_tensors + len(tensors)) + self.data[16:self.infos_end]
+        for name, floats in tensors.items():
+            data += bytes(-len(data) % ALIGNMENT)
+            head += struct.pack("<Q", len(name)) + name.encode() + struct.pack("<IQIQ", 1, len(floats), F32, len(data))
+            data += struct.pack(f"<{len(floats)}f", *floats)
+        with open(path, "wb") as file:
+            file.write(head + bytes(-len(head) % ALIGNMENT) + data)
 
     def write_with_switch(self, path, name, value):
         """Writes the file to path with one more key, which is true or false."""

@@ -2,7 +2,7 @@
 # Real daemons, real sockets, real faults: Python's standard library drives them.
 integration_tests = tests/integration/test_relay.py tests/integration/test_faults.py \
 	tests/integration/test_sdk.py tests/integration/test_operate.py tests/integration/test_caching.py \
-	tests/integration/test_constraints.py tests/integration/test_draft_model.py tests/integration/test_mtp.py tests/integration/test_sampler.py tests/integration/test_http.py \
+	tests/integration/test_constraints.py tests/integration/test_draft_model.py tests/integration/test_quantize.py tests/integration/test_mtp.py tests/integration/test_sampler.py tests/integration/test_http.py \
 	tests/integration/test_api_md.py tests/integration/test_examples.py
 integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py
 integration_tests += tests/integration/test_render.py

@@ -5,11 +5,13 @@
     sums      of a tiny model equal those that follow from its embeddings and its first norm
     experts   each has its own sums; their counts add up to tokens times the experts of a token
     threads   change no byte
-    quality   types of few bits come nearer to the source, on a text that was not measured
+    quality   with types of few bits, products come nearer to the source's on a text that was not measured: those of each matrix
+              that is looked at, and the model's probabilities by the sum over three types (of one type they vary with the weights)
     refusals  files of another kind and importance of another shape
 """
 import json
 import math
+import operator
 import os
 import subprocess
 import sys
@@ -23,6 +25,7 @@ DEMO = os.path.join(SRC, "share/baton-demo.gguf")
 PROSE = os.path.join(SRC, "share/perplexity.txt")
 TINY = "--type F32 --layers 2 --hidden 48 --heads 4 --kv-heads 2 --ffn 80 --vocab 259 --context 256 --seed 5".split()
 TEXT = "One baton passes from hand to hand. " * 8
+MATRICES = ["blk.%d.%s.weight" % place for place in ((0, "ffn_up"), (1, "ffn_down"), (1, "attn_q"), (2, "ffn_gate"), (3, "attn_output"))]
 failed = 0
 
 
@@ -90,9 +93,20 @@ def dialogues(path, take):
                     out.write("<|im_start|>%s\n%s<|im_end|>\n" % (message["role"], message["content"]))
 
 
+def product_error(source, result, squares):
+    """Of the products with inputs of these mean squares, as if the inputs were independent; relative to the products."""
+    columns = len(squares)
+    wrong, right = [0.0] * columns, [0.0] * columns
+    for at in range(0, len(source), columns):
+        for i, (a, b) in enumerate(zip(source[at:at + columns], result[at:at + columns])):
+            wrong[i] += (a - b) * (a - b)
+            right[i] += a * a
+    return sum(map(operator.mul, wrong, squares)) / sum(map(operator.mul, right, squares))
+
+
 def quality_improves(folder):
-    seen, unseen, one, two, base, small, back = (os.path.join(folder, name) for name in (
-        "seen.txt", "unseen.txt", "one.imatrix", "two.imatrix", "f32.gguf", "small.gguf", "back.gguf"))
+    seen, unseen, one, two, other, base, small, back = (os.path.join(folder, name) for name in (
+        "seen.txt", "unseen.txt", "one.imatrix", "two.imatrix", "other.imatrix", "f32.gguf", "small.gguf", "back.gguf"))
     dialogues(unseen, lambda lines: lines[:24])
     dialogues(seen, lambda lines: lines[24:])
     run("imatrix", "--special", "--text", seen, "--threads", "1", DEMO, one)
@@ -101,16 +115,25 @@ def quality_improves(folder):
         if a.read() != b.read():
             complain("the number of threads changes the file")
     run("quantize", "--type", "F32", DEMO, base)
+    run("imatrix", "--special", "--text", unseen, DEMO, other)
+    source, squares, sums = GgufFile(base).tensors, GgufFile(other).tensors, [0.0, 0.0]
     for name in ("Q2_K", "Q3_K_S", "Q4_K_S"):
-        found = []
+        found, errors = [], []
         for more in ((), ("--imatrix", one)):
             run("quantize", "--force", "--type", name, *more, base, small)
             run("quantize", "--force", "--type", "F32", small, back)
+            result = GgufFile(back).tensors
+            errors.append([product_error(source[matrix], result[matrix], squares[matrix + ".in_sum2"]) for matrix in MATRICES])
             found.append(json.loads(run("perplexity", "--json", "--special", "--kv", "f32", "--text", unseen, "--windows",
                                         "6", "--kl", base, back).stdout)["kl"]["mean"])
         print("%-7s divergence %.6f, with importance %.6f" % (name, *found))
-        if not found[1] < found[0]:
-            complain("%s: importance makes the divergence %.6f, from %.6f" % (name, found[1], found[0]))
+        sums = [a + b for a, b in zip(sums, found)]
+        for matrix, without, with_it in zip(MATRICES, *errors):
+            print("        %s: error of products %.3e, with importance %.3e" % (matrix, without, with_it))
+            if not with_it < without:
+                complain("%s, %s: importance makes the error of products %.3e, from %.3e" % (name, matrix, with_it, without))
+    if not sums[1] < sums[0]:
+        complain("importance makes the sum of divergences %.6f, from %.6f" % (sums[1], sums[0]))
     return one
 
 

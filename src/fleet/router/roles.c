@@ -123,15 +123,18 @@ void router_roles_receive(struct router_worker *worker, bool has_changed, uint64
                          age_ms < now_ns / NS_PER_MS ? now_ns - age_ms * NS_PER_MS : now_ns);
 }
 
-/* True if the answer missed an objective of its class.  Pauses do not count: they are what the class allows. */
+/* True if the answer missed an objective of its class.  A prompt that no worker computes in time has the limit that its
+ * placement had.  Pauses do not count: they are what the class allows. */
 static bool roles_missed(const struct job *job, uint64_t now_ns)
 {
     struct picker_class objectives = router_job_class(job);
+    double ttft_slo_s = (double)objectives.ttft_slo_ns / 1e9;
+    double limit_s = job->limit_s > ttft_slo_s ? job->limit_s : ttft_slo_s;
     uint64_t n = router_job_answered(job);
 
     if (job->first_ns == 0 || job->n_pauses > 0)
         return false;
-    return job->first_ns - job->submitted_ns > objectives.ttft_slo_ns ||
+    return (double)(job->first_ns - job->submitted_ns) / 1e9 > limit_s ||
            (n > 1 && now_ns - job->first_ns > (n - 1) * objectives.itl_slo_ns);
 }
 

@@ -399,7 +399,7 @@ void sim_front_ended(struct sim *sim, uint32_t i)
         sim->result->is_spared_good |= job->is_spared;
         kind->good_tokens += n;
         sim_column(sim)->n_good++;
-    } else {
+    } else if ((double)ttft_ns / 1e9 > job->limit_s || itl_ns > (double)sim_job_class(sim, job)->itl_slo_ns) {
         picker_demand_missed(&job->router->roles.demand, sim->now_ns);
     }
     front_free_job(sim, job);

@@ -52,7 +52,7 @@ struct pick_brief {
 struct pick_group {
     struct pick_brief least; /* no row has less, or longer blocks; push_ns: of those that may get pushes */
     int64_t most_queue_ns;   /* no row has a longer queue */
-    int64_t most_fixed_ns;   /* no row has more */
+    int64_t most_fixed_ns;   /* no row has more, nor had since the group was computed */
     uint32_t most_running;   /* no row runs more sequences */
     /* The same by kind.  A row with 0, 1, or more sequences is of the kind 0, 1, or 2, and PICK_LOADS is added if it
      * computes prompts slowly.  A slow worker without sequences and a fast one with some bound each other's values

@@ -84,7 +84,6 @@ static bool decode_was_bound_by(const struct pick_pool *pool, const struct pick_
     return (old->rate_ns == least->rate_ns && brief->rate_ns > old->rate_ns) ||
            (old->queue_ns == least->queue_ns && brief->queue_ns > old->queue_ns) ||
            (old->queue_ns == group->most_queue_ns && brief->queue_ns < old->queue_ns) ||
-           (old->fixed_ns == group->most_fixed_ns && brief->fixed_ns < old->fixed_ns) ||
            (old->n_running == group->most_running && brief->n_running < old->n_running) ||
            kind_was_bound_by(&group->kinds[kind], old, brief, brief_kind(pool, brief) != kind);
 }

@@ -17,7 +17,7 @@
 #define ANSWERS_ALIKE                                                                                        \
     2.0 /* ... and this is for the length of answers, which long answers of an earlier load still change */
 #define BARRED_PERIODS 20 /* twice as long after each further failure */
-#define MOST_AGAIN     5
+#define MOST_AGAIN     2
 #define MISSED_FADE    0.99 /* each second */
 #define MISSED_LEAST   20.0 /* seconds in the mean */
 

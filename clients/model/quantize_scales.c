@@ -62,7 +62,8 @@ const struct gguf_tensor *scales_owner(const struct gguf *gguf, const struct ggu
     return NULL;
 }
 
-static const struct gguf_tensor *scales_find(const struct gguf *gguf, const struct gguf_tensor *weights)
+static const struct gguf_tensor *quantize_find_scale(const struct gguf *gguf,
+                                                     const struct gguf_tensor *weights)
 {
     const struct gguf_tensor *found = NULL;
 
@@ -75,7 +76,8 @@ static const struct gguf_tensor *scales_find(const struct gguf *gguf, const stru
 
 int scales_read(const struct gguf *gguf, const struct gguf_tensor *weights, float **out, struct fault *fault)
 {
-    const struct gguf_tensor *found = weights->type == DTYPE_NVFP4 ? scales_find(gguf, weights) : NULL;
+    const struct gguf_tensor *found =
+        weights->type == DTYPE_NVFP4 ? quantize_find_scale(gguf, weights) : NULL;
     uint64_t n = weights->dims[2];
     bool is_good = found != NULL && found->type == DTYPE_F32 &&
                    (found->dims[0] == 1 || found->dims[0] == n) &&

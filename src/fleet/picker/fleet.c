@@ -202,12 +202,12 @@ static void queue_end(struct fleet_slot *it)
 static void queue_report(struct picker_fleet *fleet, struct fleet_slot *it,
                          const struct picker_worker *reported)
 {
-    uint64_t queued_ns = (uint64_t)pick_ns(picker_queue_s(reported) * 1e9);
+    uint64_t queued_ns;
 
     if (reported->reported_ns == 0 || reported->reported_ns == it->reported.reported_ns)
         return;
     fleet->is_timed = true;
-    queued_ns += recent_left_ns(it, reported->reported_ns);
+    queued_ns = (uint64_t)pick_ns(picker_queue_s(reported) * 1e9) + recent_left_ns(it, reported->reported_ns);
     it->free_ns = queued_ns > 0 ? reported->reported_ns + queued_ns : 0;
     it->is_queue_own = it->n_recent == 0 && reported->queued_prefill_tokens <= it->ledger.prefill_tokens;
     queue_end(it);

@@ -46,6 +46,11 @@ struct pick_brief {
 #define PICK_LOADS   3
 #define PICK_KINDS   (2 * PICK_LOADS)
 
+static inline uint32_t pick_load(uint32_t n_running)
+{
+    return n_running < PICK_LOADS ? n_running : PICK_LOADS - 1;
+}
+
 /* Bounds over the rows of a group: one comparison rules out the whole group.  In a pool of prefill workers only `least`
  * is kept, without rate_ns and queue_ns; in a pool of decode workers all, but of `least` only these two, n_running and
  * block_tokens. */

@@ -17,7 +17,7 @@ static inline float least_push(float a, float b)
  * wide until the group is computed again. */
 static inline uint32_t brief_kind(const struct pick_pool *pool, const struct pick_brief *brief)
 {
-    uint32_t load = brief->n_running < PICK_LOADS ? brief->n_running : PICK_LOADS - 1;
+    uint32_t load = pick_load(brief->n_running);
 
     return brief->prefill_ns > SLOW * pool->least_prefill_ns ? load + PICK_LOADS : load;
 }

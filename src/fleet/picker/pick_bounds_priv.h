@@ -116,7 +116,7 @@ static inline int64_t brief_lone_ns(const struct scan *scan, const struct pick_p
 static inline int64_t short_half_ns(const struct scan *scan, int64_t half_ns, int64_t fixed_ns,
                                     int64_t queued_ns)
 {
-    return queue_ns(scan, queued_ns) > 0 ? half_ns + HANDOFF_NS + HANDOFF_STEPS * fixed_ns : PICK_NEVER_NS;
+    return queue_ns(scan, queued_ns) > 0 ? half_ns + handoff_ns(fixed_ns) : PICK_NEVER_NS;
 }
 
 static inline int64_t prefill_half_ns(const struct scan *scan, const struct pick_brief *brief, uint32_t n)

@@ -50,8 +50,8 @@ scan_lone_group(const struct scan *scan, const struct pick_pool *pool, uint32_t 
     for (uint32_t i = group * PICK_GROUP; i < group_end(pool, group); i++) {
         const struct pick_brief *brief = &pool->briefs[i];
         uint32_t n_running = brief->n_running;
-        int64_t least_ns = bounds->prompt_ns[n_running < PICK_LOADS ? n_running : PICK_LOADS - 1] +
-                           lone_rest_ns(scan, brief->queue_ns, brief->fixed_ns);
+        int64_t least_ns =
+            bounds->prompt_ns[pick_load(n_running)] + lone_rest_ns(scan, brief->queue_ns, brief->fixed_ns);
 
         if (is_first(&pool->rows[i], n_running, least_ns, &sides[0]) &&
             is_first(&pool->rows[i], n_running, brief_lone_ns(scan, pool, brief, bounds->stretch, what),

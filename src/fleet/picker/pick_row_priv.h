@@ -73,7 +73,7 @@ static inline void try_alone(const struct scan *scan, const struct pick_row *row
                              struct side *best)
 {
     int64_t own_ns = pick_compute_ns(scan, need.n, row->prefill_ns, row->pair_ns);
-    bool is_quick = is_short(scan, need.n, row->prefill_ns, row->pair_ns, row->n_running);
+    bool is_quick = is_local(scan, need.n, own_ns, row->n_running);
 
     int64_t alone_ns = need.read_ns + own_ns + row->itl_ns;
     int64_t ttft_ns =
@@ -104,9 +104,9 @@ static inline void try_prefill(const struct scan *scan, const struct pick_row *r
 }
 
 /* The extra cost of handing a short prompt over. */
-static inline int64_t handoff_ns(const struct pick_row *row)
+static inline int64_t handoff_ns(int64_t itl_ns)
 {
-    return HANDOFF_NS + HANDOFF_STEPS * row->itl_ns;
+    return HANDOFF_NS + HANDOFF_STEPS * itl_ns;
 }
 
 static inline void try_decode(const struct scan *scan, const struct pick_row *row, uint32_t n,
@@ -138,7 +138,7 @@ static inline __attribute__((always_inline)) void try_row(const struct scan *sca
     if (is_quick == (what == DECODE_HALVES))
         try_alone(scan, row, (struct need){.n_missing = n, .n = n}, lone);
     if (what == DECODE_HALVES && (!is_quick || queue_ns(scan, row->queue_ns) > 0))
-        try_decode(scan, row, n, is_quick ? handoff_ns(row) : 0, half);
+        try_decode(scan, row, n, is_quick ? handoff_ns(row->itl_ns) : 0, half);
 }
 
 #endif

@@ -99,19 +99,15 @@ void roles_trial_next(struct picker_roles *roles, const struct picker_roles_plan
                       enum picker_roles_reason why, uint64_t period_ns)
 {
     double missed = trial_missed(roles), latest = plan->load.missed_share;
+    bool must_gain = why == PICKER_ROLES_MISSED;
 
     if (why == PICKER_ROLES_WORSE)
         trial_learn(roles, plan, period_ns);
-    else if (why == PICKER_ROLES_MISSED)
-        roles->trial = (struct picker_roles_trial){.began_ns = roles->changed_ns,
-                                                   .to = plan->to,
-                                                   .before = plan->load,
-                                                   .before_missed = missed,
-                                                   .must_gain = true};
     else
         roles->trial = (struct picker_roles_trial){.began_ns = roles->changed_ns,
                                                    .to = plan->to,
                                                    .before = plan->load,
-                                                   .before_missed = fmax(missed, latest)};
+                                                   .before_missed = must_gain ? missed : fmax(missed, latest),
+                                                   .must_gain = must_gain};
     roles->missed = roles->n_missed_seen = 0;
 }

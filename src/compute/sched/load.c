@@ -159,5 +159,6 @@ void sched_load(const struct sched *sched, struct sched_load *out)
     for (const struct seq *seq = sched_next(sched, NULL); seq; seq = sched_next(sched, seq))
         load_count(sched, seq, &load);
     load_decode(sched, &load);
+    load.queued_prefill_s *= sched_speed_stretch(load.decode_now_s, load.chunk_tokens * load.prompt_token_s);
     *out = load;
 }

@@ -81,3 +81,8 @@ void sched_speed_decode(const struct sched_speed *speed, const struct cost_step 
     *now_s_out = now_s;
     *row_s_out = more_s > 0 ? more_s / decode->n_rows : 0;
 }
+
+double sched_speed_stretch(double decode_s, double prompt_s)
+{
+    return decode_s > 0 && prompt_s > 0 ? 1 + decode_s / prompt_s : 1;
+}

@@ -38,5 +38,8 @@ void sched_speed_learn(struct sched_speed *speed, const struct sched_speed_step 
 /* The step of the decoding sequences alone, and the time that one more of them adds; 0 where unknown. */
 void sched_speed_decode(const struct sched_speed *speed, const struct cost_step *decode, double *now_s_out,
                         double *row_s_out);
+/* The factor by which prompts take longer beside decoding sequences, because each step computes both: decode_s for the
+ * sequences, and prompt_s for as many prompt tokens as it may have. */
+double sched_speed_stretch(double decode_s, double prompt_s);
 
 #endif

@@ -213,15 +213,37 @@ static void queue_report(struct picker_fleet *fleet, struct fleet_slot *it,
     queue_end(it);
 }
 
-void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_ns, uint64_t now_ns)
+/* A worker may be slower than it reports.  The ledger's prompts are not done, so all but the one under way are still to
+ * be computed.  That one is taken to be the longest. */
+static void queue_keep(struct fleet_slot *it, uint64_t now_ns)
 {
-    struct fleet_slot *it = &fleet->slots[slot];
+    uint64_t left_ns = it->ledger.busy_ns > it->longest_ns ? it->ledger.busy_ns - it->longest_ns : 0;
 
-    if (!fleet->is_timed)
+    if (left_ns > 0 && it->free_ns < now_ns + left_ns)
+        it->free_ns = now_ns + left_ns;
+}
+
+static void queue_add(struct fleet_slot *it, uint64_t busy_ns, uint64_t now_ns)
+{
+    if (busy_ns == 0)
         return;
-    recent_add(it, prefill_ns, now_ns);
-    it->free_ns = (it->free_ns > now_ns ? it->free_ns : now_ns) + prefill_ns;
-    picker_fleet_refresh(fleet, slot);
+    it->ledger.busy_ns += busy_ns;
+    it->n_prompts++;
+    it->longest_ns = it->longest_ns > busy_ns ? it->longest_ns : busy_ns;
+    recent_add(it, busy_ns, now_ns);
+    it->free_ns = (it->free_ns > now_ns ? it->free_ns : now_ns) + busy_ns;
+    queue_keep(it, now_ns);
+}
+
+static void queue_remove(struct fleet_slot *it, uint64_t busy_ns, uint64_t now_ns)
+{
+    if (busy_ns == 0)
+        return;
+    it->ledger.busy_ns -= busy_ns;
+    it->n_prompts--;
+    if (busy_ns >= it->longest_ns) /* of the others only the mean is known */
+        it->longest_ns = it->n_prompts > 0 ? it->ledger.busy_ns / it->n_prompts : 0;
+    queue_keep(it, now_ns);
 }
 
 void picker_fleet_forget_queues(struct picker_fleet *fleet, uint32_t group)
@@ -437,31 +459,35 @@ uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group)
 
 /* ---- the ledger ---- */
 
-void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge)
+void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge,
+                         uint64_t now_ns)
 {
-    struct picker_ledger *ledger = &fleet->slots[slot].ledger;
+    struct fleet_slot *it = &fleet->slots[slot];
+    struct picker_ledger *ledger = &it->ledger;
 
     ledger->prefill_tokens += charge->prefill_tokens;
     ledger->read_tokens += charge->read_tokens;
     ledger->store_tokens += charge->store_tokens;
     ledger->context_tokens += charge->context_tokens + charge->answer_tokens;
     ledger->n_seqs++;
-    fleet->slots[slot].n_since++;
+    it->n_since++;
+    queue_add(it, charge->busy_ns, now_ns);
     picker_fleet_refresh(fleet, slot);
 }
 
 void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge,
-                            bool has_begun)
+                            bool has_begun, uint64_t now_ns)
 {
-    struct picker_ledger *ledger = &fleet->slots[slot].ledger;
+    struct fleet_slot *it = &fleet->slots[slot];
+    struct picker_ledger *ledger = &it->ledger;
 
     ledger->prefill_tokens -= charge->prefill_tokens;
     ledger->read_tokens -= charge->read_tokens;
     ledger->store_tokens -= charge->store_tokens;
     ledger->context_tokens -= charge->context_tokens + charge->answer_tokens;
-    fleet->slots[slot].begun_tokens += has_begun ? charge->context_tokens : 0;
-    if (fleet->is_timed)
-        queue_end(&fleet->slots[slot]);
+    it->begun_tokens += has_begun ? charge->context_tokens : 0;
+    queue_end(it);
+    queue_remove(it, charge->busy_ns, now_ns);
     picker_fleet_refresh(fleet, slot);
 }
 

@@ -25,12 +25,14 @@ struct picker_ledger { /* work that was dispatched and has not finished; counted
     uint64_t store_tokens;   /* ... from the shared store */
     uint64_t context_tokens; /* of sequences not admitted yet, which will take blocks */
     uint64_t growth_tokens;  /* further tokens of admitted sequences, which will need blocks */
+    uint64_t busy_ns;        /* expected time of the prompts of prefill_tokens */
     uint32_t n_seqs;
 };
 
 struct picker_charge { /* what one sequence adds to the ledger */
     uint64_t prefill_tokens, read_tokens, store_tokens, context_tokens;
     uint64_t answer_tokens; /* expected of its answer: they take blocks too */
+    uint64_t busy_ns;       /* expected time of prefill_tokens */
 };
 
 /* order: seed for the order among equal workers; 0: by slot. Routers with different values do not all choose the same
@@ -52,14 +54,13 @@ void picker_fleet_forget_queues(struct picker_fleet *fleet, uint32_t group);
 
 /* ---- the ledger ---- */
 
-/* A sequence was dispatched to the worker: charges its tokens to prefill, to read, and of context. */
-void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge);
-/* Only where reports carry times: the sequence's prompt will take prefill_ns at its worker. */
-void picker_fleet_busy(struct picker_fleet *fleet, uint32_t slot, uint64_t prefill_ns, uint64_t now_ns);
+/* A sequence was dispatched to the worker: charges its tokens to prefill, to read, and of context, and its time. */
+void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge,
+                         uint64_t now_ns);
 /* Call it when the sequence has been admitted and prefilled, or never will be. has_begun: it has, and the worker's
  * reports count it from now on. */
 void picker_fleet_discharge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge,
-                            bool has_begun);
+                            bool has_begun, uint64_t now_ns);
 /* The number of the slot's report.  Until the next one the ledger counts the blocks of sequences that began. */
 uint32_t picker_fleet_report(const struct picker_fleet *fleet, uint32_t slot);
 /* A sequence that began in that report has ended. */

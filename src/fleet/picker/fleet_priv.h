@@ -101,9 +101,11 @@ struct fleet_slot {
     uint32_t n_reports;
     uint64_t freed_tokens; /* of sequences cancelled since the report, which counts their blocks as taken */
     /* in a timed fleet */
-    uint32_t n_since;  /* sequences dispatched since the report, which does not count them */
-    uint64_t free_ns;  /* its prompts are expected to be done */
-    bool is_queue_own; /* all prompts that the report counts are this router's */
+    uint32_t n_since;    /* sequences dispatched since the report, which does not count them */
+    uint64_t free_ns;    /* its prompts are expected to be done */
+    uint64_t longest_ns; /* about the longest prompt of the ledger */
+    uint32_t n_prompts;  /* with a time, in the ledger */
+    bool is_queue_own;   /* all prompts that the report counts are this router's */
     struct fleet_recent recent[FLEET_RECENT]; /* [n_recent], by time */
     uint32_t n_recent;
 };

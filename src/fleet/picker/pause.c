@@ -112,7 +112,7 @@ static bool pause_helps(struct picker_place *place, const struct picker_goals *g
         const struct picker_stream *stream = &streams[site->chosen[i]];
         struct picker_booking booking = *stream->booking;
 
-        picker_booking_cancelled(place->fleet, &booking, stream->context_tokens);
+        picker_booking_cancelled(place->fleet, &booking, stream->context_tokens, place->now_ns);
     }
     helps = picker_place_choose(place, goals) == 0 && place->choice.decode == site->slot;
     *slot = saved;

@@ -353,13 +353,12 @@ static uint32_t pick_answer_tokens(const struct picker_request *request)
     return n < request->max_new_tokens ? n : request->max_new_tokens;
 }
 
-/* The time until the chosen worker begins the prompt's n tokens, plus the time that other work adds to them. */
-static int64_t waits_ns(const struct scan *scan, const struct pick_row *first, uint32_t n)
+/* How long the prompt's n tokens keep the chosen worker from other prompts. */
+static int64_t busy_ns(const struct scan *scan, const struct pick_row *first, uint32_t n)
 {
     int64_t own_ns = pick_compute_ns(scan, n, first->prefill_ns, first->pair_ns);
-    int64_t queued_ns = queue_ns(scan, first->queue_ns);
 
-    return scan->best.prefill != NULL ? queued_ns : beside_ns(scan, first, queued_ns + own_ns) - own_ns;
+    return scan->best.prefill != NULL ? own_ns : beside_ns(scan, first, own_ns);
 }
 
 int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
@@ -386,6 +385,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
                                         ? request->excluded
                                         : NULL};
     const struct pick_row *first;
+    double prompt_s;
     uint32_t n;
 
     if (request->cached_blocks != NULL)
@@ -399,9 +399,11 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     choice_out->decode = scan.best.decode->slot;
     choice_out->uncached_tokens = n;
     choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
-    choice_out->alone_s = (double)pick_compute_ns(&scan, n, first->prefill_ns, first->pair_ns) / 1e9 +
-                          (scan.best.prefill ? 0 : choice_out->itl_s);
+    prompt_s = (double)pick_compute_ns(&scan, n, first->prefill_ns, first->pair_ns) / 1e9;
+    choice_out->alone_s = prompt_s + (scan.best.prefill ? 0 : choice_out->itl_s);
+    choice_out->busy_s = (double)busy_ns(&scan, first, n) / 1e9;
     put_read(&scan, first->slot, choice_out);
-    choice_out->ttft_s = choice_out->alone_s + (double)waits_ns(&scan, first, n) / 1e9;
+    choice_out->ttft_s =
+        choice_out->alone_s + (double)queue_ns(&scan, first->queue_ns) / 1e9 + choice_out->busy_s - prompt_s;
     return scan.pass == ANY ? E_OVERLOADED : 0;
 }

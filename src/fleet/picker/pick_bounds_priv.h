@@ -78,14 +78,13 @@ static inline double least_stretch(const struct scan *scan, const struct pick_po
                : 1;
 }
 
-/* The least cost of n tokens that take own_ns, without the worker's queue and the answer.  Queue and prompt count with
- * at most half of PICK_MAX_NS each, because beside_ns() may return that bound for both together. */
+/* The least cost of n tokens that take own_ns, without the worker's queue and the answer. */
 static inline int64_t lone_prompt_ns(const struct scan *scan, const struct pick_pool *pool, uint32_t n,
                                      int64_t own_ns, uint32_t n_running, double stretch, enum what what)
 {
     int64_t ns = n_running > 0 && what == DECODE_HALVES ? (int64_t)((double)own_ns * stretch) : own_ns;
 
-    ns = ns < PICK_MAX_NS / 2 ? ns : PICK_MAX_NS / 2;
+    ns = ns < PICK_MAX_NS ? ns : PICK_MAX_NS;
     if (what == ALONE_BY_OVERFLOW)
         return ns + held_up_ns(own_ns, n_running) + (pool->has_both ? 0 : overflow_ns(scan, own_ns));
     return is_local(scan, n, own_ns, n_running) ? ns : PICK_NEVER_NS;
@@ -93,10 +92,7 @@ static inline int64_t lone_prompt_ns(const struct scan *scan, const struct pick_
 
 static inline int64_t lone_rest_ns(const struct scan *scan, int64_t queued_ns, int64_t fixed_ns)
 {
-    int64_t queue = queue_ns(scan, queued_ns);
-
-    return (queue < PICK_MAX_NS / 2 ? queue : PICK_MAX_NS / 2) +
-           (scan->answer_tokens + INT64_C(1)) * fixed_ns;
+    return queue_ns(scan, queued_ns) + (scan->answer_tokens + INT64_C(1)) * fixed_ns;
 }
 
 static inline int64_t brief_lone_ns(const struct scan *scan, const struct pick_pool *pool,

@@ -77,7 +77,7 @@ static inline void try_alone(const struct scan *scan, const struct pick_row *row
 
     int64_t alone_ns = need.read_ns + own_ns + row->itl_ns;
     int64_t ttft_ns =
-                need.read_ns + beside_ns(scan, row, queue_ns(scan, row->queue_ns) + own_ns) + row->itl_ns,
+                need.read_ns + queue_ns(scan, row->queue_ns) + beside_ns(scan, row, own_ns) + row->itl_ns,
             cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
 
     if (!is_quick)

@@ -115,7 +115,8 @@ struct picker_choice {
     uint32_t decode;
     double ttft_s; /* estimates, in seconds */
     double itl_s;
-    double alone_s;           /* of ttft_s: the prompt's own time on the worker without other work */
+    double alone_s; /* of ttft_s: the prompt's own time on the worker without other work */
+    double busy_s;  /* how long the prompt keeps its worker from others, beside decoding sequences */
     uint32_t uncached_tokens; /* the worker that prefills computes this many ... */
     uint32_t read_tokens;     /* ... after it has read this many from its disk ... */
     bool reads_store;         /* ... or from the shared store */

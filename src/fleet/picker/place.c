@@ -59,16 +59,6 @@ int picker_place_choose(struct picker_place *place, const struct picker_goals *g
     return picker_pick(place->fleet, goals, &place->request, &place->choice);
 }
 
-static void book_time(const struct picker_place *place, uint32_t slot)
-{
-    uint32_t n = place->choice.uncached_tokens;
-    struct picker_worker row;
-
-    picker_fleet_row(place->fleet, slot, &row);
-    picker_fleet_busy(place->fleet, slot,
-                      (uint64_t)(1e9 * picker_prompt_s(&row, place->request.n_tokens - n, n)), place->now_ns);
-}
-
 /* computes: this worker prefills; otherwise its KV comes from the worker that does. */
 static void place_book(const struct picker_place *place, uint32_t slot, bool computes,
                        struct picker_booking *out)
@@ -82,9 +72,9 @@ static void place_book(const struct picker_place *place, uint32_t slot, bool com
             out->charge.store_tokens = place->choice.read_tokens;
         else
             out->charge.read_tokens = place->choice.read_tokens;
-        book_time(place, slot);
+        out->charge.busy_ns = (uint64_t)(1e9 * place->choice.busy_s);
     }
-    picker_fleet_charge(place->fleet, slot, &out->charge);
+    picker_fleet_charge(place->fleet, slot, &out->charge, place->now_ns);
 }
 
 void picker_place_book(const struct picker_place *place, struct picker_booking *prefill_out,
@@ -100,20 +90,21 @@ void picker_place_book(const struct picker_place *place, struct picker_booking *
     place_book(place, choice->decode, choice->prefill == PICKER_NONE, decode_out);
 }
 
-static void booking_discharge(struct picker_fleet *fleet, struct picker_booking *booking, bool has_begun)
+static void booking_discharge(struct picker_fleet *fleet, struct picker_booking *booking, bool has_begun,
+                              uint64_t now_ns)
 {
     if (booking->charge.context_tokens == 0)
         return;
-    picker_fleet_discharge(fleet, booking->slot, &booking->charge, has_begun);
+    picker_fleet_discharge(fleet, booking->slot, &booking->charge, has_begun, now_ns);
     booking->begun_report = picker_fleet_report(fleet, booking->slot);
     booking->begun_tokens = has_begun ? booking->charge.context_tokens : 0;
     booking->charge = (struct picker_charge){0};
 }
 
-void picker_booking_started(struct picker_fleet *fleet, struct picker_booking *booking)
+void picker_booking_started(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t now_ns)
 {
     if (booking->slot != PICKER_NONE)
-        booking_discharge(fleet, booking, true);
+        booking_discharge(fleet, booking, true, now_ns);
 }
 
 void picker_booking_grows(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t n_tokens)
@@ -124,11 +115,11 @@ void picker_booking_grows(struct picker_fleet *fleet, struct picker_booking *boo
     booking->growth_tokens = n_tokens;
 }
 
-void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *booking)
+void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t now_ns)
 {
     if (booking->slot == PICKER_NONE)
         return;
-    booking_discharge(fleet, booking, false);
+    booking_discharge(fleet, booking, false, now_ns);
     if (booking->begun_tokens > 0)
         picker_fleet_ended(fleet, booking->slot, booking->begun_report, booking->begun_tokens);
     picker_booking_grows(fleet, booking, 0);
@@ -137,12 +128,12 @@ void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *book
 }
 
 void picker_booking_cancelled(struct picker_fleet *fleet, struct picker_booking *booking,
-                              uint64_t context_tokens)
+                              uint64_t context_tokens, uint64_t now_ns)
 {
     uint32_t slot = booking->slot;
     bool is_counted = booking->begun_tokens == 0 || booking->begun_report != picker_fleet_report(fleet, slot);
 
-    picker_booking_over(fleet, booking);
+    picker_booking_over(fleet, booking, now_ns);
     if (is_counted) /* in the worker's report, as taken */
         picker_fleet_freed(fleet, slot, context_tokens);
 }

@@ -43,10 +43,10 @@ void picker_place_book(const struct picker_place *place, struct picker_booking *
 void picker_booking_grows(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t n_tokens);
 /* started: the worker has admitted and prefilled the sequence. over: the sequence has ended there, with or
  * without having started. Both calls may be repeated. */
-void picker_booking_started(struct picker_fleet *fleet, struct picker_booking *booking);
-void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *booking);
+void picker_booking_started(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t now_ns);
+void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t now_ns);
 /* The same for a sequence of n_tokens that was cancelled: its blocks count as free at once. */
 void picker_booking_cancelled(struct picker_fleet *fleet, struct picker_booking *booking,
-                              uint64_t context_tokens);
+                              uint64_t context_tokens, uint64_t now_ns);
 
 #endif

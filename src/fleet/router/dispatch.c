@@ -66,7 +66,7 @@ void router_job_uncharge(struct job *job, struct job_part *part)
 {
     if (part->state != PART_RUNNING)
         return;
-    picker_booking_over(job->router->fleet, &part->booking);
+    picker_booking_over(job->router->fleet, &part->booking, clock_now_ns());
     part->state = PART_OVER;
 }
 

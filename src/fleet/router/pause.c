@@ -167,7 +167,8 @@ static void pause_stream(struct job *stream, const struct job *by)
 {
     struct router_pauses *pauses = &stream->router->pauses;
 
-    picker_booking_cancelled(stream->router->fleet, &stream->decode.booking, stream->order.n_tokens);
+    picker_booking_cancelled(stream->router->fleet, &stream->decode.booking, stream->order.n_tokens,
+                             clock_now_ns());
     router_spans_over(stream, 0);
     router_job_detach(stream);
     stream->sum.n_preempted++;

@@ -293,7 +293,7 @@ void sim_front_leave_worker(struct sim *sim, struct sim_job *job, unsigned which
 
     if (slot == SIM_NONE)
         return;
-    picker_booking_over(job->router->fleet, &job->booked[which]);
+    picker_booking_over(job->router->fleet, &job->booked[which], sim->now_ns);
     if (which == 1)
         sim_pause_unseat(job);
     if (sim->workers[slot].is_up) {
@@ -344,8 +344,7 @@ void sim_front_prefilled(struct sim *sim, uint32_t i)
         sim_hist_add(&kind->itl, received_ns - job->latest_ns, 1);
     }
     job->latest_ns = sim->now_ns;
-    if (job->prefill == SIM_NONE)
-        picker_booking_started(job->router->fleet, &job->booked[1]);
+    picker_booking_started(job->router->fleet, &job->booked[job->prefill == SIM_NONE], sim->now_ns);
     if (job->n_answered >= job->request.answer_tokens)
         sim_front_ended(sim, i);
     else if (job->prefill != SIM_NONE)
@@ -366,7 +365,7 @@ void sim_front_joined(struct sim *sim, uint32_t i)
     if (job->prefill != SIM_NONE)
         sim_cache_share(sim, &sim->workers[job->prefill], &job->request, job->request.n_blocks);
     sim_front_leave_worker(sim, job, 0);
-    picker_booking_started(job->router->fleet, &job->booked[1]);
+    picker_booking_started(job->router->fleet, &job->booked[1], sim->now_ns);
     sim_cache_store(sim, to, &job->request);
     sim_worker_join(sim, to, i);
     sim_queue_turn(sim);

@@ -224,6 +224,7 @@ static void learn_report_learned(struct sim *sim, struct sim_worker *worker)
     picker_pair_share_learn(&sim->pair_share, row->prompt_token_s, row->prompt_pair_s, sim->now_ns);
     picker_worker_set_prompt_cost(row, &sim->pair_share);
     sched_speed_decode(speed, &decode, &now_s, &row_s);
+    row->queued_prefill_s *= sched_speed_stretch(now_s, worker->chunk_tokens * row->prompt_token_s);
     if (sim->opts->refuses_early && now_s > 0) { /* as fleet/router/workers.c keeps the latest one */
         row->step_seqs = worker->n_seats;
         row->decode_step_s = now_s;
@@ -252,6 +253,7 @@ static void learn_report_exact(const struct sim *sim, struct sim_worker *worker)
     row->step_seqs = worker->n_seats;
     row->decode_step_s = learn_decode_exact_s(worker);
     row->decode_row_s = times->row_s;
+    row->queued_prefill_s *= sched_speed_stretch(row->decode_step_s, worker->chunk_tokens * times->token_s);
 }
 
 void sim_learn_report(struct sim *sim, struct sim_worker *worker)

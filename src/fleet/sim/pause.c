@@ -129,7 +129,7 @@ static void sim_pause_stream(struct sim *sim, struct sim_job *stream)
     stream->n_given = stream->request.prompt_tokens + stream->n_answered;
     stream->latest_ns = sim->now_ns;
     sim_worker_drop(sim, worker, stream->number);
-    picker_booking_cancelled(router->fleet, &stream->booked[1], stream->n_given);
+    picker_booking_cancelled(router->fleet, &stream->booked[1], stream->n_given, sim->now_ns);
     sim_front_leave_worker(sim, stream, 1);
     sim_pause_cache(sim, stream, slot);
     stream->is_again = true;

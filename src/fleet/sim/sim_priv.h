@@ -54,7 +54,8 @@ struct sim_worker {
     uint32_t run_rows, run_position; /* decoding sequences; where the prompt's chunk begins */
     double run_context;              /* tokens of those sequences */
     double run_chunk, run_linear_s, run_square_s;
-    double run_pack_s; /* extra time of the last step for packed prompts; 0: none */
+    uint32_t chunk_tokens; /* prompt tokens that the latest step beside decoding sequences could have fed */
+    double run_pack_s;     /* extra time of the last step for packed prompts; 0: none */
     uint64_t run_began_ns, busy_ns;
     uint64_t role_since_ns; /* busy_ns counts from here */
     uint32_t stamp;

@@ -274,11 +274,12 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
     if (worker->run_prompt != SIM_NONE) {
         const struct sim_job *job = sim_job_at(sim, worker->run_prompt);
         uint32_t at = job->n_given - job->n_left;
-        double most = worker->n_seats > 0           ? sim_learn_chunk(sim, worker, at)
-                      : sim->opts->batch_tokens > 0 ? sim->opts->batch_tokens
-                                                    : job->n_left;
-        double n = ceil(job->n_left / most), c = job->n_left / n;
+        double most = sim->opts->batch_tokens > 0 ? sim->opts->batch_tokens : job->n_left, n, c;
 
+        if (worker->n_seats > 0)
+            most = worker->chunk_tokens = sim_learn_chunk(sim, worker, at);
+        n = ceil(job->n_left / most);
+        c = job->n_left / n;
         worker->run_chunk = c;
         worker->run_position = at;
         worker->run_linear_s += c * times->token_s + times->pair_s * (c * at + c / 2);

@@ -253,17 +253,17 @@ static void handle(struct drive *drive, const struct event *event)
         stored(drive, event->at_ns, job->prefill.slot, job);
         drive->n_running[job->prefill.slot]--;
         began_ns = stamp_ns(drive);
-        picker_booking_over(drive->fleet, &job->prefill);
+        picker_booking_over(drive->fleet, &job->prefill, drive->now_ns);
         break;
     case FIRST_TOKEN_D:
         stored(drive, event->at_ns, job->decode.slot, job);
         began_ns = stamp_ns(drive);
-        picker_booking_started(drive->fleet, &job->decode);
+        picker_booking_started(drive->fleet, &job->decode, drive->now_ns);
         break;
     case END_D:
         drive->n_running[job->decode.slot]--;
         began_ns = stamp_ns(drive);
-        picker_booking_over(drive->fleet, &job->decode);
+        picker_booking_over(drive->fleet, &job->decode, drive->now_ns);
         break;
     }
     other_work(drive, event->at_ns, began_ns);

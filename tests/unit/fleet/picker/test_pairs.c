@@ -227,7 +227,7 @@ static struct option make_alone(const struct world *world, uint32_t i, uint32_t 
     uint32_t n = missing(world, row) - n_read, running = row->n_running < 10000 ? row->n_running : 10000;
     int64_t own_ns = prefill_ns(row, n), itl = itl_ns(row);
     int64_t alone_ns = own_ns + itl + (n_read ? whole_ns(picker_read_s(row, n_read) * 1e9) : 0);
-    int64_t ttft_ns = alone_ns - own_ns + beside(world, row, whole_ns(picker_queue_s(row) * 1e9) + own_ns);
+    int64_t ttft_ns = alone_ns - own_ns + whole_ns(picker_queue_s(row) * 1e9) + beside(world, row, own_ns);
     struct option it = {.is_there = true, .n_running = row->n_running};
 
     it.choice = (struct picker_choice){

@@ -63,8 +63,8 @@ static void run(uint32_t slot, uint32_t n, uint32_t n_tokens, bool is_reported)
 
         *booking = (struct picker_booking){.slot = slot,
                                            .charge = {.context_tokens = n_tokens, .answer_tokens = 64}};
-        picker_fleet_charge(rig.fleet, slot, &booking->charge);
-        picker_booking_started(rig.fleet, booking);
+        picker_fleet_charge(rig.fleet, slot, &booking->charge, 0);
+        picker_booking_started(rig.fleet, booking, 0);
         rig.streams[rig.n_streams++] = (struct picker_stream){.booking = booking, .context_tokens = n_tokens};
     }
     if (!is_reported)
@@ -148,10 +148,10 @@ static void blocks_that_no_report_counts_are_not_given_back(void **state)
     assert_int_equal(before.blocks_free, 10); /* they began since the report: 40 of 50 blocks */
     assert_true(choose(700, &pause));
     assert_int_equal(pause.n, 1);
-    picker_booking_cancelled(rig.fleet, &rig.bookings[0], 640);
+    picker_booking_cancelled(rig.fleet, &rig.bookings[0], 640, 0);
     picker_fleet_row(rig.fleet, 0, &after);
     assert_int_equal(after.blocks_free, 30);
-    picker_booking_over(rig.fleet, &rig.bookings[1]);
+    picker_booking_over(rig.fleet, &rig.bookings[1], 0);
     picker_fleet_row(rig.fleet, 0, &after);
     assert_int_equal(after.blocks_free, 50);
 }
@@ -211,7 +211,7 @@ static void a_choice_changes_nothing(void **state)
         assert_memory_equal(&before, &rig.fleet->slots[0], sizeof(before));
         assert_memory_equal(&line, &rig.fleet->pools[before.pool].rows[before.at], sizeof(line));
         for (uint32_t i = 0; i < rig.n_streams; i++)
-            picker_booking_over(rig.fleet, &rig.bookings[i]);
+            picker_booking_over(rig.fleet, &rig.bookings[i], 0);
         assert_int_equal(picker_fleet_ledger(rig.fleet, 0)->n_seqs, 0);
         assert_int_equal(picker_fleet_ledger(rig.fleet, 0)->context_tokens, 0);
         assert_int_equal(rig.fleet->slots[0].begun_tokens, 0);

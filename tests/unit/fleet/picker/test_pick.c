@@ -338,6 +338,12 @@ static void attention_makes_long_prompts_dearer(void **state)
     assert_float_equal(picker_prompt_s(&row, 9000, 1000), 1 + 9.5, 1e-6);
 }
 
+/* A prompt that takes busy_ns is dispatched to the worker. */
+static void dispatch(struct picker_fleet *fleet, uint32_t slot, uint64_t busy_ns, uint64_t now_ns)
+{
+    picker_fleet_charge(fleet, slot, &(struct picker_charge){.busy_ns = busy_ns}, now_ns);
+}
+
 /* A report's figures are older than the report: prompts dispatched since they were taken still count. */
 static void a_report_lacks_what_came_after_its_figures(void **state)
 {
@@ -354,8 +360,8 @@ static void a_report_lacks_what_came_after_its_figures(void **state)
         assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
     }
     for (uint64_t i = 0; i < 40; i++) /* more than are remembered one by one */
-        picker_fleet_busy(fleet, 0, UINT64_C(100000000), UINT64_C(1100000000) + i * 1000000);
-    picker_fleet_busy(fleet, 0, UINT64_C(2000000000), UINT64_C(1500000000));
+        dispatch(fleet, 0, UINT64_C(100000000), UINT64_C(1100000000) + i * 1000000);
+    dispatch(fleet, 0, UINT64_C(2000000000), UINT64_C(1500000000));
     workers[0].reported_ns = UINT64_C(1400000000); /* it counts the forty, not the last one */
     workers[0].queued_prefill_tokens = 3000;
     assert_int_equal(picker_fleet_set(fleet, 0, &workers[0]), 0);
@@ -386,8 +392,8 @@ static void a_queue_shrinks_with_time(void **state)
         workers[i].reported_ns = UINT64_C(1000000000);
         assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
     }
-    picker_fleet_busy(fleet, 0, UINT64_C(3000000000), UINT64_C(1100000000));
-    picker_fleet_busy(fleet, 1, UINT64_C(2000000000), UINT64_C(1100000000));
+    dispatch(fleet, 0, UINT64_C(3000000000), UINT64_C(1100000000));
+    dispatch(fleet, 1, UINT64_C(2000000000), UINT64_C(1100000000));
     request.now_ns = UINT64_C(1600000000);
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
     assert_int_equal(choice.prefill, 1);
@@ -408,7 +414,7 @@ static void a_queue_shrinks_with_time(void **state)
 /* A report was taken while the worker computed this router's prompt, which is done now.  Prompts of another router are not. */
 static void a_queue_of_own_prompts_ends_with_them(void **state)
 {
-    const struct picker_charge charge = {.prefill_tokens = 1000};
+    const struct picker_charge charge = {.prefill_tokens = 1000, .busy_ns = UINT64_C(1000000000)};
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
     struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 100, .now_ns = UINT64_C(1700000000)};
     struct picker_choice choice = {0};
@@ -423,12 +429,11 @@ static void a_queue_of_own_prompts_ends_with_them(void **state)
             workers[i].queued_prefill_tokens = 0;
             assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
         }
-        picker_fleet_charge(fleet, 0, &charge);
-        picker_fleet_busy(fleet, 0, UINT64_C(1000000000), UINT64_C(1100000000));
+        picker_fleet_charge(fleet, 0, &charge, UINT64_C(1100000000));
         workers[0].reported_ns = UINT64_C(1600000000);
         workers[0].queued_prefill_tokens = has_others ? 1500 : 800;
         assert_int_equal(picker_fleet_set(fleet, 0, &workers[0]), 0);
-        picker_fleet_discharge(fleet, 0, &charge, true);
+        picker_fleet_discharge(fleet, 0, &charge, true, request.now_ns);
         picker_fleet_leave(fleet, 0);
         assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
         assert_float_equal(choice.ttft_s, has_others ? 1.4 + 1 : 1, 1e-6);
@@ -437,10 +442,41 @@ static void a_queue_of_own_prompts_ends_with_them(void **state)
     goals.ttft_slo_s = 0.5;
 }
 
+/* Five prompts of 100 ms were dispatched.  After 400 ms one is done: the worker is slower than it reports, so three more
+ * wait behind the one under way. */
+static void prompts_that_are_not_done_stay_in_the_queue(void **state)
+{
+    const struct picker_charge charge = {.prefill_tokens = 100, .busy_ns = UINT64_C(100000000)};
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+    struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 100, .now_ns = UINT64_C(1400000000)};
+    struct picker_choice choice = {0};
+    struct picker_fleet *fleet;
+
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
+    goals.ttft_slo_s = 60;
+    workers[1].decodes_only = true;
+    for (uint32_t i = 0; i < 2; i++) {
+        workers[i].reported_ns = UINT64_C(1000000000);
+        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
+    }
+    for (uint32_t i = 0; i < 5; i++)
+        picker_fleet_charge(fleet, 0, &charge, UINT64_C(1000000000));
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_float_equal(choice.ttft_s, 0.1 + 1, 1e-6);
+    picker_fleet_discharge(fleet, 0, &charge, true, request.now_ns);
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_float_equal(choice.ttft_s, 0.3 + 1, 1e-6);
+    for (uint32_t i = 0; i < 4; i++)
+        picker_fleet_discharge(fleet, 0, &charge, true, request.now_ns);
+    assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
+    assert_float_equal(choice.ttft_s, 1, 1e-6);
+    goals.ttft_slo_s = 0.5;
+    picker_fleet_free(fleet);
+}
+
 /* Both workers expect a prompt for three seconds and more; only worker 0 still has a sequence. */
 static void an_idle_workers_queue_is_forgotten(void **state)
 {
-    const struct picker_charge charge = {.prefill_tokens = 1000};
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_PREFILL), worker(PICKER_DECODE)};
     struct picker_request request = {.n_tokens = 1000, .max_new_tokens = 100};
     struct picker_choice choice = {0};
@@ -451,11 +487,10 @@ static void an_idle_workers_queue_is_forgotten(void **state)
     workers[2].decodes_only = true;
     for (uint32_t i = 0; i < 3; i++) {
         workers[i].reported_ns = UINT64_C(1000000000);
+        workers[i].queued_prefill_tokens = i == 1 ? 3000 : 0;
         assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
     }
-    picker_fleet_charge(fleet, 0, &charge);
-    picker_fleet_busy(fleet, 0, UINT64_C(4000000000), UINT64_C(1000000000));
-    picker_fleet_busy(fleet, 1, UINT64_C(3000000000), UINT64_C(1000000000));
+    dispatch(fleet, 0, UINT64_C(4000000000), UINT64_C(1000000000));
     request.now_ns = UINT64_C(1000000000);
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
     assert_float_equal(choice.ttft_s, 3 + 1, 1e-6);
@@ -466,7 +501,9 @@ static void an_idle_workers_queue_is_forgotten(void **state)
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
     assert_int_equal(choice.prefill, 1);
     assert_float_equal(choice.ttft_s, 1, 1e-6);
-    picker_fleet_busy(fleet, 1, UINT64_C(5000000000), UINT64_C(1000000000));
+    workers[1].reported_ns++;
+    workers[1].queued_prefill_tokens = 5000;
+    assert_int_equal(picker_fleet_set(fleet, 1, &workers[1]), 0);
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
     assert_int_equal(choice.prefill, 0); /* its queue of four seconds is still there */
     assert_float_equal(choice.ttft_s, 4 + 1, 1e-6);
@@ -514,7 +551,7 @@ static void a_changed_role_counts_at_once(void **state)
     assert_int_equal(picker_fleet_new(0, &fleet), 0);
     for (uint32_t i = 0; i < 2; i++)
         assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
-    picker_fleet_charge(fleet, 0, &charge);
+    picker_fleet_charge(fleet, 0, &charge, 0);
     for (int turn = 0; turn < 8; turn++) {
         assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
         assert_int_equal(choice.prefill, turn % 2);
@@ -558,6 +595,7 @@ int main(void)
         cmocka_unit_test(attention_makes_long_prompts_dearer),
         cmocka_unit_test(a_queue_shrinks_with_time),
         cmocka_unit_test(a_queue_of_own_prompts_ends_with_them),
+        cmocka_unit_test(prompts_that_are_not_done_stay_in_the_queue),
         cmocka_unit_test(an_idle_workers_queue_is_forgotten),
         cmocka_unit_test(a_report_lacks_what_came_after_its_figures),
         cmocka_unit_test(a_worker_that_only_decodes_computes_nothing),

@@ -90,7 +90,7 @@ static void who_was_sent_to_read_is_waited_for(void **state)
         charge.prefill_tokens = choice.uncached_tokens;
         charge.read_tokens = choice.read_tokens;
         assert_int_equal(choice.read_tokens, 3968);
-        picker_fleet_charge(fleet, 0, &charge);
+        picker_fleet_charge(fleet, 0, &charge, 0);
     }
     assert_true(n_there >= 2 && n_there <= 3); /* 2 s of computing on the other worker */
     goals.local_prefill_tokens = 64;

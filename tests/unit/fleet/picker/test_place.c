@@ -181,13 +181,13 @@ static void the_books_balance(void **state)
         if (parts[2 * i].slot == PICKER_NONE && parts[2 * i + 1].slot == PICKER_NONE)
             send(&site, (uint32_t)rng_below(&rng, 10), &parts[2 * i], &parts[2 * i + 1]);
         else if (rng_below(&rng, 2))
-            picker_booking_started(site.fleet, &parts[2 * i + rng_below(&rng, 2)]);
+            picker_booking_started(site.fleet, &parts[2 * i + rng_below(&rng, 2)], 0);
         else
-            picker_booking_over(site.fleet, &parts[2 * i + rng_below(&rng, 2)]);
+            picker_booking_over(site.fleet, &parts[2 * i + rng_below(&rng, 2)], 0);
     }
     assert_true(total(&site) > 0);
     for (uint32_t i = 0; i < 2 * N; i++)
-        picker_booking_over(site.fleet, &parts[i]);
+        picker_booking_over(site.fleet, &parts[i], 0);
     assert_int_equal(total(&site), 0);
     close_site(&site);
 }
@@ -205,9 +205,10 @@ static void rows_are_reports_with_the_ledger(void **state)
 
     assert_int_equal(picker_fleet_new(0, &fleet), 0);
     assert_int_equal(picker_fleet_set(fleet, 5, &reported), 0);
-    picker_fleet_charge(fleet, 5, &(struct picker_charge){.prefill_tokens = 400, .context_tokens = 100});
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){.prefill_tokens = 400, .context_tokens = 100}, 0);
     picker_fleet_charge(
-        fleet, 5, &(struct picker_charge){.prefill_tokens = 200, .read_tokens = 70, .context_tokens = 150});
+        fleet, 5, &(struct picker_charge){.prefill_tokens = 200, .read_tokens = 70, .context_tokens = 150},
+        0);
     picker_fleet_row(fleet, 5, &row);
     assert_int_equal(row.queued_prefill_tokens, 600); /* the larger of the report and the ledger */
     assert_int_equal(row.n_running, 2);
@@ -216,7 +217,7 @@ static void rows_are_reports_with_the_ledger(void **state)
     reported.queued_prefill_tokens = 1000;
     reported.n_running = 9;
     assert_int_equal(picker_fleet_set(fleet, 5, &reported), 0);
-    picker_fleet_charge(fleet, 5, &(struct picker_charge){.read_tokens = 5, .context_tokens = 10000});
+    picker_fleet_charge(fleet, 5, &(struct picker_charge){.read_tokens = 5, .context_tokens = 10000}, 0);
     picker_fleet_row(fleet, 5, &row);
     assert_int_equal(row.queued_prefill_tokens, 1000);
     assert_int_equal(row.n_running, 9);
@@ -306,7 +307,7 @@ static void who_has_the_store_reads_what_it_has(void **state)
     picker_fleet_row(place->fleet, 1, row);
     assert_int_equal(row->queued_store_tokens, (N_BLOCKS - 1) * BLOCK_TOKENS);
     assert_int_equal(row->queued_read_tokens, 0);
-    picker_booking_over(place->fleet, &decode);
+    picker_booking_over(place->fleet, &decode, 0);
     assert_int_equal(picker_fleet_ledger(place->fleet, 1)->store_tokens, 0);
 
     /* A store that is away is in no report. */

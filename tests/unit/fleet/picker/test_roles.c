@@ -295,7 +295,7 @@ static void load_of_other_routers_counts(void **state)
         bench.rows[slot].n_running = 20;
         set_role(slot, bench.rows[slot].role);
         for (uint32_t i = 0; i < 5; i++)
-            picker_fleet_charge(bench.fleet, slot, &(struct picker_charge){0});
+            picker_fleet_charge(bench.fleet, slot, &(struct picker_charge){0}, 0);
     }
     play(60, 10, 1000, 100);
     assert_true(bench.plan.load.rate_per_s > 3.5 * alone && bench.plan.load.rate_per_s < 4.5 * alone);

@@ -71,7 +71,7 @@ static void a_queue_has_its_predicted_time(void **state)
     rig_beat(&rig, p, &load);
     picker_fleet_row(rig.router.fleet, 0, &row);
     assert_true(picker_queue_s(&row) == 5);
-    picker_fleet_charge(rig.router.fleet, 0, &charge);
+    picker_fleet_charge(rig.router.fleet, 0, &charge, 0);
     picker_fleet_row(rig.router.fleet, 0, &row);
     assert_true(picker_queue_s(&row) > 6.9 && picker_queue_s(&row) < 7.1);
 }

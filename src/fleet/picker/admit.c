@@ -3,7 +3,8 @@
  *
  * Prompts.  A request that waits in the router does not get its first token sooner than one that waits at the
  * worker: the worker's queue drains while the request waits.  So the queue of the best worker and the prompts
- * ahead in the router add up.
+ * ahead in the router add up.  Those are computed by the prefill workers, and in part by decode workers, whose part is
+ * learned.
  *
  * Seats.  A decode worker takes one more sequence under three conditions.  It has a seat.  The time between
  * tokens stays within the objective.  It has blocks for the prompt and the expected answer.  Otherwise this
@@ -27,6 +28,8 @@
 #define LATE_MAX       0.75
 #define WELL_KEPT      0.7 /* of the objective */
 #define UNLOADED_SLACK 2
+#define LOCAL_ALPHA    0.02
+#define LOCAL_MAX      0.75
 #define RETURN_MAX_S   60
 #define FOREVER_S      3600
 
@@ -129,11 +132,26 @@ static void outlook_decode(const struct picker_fleet *fleet, const struct pick_p
     }
 }
 
+void picker_local_prefill_learn(struct picker_local_prefill *of, uint32_t n_tokens, bool is_local)
+{
+    of->local_tokens += LOCAL_ALPHA * ((is_local ? n_tokens : 0) - of->local_tokens);
+    of->all_tokens += LOCAL_ALPHA * (n_tokens - of->all_tokens);
+}
+
+/* While requests wait, prefill workers have prompts all the time, and decode workers compute a part beside them. */
+static double outlook_speedup(const struct picker_local_prefill *of)
+{
+    double local = of != NULL && of->all_tokens > 0 ? of->local_tokens / of->all_tokens : 0;
+
+    return 1 / (1 - fmin(local, LOCAL_MAX));
+}
+
 void picker_outlook(const struct picker_fleet *fleet, const struct picker_outlook_opts *opts,
                     struct picker_outlook *out)
 {
     *out = (struct picker_outlook){.seat_s = FOREVER_S};
-    out->prompt_tokens_per_s = outlook_prompt_rate(fleet, opts->group, PICKER_PREFILL);
+    out->prompt_tokens_per_s =
+        outlook_prompt_rate(fleet, opts->group, PICKER_PREFILL) * outlook_speedup(opts->local_prefill);
     if (out->prompt_tokens_per_s <= 0)
         out->prompt_tokens_per_s = outlook_prompt_rate(fleet, opts->group, PICKER_DECODE);
     for (uint32_t i = 0; i < fleet->n_pools; i++)

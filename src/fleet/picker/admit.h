@@ -41,8 +41,18 @@ struct picker_outlook {
     double seats_per_s;         /* seats that become free; 0: unknown */
 };
 
+/* Prompt tokens of requests that waited, as means of the latest ones.  Zeroed: there was none. */
+struct picker_local_prefill {
+    double local_tokens, all_tokens; /* computed by decode workers; by all */
+};
+
+/* A request that waited was placed; its prompt tokens are computed where it decodes, or not. */
+void picker_local_prefill_learn(struct picker_local_prefill *of, uint32_t n_tokens, bool is_local);
+
 struct picker_outlook_opts {
     uint32_t group;
+    /* NULL: prefill workers compute all prompts that wait. */
+    const struct picker_local_prefill *local_prefill;
     double itl_slo_s;
     uint32_t answer_tokens;  /* expected of a running answer */
     uint32_t context_tokens; /* that the request needs at the decode worker */

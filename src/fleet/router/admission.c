@@ -150,7 +150,10 @@ void router_admission_placed(struct job *job, bool is_owed)
     if (job_is_in(job, JOB_BEGUN))
         return;
     metric_add(job->router->admission.m_placed[job->class_at], 1);
-    if (job->limit_s <= 0) { /* it has not waited */
+    if (job->limit_s > 0)
+        picker_local_prefill_learn(&job->model->local_prefill, job->estimate.uncached_tokens,
+                                   job->estimate.prefill == PICKER_NONE);
+    else { /* it has not waited */
         job->limit_s = picker_limit_s((double)router_job_class(job).ttft_slo_ns / 1e9, job->estimate.alone_s);
         job->predicted_s = job->estimate.ttft_s + (double)(clock_now_ns() - job->submitted_ns) / 1e9;
     }
@@ -210,6 +213,7 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
     uint64_t tenant = tenant_number(job->order.work.tenant);
     struct queue_waiting all = router_queue_before(job);
     struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - router->models),
+                                       .local_prefill = &job->model->local_prefill,
                                        .itl_slo_s = (double)router_pause_itl_ns(job) / 1e9 *
                                                     (1 - picker_lateness_margin(&job->model->itl_late)),
                                        .answer_tokens = router_admission_answer(job),

@@ -34,6 +34,7 @@ struct router_model {
     struct rate pair_share;
     /* Errors of predictions that admission learned, and its schedule of retries (admission.c). */
     struct picker_lateness late, itl_late;
+    struct picker_local_prefill local_prefill;
     struct picker_answers answers[PICKER_MAX_CLASSES];
     struct picker_returns returns;
     struct queue_waiting waiting[PICKER_MAX_CLASSES]; /* of each class, without odd ones */

@@ -73,7 +73,8 @@ static void admit_predict(const struct sim *sim, const struct sim_job *job,
                           const struct picker_choice *choice, struct picker_verdict *out)
 {
     const struct picker_class *class = sim_job_class(sim, job);
-    struct picker_outlook_opts what = {.itl_slo_s = (double)sim_pause_itl_ns(sim, job) / 1e9 *
+    struct picker_outlook_opts what = {.local_prefill = &job->router->local_prefill,
+                                       .itl_slo_s = (double)sim_pause_itl_ns(sim, job) / 1e9 *
                                                     (1 - picker_lateness_margin(&job->router->itl_late)),
                                        .answer_tokens = sim_admit_answer(job),
                                        .context_tokens = job->n_given + sim_admit_answer(job)};
@@ -122,8 +123,13 @@ bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job)
 
 void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice)
 {
-    if (job->limit_s > 0 || job->is_again)
+    if (job->is_again)
         return;
+    if (job->limit_s > 0) {
+        picker_local_prefill_learn(&job->router->local_prefill, choice->uncached_tokens,
+                                   choice->prefill == PICKER_NONE);
+        return;
+    }
     job->limit_s = picker_limit_s((double)sim_job_class(sim, job)->ttft_slo_ns / 1e9, choice->alone_s);
     job->predicted_s = choice->ttft_s + (double)(sim->now_ns - job->request.at_ns) / 1e9;
 }

@@ -38,6 +38,7 @@ struct sim_router {
     struct fair *turns[PICKER_MAX_CLASSES]; /* of each class */
     uint32_t n_queued, n_queued_of[PICKER_MAX_CLASSES];
     struct picker_lateness late, itl_late;
+    struct picker_local_prefill local_prefill;
     struct picker_answers answers[PICKER_MAX_CLASSES];
     struct sim_pauses pauses;
     uint64_t waiting_tokens[PICKER_MAX_CLASSES]; /* of its queue */

@@ -27,11 +27,15 @@ static struct picker_worker worker(enum picker_role role)
     };
 }
 
+static struct picker_local_prefill local_prefill; /* who computed prompts of late */
+
 static struct picker_outlook outlook_of(const struct picker_worker *workers, uint32_t n,
                                         uint32_t context_tokens)
 {
-    struct picker_outlook_opts opts = {
-        .itl_slo_s = 0.05, .answer_tokens = 100, .context_tokens = context_tokens};
+    struct picker_outlook_opts opts = {.local_prefill = &local_prefill,
+                                       .itl_slo_s = 0.05,
+                                       .answer_tokens = 100,
+                                       .context_tokens = context_tokens};
     struct picker_outlook outlook;
     struct picker_fleet *fleet;
 
@@ -50,6 +54,24 @@ static void prompt_speeds_add_up(void **state)
     workers[0].prefill_tokens_per_s = 3000;
     assert_float_equal(outlook_of(workers, 3, 100).prompt_tokens_per_s, 4000, 1);
     assert_float_equal(outlook_of(&workers[2], 1, 100).prompt_tokens_per_s, 1000, 1);
+}
+
+/* A decode worker computes a part of the prompts that waited beside its sequences. */
+static void decode_workers_add_their_part(void **state)
+{
+    struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_DECODE)};
+
+    for (uint32_t i = 0; i < 1000; i++)
+        picker_local_prefill_learn(&local_prefill, i % 5 < 2 ? 300 : 200, i % 5 < 2);
+    assert_float_equal(outlook_of(workers, 2, 100).prompt_tokens_per_s, 2000, 50);
+    assert_float_equal(outlook_of(&workers[1], 1, 100).prompt_tokens_per_s, 1000, 1);
+    for (uint32_t i = 0; i < 1000; i++) /* prefill workers still count */
+        picker_local_prefill_learn(&local_prefill, 100, true);
+    assert_float_equal(outlook_of(workers, 2, 100).prompt_tokens_per_s, 4000, 1);
+    for (uint32_t i = 0; i < 1000; i++)
+        picker_local_prefill_learn(&local_prefill, 100, false);
+    assert_float_equal(outlook_of(workers, 2, 100).prompt_tokens_per_s, 1000, 1);
+    local_prefill = (struct picker_local_prefill){0};
 }
 
 static void a_seat_comes_when_sequences_end(void **state)
@@ -324,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompt_speeds_add_up),
+        cmocka_unit_test(decode_workers_add_their_part),
         cmocka_unit_test(a_seat_comes_when_sequences_end),
         cmocka_unit_test(the_verdict_is_the_later_of_prompt_and_seat),
         cmocka_unit_test(a_long_prompt_alone_is_in_time),

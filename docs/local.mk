@@ -52,4 +52,5 @@ dist_lab_DATA = docs/lab/README.md \
 	docs/lab/2026-11-27-reader-trial.md \
 	docs/lab/2026-11-28-choice-in-groups.md \
 	docs/lab/2026-11-28-sealing.md \
-	docs/lab/2026-11-28-xeon-decode.md
+	docs/lab/2026-11-28-xeon-decode.md \
+	docs/lab/2026-11-29-prompts-beside-answers.md

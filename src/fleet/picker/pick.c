@@ -353,12 +353,11 @@ static uint32_t pick_answer_tokens(const struct picker_request *request)
     return n < request->max_new_tokens ? n : request->max_new_tokens;
 }
 
-/* How long the prompt's n tokens keep the chosen worker from other prompts. */
-static int64_t busy_ns(const struct scan *scan, const struct pick_row *first, uint32_t n)
+static double pick_stretch(const struct scan *scan, const struct pick_row *first, int64_t own_ns)
 {
-    int64_t own_ns = pick_compute_ns(scan, n, first->prefill_ns, first->pair_ns);
-
-    return scan->best.prefill != NULL ? own_ns : beside_ns(scan, first, own_ns);
+    return scan->best.prefill != NULL || own_ns == 0
+               ? 1
+               : (double)beside_ns(scan, first, own_ns) / (double)own_ns;
 }
 
 int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
@@ -385,7 +384,7 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
                                         ? request->excluded
                                         : NULL};
     const struct pick_row *first;
-    double prompt_s;
+    int64_t own_ns;
     uint32_t n;
 
     if (request->cached_blocks != NULL)
@@ -399,11 +398,11 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     choice_out->decode = scan.best.decode->slot;
     choice_out->uncached_tokens = n;
     choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
-    prompt_s = (double)pick_compute_ns(&scan, n, first->prefill_ns, first->pair_ns) / 1e9;
-    choice_out->alone_s = prompt_s + (scan.best.prefill ? 0 : choice_out->itl_s);
-    choice_out->busy_s = (double)busy_ns(&scan, first, n) / 1e9;
+    own_ns = pick_compute_ns(&scan, n, first->prefill_ns, first->pair_ns);
+    choice_out->alone_s = (double)own_ns / 1e9 + (scan.best.prefill ? 0 : choice_out->itl_s);
+    choice_out->stretch = pick_stretch(&scan, first, own_ns);
     put_read(&scan, first->slot, choice_out);
-    choice_out->ttft_s =
-        choice_out->alone_s + (double)queue_ns(&scan, first->queue_ns) / 1e9 + choice_out->busy_s - prompt_s;
+    choice_out->ttft_s = choice_out->alone_s + (double)queue_ns(&scan, first->queue_ns) / 1e9 +
+                         (choice_out->stretch - 1) * (double)own_ns / 1e9;
     return scan.pass == ANY ? E_OVERLOADED : 0;
 }

@@ -116,7 +116,7 @@ struct picker_choice {
     double ttft_s; /* estimates, in seconds */
     double itl_s;
     double alone_s; /* of ttft_s: the prompt's own time on the worker without other work */
-    double busy_s;  /* how long the prompt keeps its worker from others, beside decoding sequences */
+    double stretch; /* the prompt takes so many times as long beside the worker's decoding sequences */
     uint32_t uncached_tokens; /* the worker that prefills computes this many ... */
     uint32_t read_tokens;     /* ... after it has read this many from its disk ... */
     bool reads_store;         /* ... or from the shared store */

@@ -59,6 +59,16 @@ int picker_place_choose(struct picker_place *place, const struct picker_goals *g
     return picker_pick(place->fleet, goals, &place->request, &place->choice);
 }
 
+/* The prompt may lack fewer tokens than at the choice, if the worker fetches some from another one. */
+static uint64_t place_busy_ns(const struct picker_place *place, uint32_t slot)
+{
+    uint32_t n = place->choice.uncached_tokens;
+    struct picker_worker row;
+
+    picker_fleet_row(place->fleet, slot, &row);
+    return (uint64_t)(1e9 * place->choice.stretch * picker_prompt_s(&row, place->request.n_tokens - n, n));
+}
+
 /* computes: this worker prefills; otherwise its KV comes from the worker that does. */
 static void place_book(const struct picker_place *place, uint32_t slot, bool computes,
                        struct picker_booking *out)
@@ -72,7 +82,7 @@ static void place_book(const struct picker_place *place, uint32_t slot, bool com
             out->charge.store_tokens = place->choice.read_tokens;
         else
             out->charge.read_tokens = place->choice.read_tokens;
-        out->charge.busy_ns = (uint64_t)(1e9 * place->choice.busy_s);
+        out->charge.busy_ns = place_busy_ns(place, slot);
     }
     picker_fleet_charge(place->fleet, slot, &out->charge, place->now_ns);
 }

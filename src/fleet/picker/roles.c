@@ -30,6 +30,7 @@
 #define MOST_SEATS     100000
 #define SEATED_PROMPTS 1.0 /* a pair's decode seat is taken while its prompt waits and is computed */
 #define KV_SHARE       0.9
+#define LEAST_LEFT     0.5                  /* of a step, for prompts that overflow */
 #define REPORTED_NS    UINT64_C(2000000000) /* workers report this router's own change so much later, at most */
 
 struct pool_state { /* of one decision */
@@ -214,14 +215,26 @@ static uint32_t not_less(uint32_t n, uint32_t least)
     return n > least ? n : least;
 }
 
-static void plan_wanted(const struct picker_roles_opts *opts, const struct pool_state *pool,
-                        struct picker_roles_plan *plan)
+/* The prompts that n decode workers compute beside their sequences when prefill workers are backed up, in workers.  The
+ * picker lets prompts overflow only to workers that leave half of each step. */
+static double plan_overflow(const struct picker_roles *roles, const struct picker_roles_opts *opts,
+                            const struct pool_state *pool, uint32_t n)
+{
+    double left = opts->itl_slo_s > 0 ? 1 - step_at(roles, pool->n_seqs / n) / opts->itl_slo_s : 0;
+
+    return pool->decode.decodes_only || left < LEAST_LEFT ? 0 : n * LEAST_LEFT;
+}
+
+static void plan_wanted(const struct picker_roles *roles, const struct picker_roles_opts *opts,
+                        const struct pool_state *pool, struct picker_roles_plan *plan)
 {
     uint32_t least = opts->least > 0 ? opts->least : 1;
     const struct picker_load *load = &plan->load;
+    double overflow;
 
-    plan->wanted_prefill = not_less(picker_prefill_wanted(load, opts->ttft_slo_s), least);
     plan->wanted_decode = not_less(picker_decode_wanted(pool->n_seqs, load->short_share, pool->seats), least);
+    overflow = plan_overflow(roles, opts, pool, plan->wanted_decode);
+    plan->wanted_prefill = not_less(picker_prefill_wanted(load, opts->ttft_slo_s, overflow), least);
 }
 
 static double roles_lesser(double a, double b)
@@ -346,7 +359,7 @@ static bool plan_measure(struct picker_roles *roles, const struct picker_roles_o
                    load->rate_per_s * SEATED_PROMPTS * load->prompt_s;
     plan->prefill_room = picker_prefill_room(load, opts->ttft_slo_s, pool->n[0]);
     plan->decode_room = decode_room(pool, load, pool->n[1]);
-    plan_wanted(opts, pool, plan);
+    plan_wanted(roles, opts, pool, plan);
     roles_trial_watch(roles, load, now_ns);
     return true;
 }

@@ -97,8 +97,9 @@ const char *picker_roles_text(enum picker_roles_reason reason);
 /* The estimates behind the decision, for tests: load multiples that n workers carry. */
 double picker_prefill_room(const struct picker_load *load, double ttft_slo_s, uint32_t n_workers);
 double picker_decode_room(double n_seqs, double busy_share, double seats, uint32_t n_workers);
-/* The least number of workers with a room of 1. */
-uint32_t picker_prefill_wanted(const struct picker_load *load, double ttft_slo_s);
+/* The least number of workers with a room of 1.  overflow: decode workers that would be free to compute prompts, of which
+ * whole ones count. */
+uint32_t picker_prefill_wanted(const struct picker_load *load, double ttft_slo_s, double overflow);
 uint32_t picker_decode_wanted(double n_seqs, double busy_share, double seats);
 
 #endif

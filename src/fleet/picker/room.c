@@ -83,9 +83,10 @@ double picker_prefill_room(const struct picker_load *load, double ttft_slo_s, ui
     return least < MOST_ROOM ? least : MOST_ROOM;
 }
 
-uint32_t picker_prefill_wanted(const struct picker_load *load, double ttft_slo_s)
+uint32_t picker_prefill_wanted(const struct picker_load *load, double ttft_slo_s, double overflow)
 {
     double busy = load->rate_per_s * load->prompt_s, blocked = 1, decay;
+    uint32_t n_others = overflow < MOST_WANTED ? (uint32_t)overflow : MOST_WANTED;
 
     if (busy <= 0)
         return 0;
@@ -93,7 +94,7 @@ uint32_t picker_prefill_wanted(const struct picker_load *load, double ttft_slo_s
     for (uint32_t n = 1; n < MOST_WANTED; n++) {
         blocked = room_blocked(busy, blocked, n);
         if (n > busy && room_late(busy, blocked, decay, n) <= LATE)
-            return n;
+            return n > n_others ? n - n_others : 1;
     }
     return MOST_WANTED;
 }

@@ -228,6 +228,40 @@ static void rows_are_reports_with_the_ledger(void **state)
     picker_fleet_free(fleet);
 }
 
+/* A decode worker whose sequences take 10 of 20 ms computes prompts half as fast.  Then half of the prompt is fetched from
+ * another worker, after the choice. */
+static void a_prompt_books_its_time_beside_sequences(void **state)
+{
+    struct picker_worker reported = {.is_usable = true,
+                                     .role = PICKER_DECODE,
+                                     .block_tokens = BLOCK_TOKENS,
+                                     .blocks_free = 1000,
+                                     .max_seqs = 64,
+                                     .prefill_tokens_per_s = 1000,
+                                     .decode_step_s = 0.01,
+                                     .step_seqs = 4,
+                                     .n_running = 4,
+                                     .reported_ns = UINT64_C(1000000000)};
+    struct picker_goals goals = {.ttft_slo_s = 10, .itl_slo_s = 0.02, .begin_share = 0.9};
+    struct picker_booking prefill, decode;
+    struct picker_place place = {.now_ns = UINT64_C(1000000000),
+                                 .request = {.n_tokens = 1000, .max_new_tokens = 100}};
+
+    assert_int_equal(picker_fleet_new(0, &place.fleet), 0);
+    assert_int_equal(picker_index_new(1000, 1000, &place.index), 0);
+    assert_int_equal(picker_fleet_set(place.fleet, 0, &reported), 0);
+    assert_int_equal(picker_place_choose(&place, &goals), 0);
+    assert_float_equal(place.choice.ttft_s, 2 + 0.01, 1e-3);
+    place.choice.uncached_tokens = 500;
+    picker_place_book(&place, &prefill, &decode);
+    assert_int_equal(picker_fleet_ledger(place.fleet, 0)->busy_ns / 1000000, 1000);
+    picker_booking_started(place.fleet, &decode, place.now_ns);
+    assert_int_equal(picker_fleet_ledger(place.fleet, 0)->busy_ns, 0);
+    picker_booking_over(place.fleet, &decode, place.now_ns);
+    picker_fleet_free(place.fleet);
+    picker_index_free(place.index);
+}
+
 /* Worker 0 has the prompt on disk, and reads slowly.  All others but the last have the store that has it. */
 struct store_site { /* a fleet of three workers, of which one reads a store */
     struct picker_worker row;
@@ -328,6 +362,7 @@ int main(void)
         cmocka_unit_test(two_routers_do_not_run_to_the_same_workers),
         cmocka_unit_test(the_books_balance),
         cmocka_unit_test(rows_are_reports_with_the_ledger),
+        cmocka_unit_test(a_prompt_books_its_time_beside_sequences),
         cmocka_unit_test(who_has_the_store_reads_what_it_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -311,9 +311,15 @@ static void rooms_grow_with_workers(void **state)
         double room = picker_prefill_room(&load, 0.5, n);
 
         assert_true(room > before && room < n / 3.0);
-        assert_int_equal(room >= 1, n >= picker_prefill_wanted(&load, 0.5));
+        assert_int_equal(room >= 1, n >= picker_prefill_wanted(&load, 0.5, 0));
         before = room;
     }
+    for (uint32_t n = 0; n < 10; n++) { /* decode workers take the place of as many, but one stays */
+        uint32_t wanted = picker_prefill_wanted(&load, 0.5, 0);
+
+        assert_int_equal(picker_prefill_wanted(&load, 0.5, n + 0.9), wanted > n ? wanted - n : 1);
+    }
+    assert_int_equal(picker_prefill_wanted(&load, 0.5, INFINITY), 1);
     before = 0;
     for (uint32_t n = 1; n < 200; n++) {
         double room = picker_decode_room(500, 0.5, 50, n);
@@ -323,7 +329,7 @@ static void rooms_grow_with_workers(void **state)
         before = room;
     }
     load.rate_per_s = 0;
-    assert_int_equal(picker_prefill_wanted(&load, 0.5), 0);
+    assert_int_equal(picker_prefill_wanted(&load, 0.5, 0), 0);
     assert_true(picker_prefill_room(&load, 0.5, 0) > 100);
 }
 

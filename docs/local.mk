@@ -4,7 +4,8 @@ dist_man_MANS += docs/man/baton.7 docs/man/baton-router.8 docs/man/baton-prefill
 dist_doc_DATA = docs/architecture.md docs/operations.md docs/models.md docs/templates.md docs/performance.md \
 	docs/openai.md docs/responses.md docs/http.md docs/grammars.md docs/api.md docs/handoff.md docs/caching.md docs/rates.md docs/planning.md \
 	docs/tour.svg docs/console.md docs/console-chat.webp docs/console-phone.webp docs/console-fleet.webp docs/console-why.webp \
-	docs/planning-example.html docs/planning-phone.png docs/simulator.md docs/routing.md docs/tracing.md docs/errors.md docs/logging.md docs/log-schema.json docs/scale.md docs/joining.md
+	docs/planning-example.html docs/planning-phone.png docs/simulator.md docs/routing.md docs/tracing.md docs/errors.md docs/logging.md docs/log-schema.json docs/scale.md docs/joining.md \
+	docs/changes.md docs/changes-api.md docs/changes-fleet.md docs/changes-worker.md
 dist_man_MANS += docs/man/baton-router.conf.5 docs/man/baton-prefill.conf.5 docs/man/baton-decode.conf.5 docs/man/baton.1
 EXTRA_DIST += docs/man/baton-router.conf.5.in docs/man/baton-prefill.conf.5.in docs/man/baton-decode.conf.5.in
 dist_check_SCRIPTS += docs/man/check-man

@@ -2,7 +2,7 @@
 /* The table of tool-call formats: formats.c has one row per format.
  *
  * A row says how to detect the format in a chat template, how to parse calls (the splitter), and how to
- * constrain them (serve/prompt writes the grammar from the row).  CONTRIBUTING.md says how to add a format. */
+ * constrain them (serve/prompt writes the grammar from the row).  docs/changes-api.md has the recipe. */
 #ifndef TEXT_TOOLCALL_FORMATS_H
 #define TEXT_TOOLCALL_FORMATS_H
 

@@ -10,6 +10,8 @@
  * - reading: the limit as tensor_limits_glance() sees it right before and right after each pass of products.
  * - share: the median over passes of product / reading, so that a machine that changes between them does not
  *   matter.
+ * - packed: bits that the product reads for a weight, and its share of reading by them.  The others count the bytes of
+ *   the file, which has fewer bits for most types of two and three bits.
  *
  * --set overrides a field of the kernel choice, such as fetch=far (compute/tensor/choice.h).
  *
@@ -72,7 +74,7 @@ static double seconds_of(const struct bench *bench, struct team *team, const str
     return (double)(clock_now_ns() - start_ns) / 1e9;
 }
 
-/* Bytes of rows in a file; packed rows take up to 6 % more. */
+/* Bytes of rows in a file. */
 static double file_bytes(enum dtype type, uint32_t rows)
 {
     return (double)rows * COLS / dtype_info(type)->qblk_weights * dtype_info(type)->qblk_bytes;
@@ -112,6 +114,7 @@ static void bench_type(const struct bench *bench, enum dtype type)
     double shares[MAX_PASSES], products[MAX_PASSES], readings[MAX_PASSES];
     struct weight weights[MAX_COPIES];
     struct tensor_limits before, after;
+    double share, packed;
     uint32_t n = 1;
 
     if (bench->n_passes == 0) {
@@ -135,9 +138,13 @@ static void bench_type(const struct bench *bench, enum dtype type)
         shares[pass] = products[pass] / readings[pass];
         before = after;
     }
-    printf("%-7s cached %5.1f GB/s   product %5.1f   reading %5.1f   share %3.0f %%   %016llx\n",
+    share = bench_median(shares, bench->n_passes);
+    packed = (double)weights[0].len_bytes / file_bytes(type, ROWS);
+    printf("%-7s cached %5.1f GB/s   product %5.1f   reading %5.1f   share %3.0f %%   packed %4.1f bits, "
+           "%3.0f %%   %016llx\n",
            dtype_info(type)->name, cached_gbs(bench, type), bench_median(products, bench->n_passes),
-           bench_median(readings, bench->n_passes), 100 * bench_median(shares, bench->n_passes),
+           bench_median(readings, bench->n_passes), 100 * share,
+           8.0 * (double)weights[0].len_bytes / ROWS / COLS, 100 * share * packed,
            (unsigned long long)hash_of(bench->y, ROWS));
     fflush(stdout);
     for (uint32_t i = 0; i < n; i++)
@@ -171,11 +178,11 @@ int main(int argc, char **argv)
         {"table", 1, NULL, 't'},  {"threads", 1, NULL, 'j'}, {"type", 1, NULL, 'w'},
         {"passes", 1, NULL, 'p'}, {"set", 1, NULL, 's'},     {NULL, 0, NULL, 0},
     };
-    static const enum dtype types[] = {DTYPE_Q8_0,   DTYPE_Q4_0,   DTYPE_Q4_1,    DTYPE_Q5_0,   DTYPE_Q5_1,
-                                       DTYPE_Q2_K,   DTYPE_Q3_K,   DTYPE_Q4_K,    DTYPE_Q5_K,   DTYPE_Q6_K,
-                                       DTYPE_IQ4_NL, DTYPE_IQ4_XS, DTYPE_MXFP4,   DTYPE_F16,    DTYPE_BF16,
-                                       DTYPE_F32,    DTYPE_IQ1_S,  DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ3_S,
-                                       DTYPE_TQ2_0,  DTYPE_NVFP4};
+    static const enum dtype types[] = {
+        DTYPE_Q8_0,    DTYPE_Q4_0,  DTYPE_Q4_1,  DTYPE_Q5_0,   DTYPE_Q5_1,    DTYPE_Q2_K,   DTYPE_Q3_K,
+        DTYPE_Q4_K,    DTYPE_Q5_K,  DTYPE_Q6_K,  DTYPE_IQ4_NL, DTYPE_IQ4_XS,  DTYPE_MXFP4,  DTYPE_F16,
+        DTYPE_BF16,    DTYPE_F32,   DTYPE_IQ1_S, DTYPE_IQ1_M,  DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ2_S,
+        DTYPE_IQ3_XXS, DTYPE_IQ3_S, DTYPE_TQ1_0, DTYPE_TQ2_0,  DTYPE_NVFP4};
     struct bench bench = {.table = kern_table_get("auto"), .n_passes = 7};
     unsigned n_threads = 0;
     const char *sets[KERN_N_FIELDS];

@@ -56,10 +56,10 @@ def run_daemons(trace, args):
             c.worker(role, **settings)
         c.wait_ready(prefill=2, decode=2)
         times = measure(c)
-        status = c.workers[2].status()
         with open(c.routers[0].log_path, "rb") as log:
             log.seek(0, os.SEEK_END)
             real = bench(c, "--trace", trace)
+            status = c.workers[2].status()
             c.routers[0].stop()  # the last lines are written
             lines = log.read()
         logged = subprocess.run([os.path.join(BUILD, "baton-trace"), "export"], input=lines, check=True, capture_output=True).stdout

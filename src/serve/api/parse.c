@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "serve/api/parse_priv.h"
+#include "base/check.h"
 #include "base/err.h"
 
 #define MAX_STOP_SEQUENCES  256
@@ -362,31 +363,42 @@ static int parse_finish(struct parse *parse)
     return rc;
 }
 
-const struct api_call_names *api_call_names(enum api_call call)
-{
-    static const struct api_call_names table[] = {
-#define X(name, route, log_name, operation) [API_##name] = {route, log_name, operation},
-        API_CALL_TABLE(X)
+static const struct api_call_info call_infos[] = {
+#define X(name, route, log_name, operation, owner, generates)                                                \
+    [API_##name] = {route, log_name, operation, API_OF_##owner, generates},
+    API_CALL_TABLE(X)
 #undef X
-    };
+};
 
-    return &table[call];
+const struct api_call_info *api_call_info(enum api_call call)
+{
+    return &call_infos[call];
 }
 
 bool api_call_is_openai(enum api_call call)
 {
-    return call != API_MESSAGES && call != API_COUNT_TOKENS;
+    return call_infos[call].owner == API_OF_OPENAI;
+}
+
+bool api_path_is_openai(struct bytes path)
+{
+    static const char *const not_served[] = {"/v1/chat/",         "/v1/audio/",       "/v1/images/",
+                                             "/v1/moderations",   "/v1/files",        "/v1/fine_tuning",
+                                             "/v1/batches",       "/v1/assistants",   "/v1/threads",
+                                             "/v1/vector_stores", "/v1/conversations"};
+
+    for (size_t i = 0; i < ARRAY_LEN(call_infos); i++)
+        if (call_infos[i].owner == API_OF_OPENAI && bytes_starts_with(path, call_infos[i].route))
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(not_served); i++)
+        if (bytes_starts_with(path, not_served[i]))
+            return true;
+    return false;
 }
 
 bool api_call_is_response(enum api_call call)
 {
     return call == API_RESPONSES || call == API_INPUT_TOKENS;
-}
-
-bool api_call_generates(enum api_call call)
-{
-    return call == API_MESSAGES || call == API_CHAT || call == API_COMPLETIONS || call == API_RESPONSES ||
-           call == API_EMBEDDINGS;
 }
 
 /* Parses the whole body.  If its conversation's history is missing, parses only the fields that find it. */

@@ -8,31 +8,37 @@
 
 /* The endpoints that parse a body.  COUNT_TOKENS: max_tokens is optional; generation fields are only checked.
  * DETOKENIZE: one prompt of tokens.  INPUT_TOKENS: the body of RESPONSES. EMBEDDINGS: each prompt's answer is its
- * embedding.  X(name, route, name in the access log, operation in traces) */
+ * embedding.  X(name, route, name in the access log, operation in traces, whose API, a worker computes an answer) */
 #define API_CALL_TABLE(X)                                                                                    \
-    X(MESSAGES, "/v1/messages", "messages", "chat")                                                          \
-    X(COUNT_TOKENS, "/v1/messages/count_tokens", "count_tokens", "count_tokens")                             \
-    X(CHAT, "/v1/chat/completions", "chat_completions", "chat")                                              \
-    X(COMPLETIONS, "/v1/completions", "completions", "text_completion")                                      \
-    X(TOKENIZE, "/tokenize", "tokenize", "tokenize")                                                         \
-    X(DETOKENIZE, "/detokenize", "detokenize", "detokenize")                                                 \
-    X(RESPONSES, "/v1/responses", "responses", "chat")                                                       \
-    X(INPUT_TOKENS, "/v1/responses/input_tokens", "input_tokens", "count_tokens")                            \
-    X(EMBEDDINGS, "/v1/embeddings", "embeddings", "embeddings")
+    X(MESSAGES, "/v1/messages", "messages", "chat", ANTHROPIC, true)                                         \
+    X(COUNT_TOKENS, "/v1/messages/count_tokens", "count_tokens", "count_tokens", ANTHROPIC, false)           \
+    X(CHAT, "/v1/chat/completions", "chat_completions", "chat", OPENAI, true)                                \
+    X(COMPLETIONS, "/v1/completions", "completions", "text_completion", OPENAI, true)                        \
+    X(TOKENIZE, "/tokenize", "tokenize", "tokenize", OPENAI, false)                                          \
+    X(DETOKENIZE, "/detokenize", "detokenize", "detokenize", OPENAI, false)                                  \
+    X(RESPONSES, "/v1/responses", "responses", "chat", OPENAI, true)                                         \
+    X(INPUT_TOKENS, "/v1/responses/input_tokens", "input_tokens", "count_tokens", OPENAI, false)             \
+    X(EMBEDDINGS, "/v1/embeddings", "embeddings", "embeddings", OPENAI, true)
 
 enum api_call {
-#define X(name, route, log_name, operation) API_##name,
+#define X(name, ...) API_##name,
     API_CALL_TABLE(X)
 #undef X
 };
 
-struct api_call_names {
+/* Whose API an endpoint is of: it decides the form of errors and the headers of limits. */
+enum api_owner { API_OF_ANTHROPIC, API_OF_OPENAI };
+
+struct api_call_info {
     const char *route, *log_name, *operation;
+    enum api_owner owner;
+    bool generates; /* a worker computes an answer */
 };
-const struct api_call_names *api_call_names(enum api_call call);
+const struct api_call_info *api_call_info(enum api_call call);
 bool api_call_is_openai(enum api_call call);
+/* The same for a path: one of these routes, a path below it, or a route of OpenAI's API that is not served. */
+bool api_path_is_openai(struct bytes path);
 bool api_call_is_response(enum api_call call); /* true if the body is that of /v1/responses */
-bool api_call_generates(enum api_call call);   /* true if a worker computes an answer */
 
 /* On success the caller frees *out with gen_request_fini.  On failure (E_FORMAT with the error filled,
  * E_NOMEM as a 503) *out holds nothing.  A request that continues a conversation yields only thread_id

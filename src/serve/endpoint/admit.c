@@ -129,16 +129,7 @@ void admit_settle(struct request *request)
 
 static enum limit_dialect dialect_of(const struct http_exchange *exchange)
 {
-    static const char *const others[] = {"/v1/chat/completions", "/v1/completions", "/v1/embeddings",
-                                         "/tokenize", "/detokenize"};
-    struct bytes path = http_exchange_path(exchange);
-
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        if (bytes_is(path, others[i]))
-            return LIMIT_OPENAI;
-    if (bytes_starts_with(path, "/v1/responses"))
-        return LIMIT_OPENAI;
-    return LIMIT_MESSAGES;
+    return api_path_is_openai(http_exchange_path(exchange)) ? LIMIT_OPENAI : LIMIT_MESSAGES;
 }
 
 void admit_put_fields_of(const struct http_exchange *exchange, const struct auth_key *who,

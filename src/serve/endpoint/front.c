@@ -219,7 +219,7 @@ static void front_show_console(struct front *front, struct http_exchange *exchan
 #define RESPONSES "/v1/responses/"
 
 static const struct route routes[] = {
-#define X(name, route, log_name, operation) {route, false, true, KEYED, NULL, API_##name},
+#define X(name, route, ...) {route, false, true, KEYED, NULL, API_##name},
     API_CALL_TABLE(X)
 #undef X
         {RESPONSES, true, false, KEYED, responses_serve, 0},

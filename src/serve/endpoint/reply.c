@@ -17,17 +17,7 @@ static bool is_retryable(int status)
 /* True for OpenAI's paths, including those that this server does not serve. */
 static bool reply_is_openai(const struct http_exchange *exchange)
 {
-    static const char *const roots[] = {
-        "/v1/chat/",       "/v1/completions", "/v1/embeddings",    "/v1/responses",
-        "/tokenize",       "/detokenize",     "/v1/audio/",        "/v1/images/",
-        "/v1/moderations", "/v1/files",       "/v1/fine_tuning",   "/v1/batches",
-        "/v1/assistants",  "/v1/threads",     "/v1/vector_stores", "/v1/conversations"};
-    struct bytes path = http_exchange_path(exchange);
-
-    for (size_t i = 0; i < ARRAY_LEN(roots); i++)
-        if (bytes_starts_with(path, roots[i]))
-            return true;
-    return false;
+    return api_path_is_openai(http_exchange_path(exchange));
 }
 
 void reply_add_id(struct http_fields *fields, const struct http_exchange *exchange, const char *id)

@@ -306,7 +306,7 @@ static void log_access(const struct request *request)
 
     log_info("access", LOG_STR("request_id", request->id), LOG_STR("trace_id", request->trace_id),
              LOG_STR("peer", request->peer), LOG_STR("tenant", request->who.tenant),
-             LOG_STR("key", request->who.name), LOG_STR("call", api_call_names(request->call)->log_name),
+             LOG_STR("key", request->who.name), LOG_STR("call", api_call_info(request->call)->log_name),
              LOG_STR("model", request->model == NULL ? "" : request->model->name),
              LOG_U64("status", (uint64_t)request->status), LOG_STR("reason", request->reason),
              LOG_BOOL("stream", request->is_stream), LOG_U64("tokens_in", n_prompt),
@@ -355,7 +355,7 @@ void report_end(struct request *request)
     metric_add(metric_series(request->front->metrics.requests, labels), 1);
     if (request->state == REQUEST_CANCELLED)
         metric_add(request->front->metrics.aborts, 1);
-    if (request->state == REQUEST_DONE && api_call_generates(request->call))
+    if (request->state == REQUEST_DONE && api_call_info(request->call)->generates)
         report_answered(request);
     measure_memory(request->front);
     request_trace_end(request);

@@ -85,7 +85,7 @@ static void request_add_generation(const struct request *request, struct span *s
 
 void request_trace_end(const struct request *request)
 {
-    const struct api_call_names *names = api_call_names(request->call);
+    const struct api_call_info *names = api_call_info(request->call);
     char name[SPAN_TEXT_BYTES];
     struct span span;
 
@@ -110,7 +110,7 @@ void request_trace_end(const struct request *request)
     span_add_text(&span, "http.request.method", "POST");
     span_add_count(&span, "http.response.status_code", (uint64_t)request->status);
     span_add_text(&span, "baton.request.id", request->id);
-    if (request->state == REQUEST_DONE && api_call_generates(request->call))
+    if (request->state == REQUEST_DONE && api_call_info(request->call)->generates)
         request_add_generation(request, &span);
     if (request->status >= 500 || request->state == REQUEST_CANCELLED) {
         span_add_text(&span, "error.type", request->reason);

@@ -97,7 +97,7 @@ static int tokenise_prompts(struct request *request)
         struct prompt *prompt = request_prompt(request, i);
 
         rc = prompt_make_raw(request->model, &request->gen, i, prompt, &request->error);
-        if (rc == 0 && prompt->ids.n == 0 && api_call_generates(request->call))
+        if (rc == 0 && prompt->ids.n == 0 && api_call_info(request->call)->generates)
             rc = api_fail(&request->error, 400, "%s: at least one token is needed",
                           request->call == API_EMBEDDINGS ? "input" : "prompt");
         echoed_bytes += prompt->text.len_bytes;
@@ -128,7 +128,7 @@ static int request_tokenise(struct request *request)
     shared_take_answers(request);
     if (request->front->answer_cache != NULL)
         replay_find(&request->replay, request->front->answer_cache, request->owner, model->fingerprint,
-                    api_call_generates(request->call));
+                    api_call_info(request->call)->generates);
     if (request->call == API_DETOKENIZE)
         return prompt_put_detokenized(model, &request->gen, &request->body, &request->error);
     rc = request->gen.n_prompts > 0

@@ -173,6 +173,14 @@ int parse_cache_salt(struct parse *parse, const json_t *root)
     return parse_string(parse, root, "cache_salt", false, &parse->out->cache_salt);
 }
 
+/* Names a class.  A value of another kind is ignored. */
+int parse_service_tier(struct parse *parse, const json_t *root)
+{
+    const json_t *tier = parse_member(root, "service_tier");
+
+    return json_is_string(tier) ? parse_copy(parse, api_json_str(tier), &parse->out->service_tier) : 0;
+}
+
 static bool parse_is_blank(struct bytes text)
 {
     for (size_t i = 0; i < text.len_bytes; i++)
@@ -248,14 +256,10 @@ static int parse_fields(struct parse *parse, const json_t *root)
     if ((rc = parse_bool(parse, root, "stream", &parse->out->is_stream)) < 0 ||
         (rc = parse_thinking(parse, root)) < 0 || (rc = parse_max_tokens(parse, root)) < 0 ||
         (rc = parse_sampling(parse, root)) < 0 || (rc = parse_stops(parse, root)) < 0 ||
-        (rc = parse_cache_salt(parse, root)) < 0)
+        (rc = parse_cache_salt(parse, root)) < 0 || (rc = parse_service_tier(parse, root)) < 0)
         return rc;
     if (metadata != NULL && !json_is_object(metadata))
         return parse_fail(parse, "metadata", "Input should be an object");
-    if (json_is_string(parse_member(root, "service_tier")) &&
-        (rc = parse_copy(parse, api_json_str(parse_member(root, "service_tier")),
-                         &parse->out->service_tier)) < 0)
-        return rc;
     if (json_is_string(parse_member(metadata, "user_id")))
         return parse_copy(parse, api_json_str(parse_member(metadata, "user_id")), &parse->out->user_id);
     return 0;

@@ -54,7 +54,7 @@ static int parse_openai_parse_sampling(struct parse *parse, const json_t *root)
         (rc = parse_integer(parse, root, "top_k", &top_k, NULL)) < 0 ||
         (rc = parse_integer(parse, root, "seed", &seed, &parse->out->has_seed)) < 0 ||
         (rc = parse_bool(parse, root, "ignore_eos", &parse->out->work.ignores_end)) < 0 ||
-        (rc = parse_cache_salt(parse, root)) < 0)
+        (rc = parse_cache_salt(parse, root)) < 0 || (rc = parse_service_tier(parse, root)) < 0)
         return rc;
     if (top_k < -1) /* -1: off, as other servers spell it */
         return parse_fail(parse, "top_k", "Input should be greater than or equal to -1");
@@ -339,10 +339,6 @@ int parse_openai_fields(struct parse *parse, const json_t *root)
     if (parse->call == API_CHAT &&
         ((rc = parse_openai_parse_format(parse, root)) < 0 || (rc = parse_reasoning(parse, root)) < 0 ||
          (rc = check_modalities(parse, root)) < 0))
-        return rc;
-    if (json_is_string(parse_member(root, "service_tier")) &&
-        (rc = parse_copy(parse, api_json_str(parse_member(root, "service_tier")),
-                         &parse->out->service_tier)) < 0)
         return rc;
     if (options == NULL)
         return 0;

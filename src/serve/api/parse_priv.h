@@ -60,6 +60,7 @@ int parse_bool(struct parse *parse, const json_t *object, const char *name, bool
 int parse_serialise(struct parse *parse, const json_t *value, struct bytes *out);
 
 int parse_cache_salt(struct parse *parse, const json_t *root);
+int parse_service_tier(struct parse *parse, const json_t *root);
 /* Reads an object's cache_control, if any, and sets the cache breakpoint to the current place. */
 int parse_cache_control(struct parse *parse, const json_t *object);
 

@@ -210,8 +210,9 @@ static void fields_take_effect(void **state)
 
     parse(WITH("'text':{'format':{'type':'json_schema','name':'n','schema':{'type':'object'}}},"
                "'reasoning':{'effort':'low','summary':'auto'},'include':['reasoning.encrypted_content'],"
-               "'top_logprobs':2,'truncation':'auto','seed':7,'top_k':3,'stop':'x'"),
+               "'top_logprobs':2,'truncation':'auto','seed':7,'top_k':3,'stop':'x','service_tier':'flex'"),
           &r);
+    assert_true(bytes_is(r.service_tier, "flex"));
     assert_int_equal(r.format, GEN_FORMAT_JSON_SCHEMA);
     assert_true(bytes_is(r.schema, "{\"type\": \"object\"}"));
     assert_true(bytes_is(r.effort, "low"));

@@ -12,6 +12,7 @@
  *   NAME   string                length; only [A-Za-z0-9._-]
  *   HEX    string                length; only 0-9a-f
  *   RANGE  integers, reals, enums  value
+ *   OPEN   enums                 value; a newer end may send one that this side does not know
  *   WITHIN reals                 value, either sign (max)
  *   BYTES  bytes                 length
  *   WORDS  bytes                 length, a multiple of four
@@ -41,6 +42,7 @@
 #define MAX_CONSTRAINT (UINT64_C(1) << 20) /* bytes of a constraint */
 #define MAX_PENALTY    100
 #define MAX_BIAS       1024 /* entries of Sampling.bias */
+#define MAX_FINISH     255
 #define MAX_TOP        20   /* most likely tokens beside a sampled one */
 #define MAX_WEIGHT     1000 /* base/fair.h */
 #define HASH_BYTES     UINT64_C(16)
@@ -49,7 +51,7 @@
 #define MAX_SINGLES    (UINT64_C(1) << 15)
 #define MAX_EVENTS     (UINT64_C(1) << 15) /* block events in one frame */
 
-enum rule { TEXT, NAME, HEX, RANGE, WITHIN, BYTES, HASHES, SINGLES, COUNT, NEEDED };
+enum rule { TEXT, NAME, HEX, RANGE, OPEN, WITHIN, BYTES, HASHES, SINGLES, COUNT, NEEDED };
 
 struct limit {
     const char *field;
@@ -141,6 +143,7 @@ static const struct limits table[] = {
      ROWS({"cached_tokens", RANGE, 0, MAX_TOKENS},
           {"first_index", RANGE, 0, MAX_TOKENS},
           {"ids", COUNT, 0, 65536},
+          {"finish", OPEN, 0, MAX_FINISH},
           {"logprobs", COUNT, 0, 65536},
           {"n_tops", COUNT, 0, 65536},
           {"top_ids", COUNT, 0, 65536},
@@ -401,7 +404,8 @@ static int check_value(const struct check *check, const ProtobufCFieldDescriptor
     case PROTOBUF_C_TYPE_BYTES:
         return check_bytes(check, at, limit);
     case PROTOBUF_C_TYPE_ENUM:
-        if (protobuf_c_enum_descriptor_get_value(field->descriptor, *(const int *)at) == NULL)
+        if ((limit == NULL || limit->rule != OPEN) &&
+            protobuf_c_enum_descriptor_get_value(field->descriptor, *(const int *)at) == NULL)
             return fault_set(check->fault, E_PROTO, "%s.%s: unknown value %d", check->message, check->field,
                              *(const int *)at);
         return check_integer(check, (uint64_t) * (const int *)at, limit);

@@ -28,7 +28,7 @@ static void check_bounds(const struct gen_request *request, enum api_call call)
     ASSERT(request->n_prompts <= 128 && request->work.sample.n_bias <= 1024);
     for (size_t i = 1; i < request->work.sample.n_bias; i++)
         ASSERT(request->work.sample.bias[i - 1].id < request->work.sample.bias[i].id);
-    if (api_call_info(call)->generates) {
+    if (api_call_generates(call)) {
         ASSERT(request->model.len_bytes > 0);
         ASSERT(request->work.sample.top_p >= 0 && request->work.sample.top_p <= 1);
         ASSERT(request->n_prompts * request->n_choices <= 128);

@@ -240,5 +240,8 @@ bool work_end_of(Baton__Finish finish, enum work_end *out)
             return true;
         }
     }
-    return false;
+    if (protobuf_c_enum_descriptor_get_value(&baton__finish__descriptor, finish) != NULL)
+        return false;
+    *out = WORK_END_STOP_TOKEN; /* an end that a newer worker knows */
+    return true;
 }

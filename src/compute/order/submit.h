@@ -28,8 +28,8 @@ int work_submit_unpack(const Baton__Submit *submit, struct work_order *out);
 /* Appends the tokens of a checked message to an order with room for n_most more. Returns their number. E_PROTO:
  * there are more than n_most. */
 int work_tokens_unpack(const Baton__SubmitTokens *more, uint32_t n_most, struct work_order *order);
-/* True if the model ended the answer, and how. False, with *out untouched: more comes, another worker or router has the
- * rest, or the answer failed. */
+/* True if the model ended the answer, and how; an unknown value is an ordinary end. False, with *out untouched: more
+ * comes, another worker or router has the rest, or the answer failed. */
 bool work_end_of(Baton__Finish finish, enum work_end *out);
 
 #endif

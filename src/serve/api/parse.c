@@ -368,8 +368,8 @@ static int parse_finish(struct parse *parse)
 }
 
 static const struct api_call_info call_infos[] = {
-#define X(name, route, log_name, operation, owner, generates)                                                \
-    [API_##name] = {route, log_name, operation, API_OF_##owner, generates},
+#define X(name, route, log_name, operation, owner, work)                                                     \
+    [API_##name] = {route, log_name, operation, API_OF_##owner, API_WORK_##work},
     API_CALL_TABLE(X)
 #undef X
 };
@@ -382,6 +382,16 @@ const struct api_call_info *api_call_info(enum api_call call)
 bool api_call_is_openai(enum api_call call)
 {
     return call_infos[call].owner == API_OF_OPENAI;
+}
+
+bool api_call_generates(enum api_call call)
+{
+    return call_infos[call].work != API_WORK_NOTHING;
+}
+
+bool api_call_embeds(enum api_call call)
+{
+    return call_infos[call].work == API_WORK_EMBEDDING;
 }
 
 bool api_path_is_openai(struct bytes path)

@@ -8,17 +8,17 @@
 
 /* The endpoints that parse a body.  COUNT_TOKENS: max_tokens is optional; generation fields are only checked.
  * DETOKENIZE: one prompt of tokens.  INPUT_TOKENS: the body of RESPONSES. EMBEDDINGS: each prompt's answer is its
- * embedding.  X(name, route, name in the access log, operation in traces, whose API, a worker computes an answer) */
+ * embedding.  X(name, route, name in the access log, operation in traces, whose API, what a worker computes) */
 #define API_CALL_TABLE(X)                                                                                    \
-    X(MESSAGES, "/v1/messages", "messages", "chat", ANTHROPIC, true)                                         \
-    X(COUNT_TOKENS, "/v1/messages/count_tokens", "count_tokens", "count_tokens", ANTHROPIC, false)           \
-    X(CHAT, "/v1/chat/completions", "chat_completions", "chat", OPENAI, true)                                \
-    X(COMPLETIONS, "/v1/completions", "completions", "text_completion", OPENAI, true)                        \
-    X(TOKENIZE, "/tokenize", "tokenize", "tokenize", OPENAI, false)                                          \
-    X(DETOKENIZE, "/detokenize", "detokenize", "detokenize", OPENAI, false)                                  \
-    X(RESPONSES, "/v1/responses", "responses", "chat", OPENAI, true)                                         \
-    X(INPUT_TOKENS, "/v1/responses/input_tokens", "input_tokens", "count_tokens", OPENAI, false)             \
-    X(EMBEDDINGS, "/v1/embeddings", "embeddings", "embeddings", OPENAI, true)
+    X(MESSAGES, "/v1/messages", "messages", "chat", ANTHROPIC, TEXT)                                         \
+    X(COUNT_TOKENS, "/v1/messages/count_tokens", "count_tokens", "count_tokens", ANTHROPIC, NOTHING)         \
+    X(CHAT, "/v1/chat/completions", "chat_completions", "chat", OPENAI, TEXT)                                \
+    X(COMPLETIONS, "/v1/completions", "completions", "text_completion", OPENAI, TEXT)                        \
+    X(TOKENIZE, "/tokenize", "tokenize", "tokenize", OPENAI, NOTHING)                                        \
+    X(DETOKENIZE, "/detokenize", "detokenize", "detokenize", OPENAI, NOTHING)                                \
+    X(RESPONSES, "/v1/responses", "responses", "chat", OPENAI, TEXT)                                         \
+    X(INPUT_TOKENS, "/v1/responses/input_tokens", "input_tokens", "count_tokens", OPENAI, NOTHING)           \
+    X(EMBEDDINGS, "/v1/embeddings", "embeddings", "embeddings", OPENAI, EMBEDDING)
 
 enum api_call {
 #define X(name, ...) API_##name,
@@ -28,14 +28,18 @@ enum api_call {
 
 /* Whose API an endpoint is of: it decides the form of errors and the headers of limits. */
 enum api_owner { API_OF_ANTHROPIC, API_OF_OPENAI };
+/* What a worker computes for a request. */
+enum api_work { API_WORK_NOTHING, API_WORK_TEXT, API_WORK_EMBEDDING };
 
 struct api_call_info {
     const char *route, *log_name, *operation;
     enum api_owner owner;
-    bool generates; /* a worker computes an answer */
+    enum api_work work;
 };
 const struct api_call_info *api_call_info(enum api_call call);
 bool api_call_is_openai(enum api_call call);
+bool api_call_generates(enum api_call call); /* a worker computes an answer */
+bool api_call_embeds(enum api_call call);    /* and it is an embedding */
 /* The same for a path: one of these routes, a path below it, or a route of OpenAI's API that is not served. */
 bool api_path_is_openai(struct bytes path);
 bool api_call_is_response(enum api_call call); /* true if the body is that of /v1/responses */

@@ -162,7 +162,7 @@ static int make_choices(struct request *request)
         request->choices[i].index = i;
         request->choices[i].prompt = request_prompt(request, i / choices_per_prompt(request));
     }
-    return n > 1 || request->prompt.ids.n > CHOICE_SLICE_TOKENS || request->call == API_EMBEDDINGS
+    return n > 1 || request->prompt.ids.n > CHOICE_SLICE_TOKENS || api_call_embeds(request->call)
                ? ev_timer_new(request->front->opts.loop, on_later, request, &request->later)
                : 0;
 }

@@ -355,7 +355,7 @@ void report_end(struct request *request)
     metric_add(metric_series(request->front->metrics.requests, labels), 1);
     if (request->state == REQUEST_CANCELLED)
         metric_add(request->front->metrics.aborts, 1);
-    if (request->state == REQUEST_DONE && api_call_info(request->call)->generates)
+    if (request->state == REQUEST_DONE && api_call_generates(request->call))
         report_answered(request);
     measure_memory(request->front);
     request_trace_end(request);

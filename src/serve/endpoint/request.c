@@ -111,7 +111,7 @@ int request_new(struct front *front, struct http_exchange *exchange, enum api_ca
     ids_make("req_", request->id);
     ids_make(request->dialect->id_prefix, request->message_id);
     request_trace_begin(request, http_exchange_field(exchange, "traceparent"));
-    if (front->opts.keeps_streams && api_call_info(call)->generates)
+    if (front->opts.keeps_streams && api_call_generates(call))
         resume_read_head(request);
     memcpy(request->peer, http_exchange_peer(exchange), strlen(http_exchange_peer(exchange)) + 1);
     list_push_back(&front->requests, &request->node);
@@ -149,10 +149,10 @@ void request_free(struct request *request)
     front->n_running--;
     ev_timer_free(request->ping);
     choices_fini(request);
-    shared_end(request, request->state == REQUEST_DONE && api_call_info(request->call)->generates);
+    shared_end(request, request->state == REQUEST_DONE && api_call_generates(request->call));
     if (request->conversation != NULL)
         conversations_give_back(front->conversations, request->conversation,
-                                request->state == REQUEST_DONE && api_call_info(request->call)->generates,
+                                request->state == REQUEST_DONE && api_call_generates(request->call),
                                 clock_now_ns());
     request_give_back(request);
     buf_fini(&request->recalled);
@@ -432,7 +432,7 @@ static int request_check_kind(const struct request *request, struct api_error *e
 {
     bool is_embedding_model = tokenizer_is_embedding_model(request->model->tokenizer);
 
-    if (!api_call_info(request->call)->generates || is_embedding_model == (request->call == API_EMBEDDINGS))
+    if (!api_call_generates(request->call) || is_embedding_model == (api_call_embeds(request->call)))
         return 0;
     if (is_embedding_model) {
         api_fail(error, 400, "model: %s is an embedding model; it answers /v1/embeddings only",
@@ -531,7 +531,7 @@ static void tokenise_done(void *arg)
     request->tokenised_ns = clock_now_ns();
     request_enter(request, REQUEST_TOKENISED);
     request->serving.prompt_tokens = (uint32_t)request->prompt.ids.n;
-    if (!api_call_info(request->call)->generates) {
+    if (!api_call_generates(request->call)) {
         finish_counted(request);
         return;
     }

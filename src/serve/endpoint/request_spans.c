@@ -110,7 +110,7 @@ void request_trace_end(const struct request *request)
     span_add_text(&span, "http.request.method", "POST");
     span_add_count(&span, "http.response.status_code", (uint64_t)request->status);
     span_add_text(&span, "baton.request.id", request->id);
-    if (request->state == REQUEST_DONE && api_call_info(request->call)->generates)
+    if (request->state == REQUEST_DONE && api_call_generates(request->call))
         request_add_generation(request, &span);
     if (request->status >= 500 || request->state == REQUEST_CANCELLED) {
         span_add_text(&span, "error.type", request->reason);

@@ -97,9 +97,9 @@ static int tokenise_prompts(struct request *request)
         struct prompt *prompt = request_prompt(request, i);
 
         rc = prompt_make_raw(request->model, &request->gen, i, prompt, &request->error);
-        if (rc == 0 && prompt->ids.n == 0 && api_call_info(request->call)->generates)
+        if (rc == 0 && prompt->ids.n == 0 && api_call_generates(request->call))
             rc = api_fail(&request->error, 400, "%s: at least one token is needed",
-                          request->call == API_EMBEDDINGS ? "input" : "prompt");
+                          api_call_embeds(request->call) ? "input" : "prompt");
         echoed_bytes += prompt->text.len_bytes;
     }
     if (rc == 0 && echoed_bytes > MAX_ECHOED_BYTES / (request->gen.n_choices + 1))
@@ -128,7 +128,7 @@ static int request_tokenise(struct request *request)
     shared_take_answers(request);
     if (request->front->answer_cache != NULL)
         replay_find(&request->replay, request->front->answer_cache, request->owner, model->fingerprint,
-                    api_call_info(request->call)->generates);
+                    api_call_generates(request->call));
     if (request->call == API_DETOKENIZE)
         return prompt_put_detokenized(model, &request->gen, &request->body, &request->error);
     rc = request->gen.n_prompts > 0

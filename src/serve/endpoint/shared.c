@@ -227,7 +227,7 @@ bool shared_fetch_answers(struct request *request, void (*go_on)(struct request 
     size_t first = end > MAX_LOOKED_AT ? end - MAX_LOOKED_AT : 0;
 
     if (shared_values_of(front) == NULL || front->answer_cache == NULL || end == 0 ||
-        !api_call_info(request->call)->generates)
+        !api_call_generates(request->call))
         return false;
     request->shared.go_on = go_on;
     request->shared.keys = calloc(STATE_MAX_NAMES, sizeof(*request->shared.keys));

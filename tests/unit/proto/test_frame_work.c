@@ -337,8 +337,14 @@ static void tokens_there_and_back(void **state)
     serving.transport = "a transport of many letters";
     assert_refused(FRAME_TOKENS, &tokens, "Serving.transport");
     answer.serving = NULL;
-    answer.finish = (Baton__Finish)100;
+    answer.finish = (Baton__Finish)256;
     assert_refused(FRAME_TOKENS, &tokens, "Answer.finish");
+    answer.finish = (Baton__Finish)-1;
+    assert_refused(FRAME_TOKENS, &tokens, "Answer.finish");
+    answer.finish = (Baton__Finish)100; /* a newer worker knows more ends: the link stays up */
+    assert_int_equal(through(FRAME_TOKENS, &tokens, NULL, &message), 0);
+    assert_int_equal(((Baton__Tokens *)message)->answers[0]->finish, 100);
+    frame_message_free(message);
 }
 
 int main(void)

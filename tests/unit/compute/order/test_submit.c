@@ -180,6 +180,12 @@ static void only_the_ends_of_the_model_are_ends(void **state)
         assert_int_equal(work_end_of(finish, &end), at < ARRAY_LEN(ends));
         assert_int_equal(end, at < ARRAY_LEN(ends) ? ends[at].end : WORK_END_STOP_TOKEN);
     }
+    for (int unknown = (int)finishes->n_values; unknown < 256; unknown++) { /* of a newer worker */
+        enum work_end end = WORK_END_LENGTH;
+
+        assert_true(work_end_of((Baton__Finish)unknown, &end));
+        assert_int_equal(end, WORK_END_STOP_TOKEN);
+    }
 }
 
 int main(void)

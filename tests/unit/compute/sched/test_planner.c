@@ -156,6 +156,45 @@ static void prompts_are_never_starved(void **state)
     }
 }
 
+/* The reported time of the waiting prompts is the time that they take beside the decoding sequences. */
+static void a_queue_takes_as_long_as_reported(void **state)
+{
+    for (uint32_t n_decoders = 0; n_decoders <= 12; n_decoders += 4) {
+        struct rig_opts opts = {.n_blocks = 4000,
+                                .max_seqs = 64,
+                                .max_queue = 64,
+                                .chunk_tokens = CHUNK_MOST,
+                                .max_batch_tokens = CHUNK_MOST + 64,
+                                .context_length = 250,
+                                .itl_ns = 10 * MS};
+        struct sched_load load, left;
+        uint64_t began_ns;
+        double taken_s;
+
+        rig_open(&rig, &opts);
+        n_prompts = 0;
+        for (uint32_t i = 0; i < n_decoders; i++)
+            submit_decoder(i);
+        for (uint32_t i = 0; i < 2 * LEARNING; i++) {
+            keep_prompts_waiting();
+            rig_step(&rig);
+        }
+        sched_load(rig.sched, &load);
+        began_ns = rig_now_ns;
+        do {
+            rig_step(&rig);
+            sched_load(rig.sched, &left);
+        } while (left.queued_prefill_tokens > 0);
+        taken_s = (double)(rig_now_ns - began_ns) / 1e9;
+        print_message("%u decoding: %.1f ms reported, %.1f ms taken\n", n_decoders,
+                      1e3 * load.queued_prefill_s, 1e3 * taken_s);
+        assert_true(load.queued_prefill_s > 0.85 * taken_s && load.queued_prefill_s < 1.15 * taken_s);
+        for (struct seq *seq; (seq = sched_next(rig.sched, NULL)) != NULL;)
+            sched_cancel(rig.sched, seq);
+        rig_close(&rig);
+    }
+}
+
 /* Without an objective the configured chunk applies, unless steps become too long. */
 static void no_step_is_longer_than_allowed(void **state)
 {
@@ -216,9 +255,8 @@ static void objectives_change_no_token(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_keep_the_objective),
-        cmocka_unit_test(prompts_are_never_starved),
-        cmocka_unit_test(no_step_is_longer_than_allowed),
+        cmocka_unit_test(steps_keep_the_objective),          cmocka_unit_test(prompts_are_never_starved),
+        cmocka_unit_test(a_queue_takes_as_long_as_reported), cmocka_unit_test(no_step_is_longer_than_allowed),
         cmocka_unit_test(objectives_change_no_token),
     };
 

@@ -17,15 +17,15 @@ def ctl(daemon, *arguments):
                            f"127.0.0.1:{daemon.admin}", *arguments], capture_output=True, text=True, timeout=patience(60))
 
 
-def answers_of(c, texts, after):
-    """Streams all texts at once; calls `after` when each has begun.  Returns the answers' texts."""
+def answers_of(c, texts, n_tokens, after):
+    """Streams answers of n_tokens to all texts at once; calls `after` when each has begun.  Returns the answers' texts."""
     answers, begun, errors = [""] * len(texts), [threading.Event() for _ in texts], []
 
     def read(i):
         try:
             connection = http.client.HTTPConnection("127.0.0.1", c.routers[0].http, timeout=patience(60))
             connection.request("POST", "/v1/chat/completions", json.dumps({
-                "model": "baton-demo", "max_tokens": 400, "ignore_eos": True, "seed": i, "stream": True,
+                "model": "baton-demo", "max_tokens": n_tokens, "ignore_eos": True, "seed": i, "stream": True,
                 "messages": [{"role": "user", "content": texts[i]}]}))
             for line in connection.getresponse():
                 data = line[6:].strip() if line.startswith(b"data: ") else b"[DONE]"
@@ -60,7 +60,12 @@ def running_answers_move():
         c.router()
         c.worker("decode")
         c.wait_ready(decode=1)
-        want = answers_of(c, texts, lambda: None)
+        n_tokens, want, took_s = 200, [], 0
+        while took_s < 2 and n_tokens < 6400: # long enough for two commands of batonctl
+            n_tokens *= 2
+            began = time.monotonic()
+            want = answers_of(c, texts, n_tokens, lambda: None)
+            took_s = time.monotonic() - began
         first = c.workers[0]
         second = c.worker("decode")
         took = []
@@ -87,7 +92,7 @@ def running_answers_move():
                 time.sleep(0.01)
             move()
 
-        got = answers_of(c, texts, both)
+        got = answers_of(c, texts, n_tokens, both)
         assert got == want
         assert c.routers[0].metric("baton_router_redispatched_total") > 0
         assert took[0] < patience(10), took

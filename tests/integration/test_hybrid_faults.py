@@ -14,7 +14,7 @@ import test_matrix
 from test_matrix import Cell, Rig
 
 NAME = "hybrid"
-SHAPE = ("--layers 6 --hidden 384 --heads 6 --head-dim 64 --kv-heads 2 --ffn 1024 --context 4096 --type F32 "
+SHAPE = ("--layers 6 --hidden 384 --heads 6 --head-dim 64 --kv-heads 2 --ffn 1024 --context 16384 --type F32 "
          f"--vocab-from {cluster.MODEL}").split()
 SSM = "--set ssm.state_size=32 --set ssm.group_count=2 --set ssm.time_step_rank=8 --set ssm.inner_size=256"
 FAMILIES = {
@@ -31,6 +31,7 @@ SAMPLE = {"tcp": [("prefill", "kill -9", "mid-transfer", True), ("decode", "kill
 
 class HybridRig(Rig):
     heartbeat_s = 1.0 # a real engine keeps the processor busy
+    most_repeats = 8
 
     def __init__(self, c, transport):
         family, keys = FAMILIES[transport]

@@ -65,6 +65,7 @@ class Rig:
     """The cluster of one transport, used by all its cells."""
 
     heartbeat_s = 0.3
+    n_repeats = most_repeats = 1 # of the prompt's text
 
     def __init__(self, c, transport):
         self.c, self.transport, self.n = c, transport, 0
@@ -88,7 +89,11 @@ class Rig:
 
     def prompt(self, cell=None):
         self.n += 1
-        return f"{self.transport} {self.n} " + PROMPT
+        return f"{self.transport} {self.n} " + PROMPT * self.n_repeats
+
+    def lengthen(self):
+        """A transfer was over too soon.  The next prompts are longer, as far as the context goes."""
+        self.n_repeats = min(self.n_repeats + 1, self.most_repeats)
 
     def hold(self, is_held):
         for wire in self.wires:
@@ -290,6 +295,7 @@ def run_in_time(rig, cell):
         run_cell(rig, cell)
         if not cell.is_late:
             return
+        rig.lengthen()
     raise AssertionError(f"{cell}: the transfer was always over before it was struck, or did not notice")
 
 

@@ -12,7 +12,7 @@ baton_decode_LDADD = $(link_worker_loop)
 
 # `make first` builds what ./run starts. Its workers have kernels for this machine only; all else is the same.
 # kern_tables is wanted from the start, so that libkern_here.a gives it.
-first_programs = baton-router batonctl baton-chat
+first_programs = baton-router batonctl baton-chat baton-bench
 if KERNELS_X86
 EXTRA_PROGRAMS += first/baton-prefill first/baton-decode
 first_workers = first/baton-prefill first/baton-decode

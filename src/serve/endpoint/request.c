@@ -432,7 +432,7 @@ static int request_check_kind(const struct request *request, struct api_error *e
 {
     bool is_embedding_model = tokenizer_is_embedding_model(request->model->tokenizer);
 
-    if (!api_call_generates(request->call) || is_embedding_model == (api_call_embeds(request->call)))
+    if (!api_call_generates(request->call) || is_embedding_model == api_call_embeds(request->call))
         return 0;
     if (is_embedding_model) {
         api_fail(error, 400, "model: %s is an embedding model; it answers /v1/embeddings only",

@@ -85,13 +85,13 @@ static void request_add_generation(const struct request *request, struct span *s
 
 void request_trace_end(const struct request *request)
 {
-    const struct api_call_info *names = api_call_info(request->call);
+    const struct api_call_info *info = api_call_info(request->call);
     char name[SPAN_TEXT_BYTES];
     struct span span;
 
     if (!request_is_traced(request))
         return;
-    str_copy(name, sizeof(name), names->operation);
+    str_copy(name, sizeof(name), info->operation);
     if (request->model != NULL) { /* "chat MODEL", as the conventions have it */
         size_t len = strlen(name);
 
@@ -102,11 +102,11 @@ void request_trace_end(const struct request *request)
     memcpy(span.id, request->span_id, SPAN_ID_BYTES);
     span.kind = SPAN_SERVER;
     span.end_ns = request->last_ns;
-    span_add_text(&span, "gen_ai.operation.name", names->operation);
+    span_add_text(&span, "gen_ai.operation.name", info->operation);
     span_add_text(&span, "gen_ai.provider.name", "baton");
     if (request->model != NULL)
         span_add_text(&span, "gen_ai.request.model", request->model->name);
-    span_add_text(&span, "http.route", names->route);
+    span_add_text(&span, "http.route", info->route);
     span_add_text(&span, "http.request.method", "POST");
     span_add_count(&span, "http.response.status_code", (uint64_t)request->status);
     span_add_text(&span, "baton.request.id", request->id);

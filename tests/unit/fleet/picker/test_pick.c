@@ -344,6 +344,27 @@ static void dispatch(struct picker_fleet *fleet, uint32_t slot, uint64_t busy_ns
     picker_fleet_charge(fleet, slot, &(struct picker_charge){.busy_ns = busy_ns}, now_ns);
 }
 
+/* A fleet whose workers have reported at 1 s.  The last worker only decodes; no objective matters. */
+static struct picker_fleet *timed_fleet(struct picker_worker *workers, uint32_t n)
+{
+    struct picker_fleet *fleet;
+
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
+    goals.ttft_slo_s = 60;
+    workers[n - 1].decodes_only = true;
+    for (uint32_t i = 0; i < n; i++) {
+        workers[i].reported_ns = UINT64_C(1000000000);
+        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
+    }
+    return fleet;
+}
+
+static void timed_fleet_end(struct picker_fleet *fleet)
+{
+    goals.ttft_slo_s = 0.5;
+    picker_fleet_free(fleet);
+}
+
 /* A report's figures are older than the report: prompts dispatched since they were taken still count. */
 static void a_report_lacks_what_came_after_its_figures(void **state)
 {
@@ -352,13 +373,7 @@ static void a_report_lacks_what_came_after_its_figures(void **state)
     struct picker_choice choice = {0};
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(0, &fleet), 0);
-    goals.ttft_slo_s = 60;
-    workers[1].decodes_only = true;
-    for (uint32_t i = 0; i < 2; i++) {
-        workers[i].reported_ns = UINT64_C(1000000000);
-        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
-    }
+    fleet = timed_fleet(workers, 2);
     for (uint64_t i = 0; i < 40; i++) /* more than are remembered one by one */
         dispatch(fleet, 0, UINT64_C(100000000), UINT64_C(1100000000) + i * 1000000);
     dispatch(fleet, 0, UINT64_C(2000000000), UINT64_C(1500000000));
@@ -373,8 +388,7 @@ static void a_report_lacks_what_came_after_its_figures(void **state)
     request.now_ns = UINT64_C(1900000000);
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
     assert_float_equal(choice.ttft_s, 3 + 1, 1e-6);
-    goals.ttft_slo_s = 0.5;
-    picker_fleet_free(fleet);
+    timed_fleet_end(fleet);
 }
 
 /* Nine prompts of a second were dispatched to worker 0 after its report, one to worker 1. */
@@ -385,13 +399,7 @@ static void a_queue_shrinks_with_time(void **state)
     struct picker_choice choice = {0};
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(0, &fleet), 0);
-    goals.ttft_slo_s = 60;
-    workers[2].decodes_only = true;
-    for (uint32_t i = 0; i < 3; i++) {
-        workers[i].reported_ns = UINT64_C(1000000000);
-        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
-    }
+    fleet = timed_fleet(workers, 3);
     dispatch(fleet, 0, UINT64_C(3000000000), UINT64_C(1100000000));
     dispatch(fleet, 1, UINT64_C(2000000000), UINT64_C(1100000000));
     request.now_ns = UINT64_C(1600000000);
@@ -407,8 +415,7 @@ static void a_queue_shrinks_with_time(void **state)
     request.now_ns = UINT64_C(4200000000);
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
     assert_int_equal(choice.prefill, 0);
-    goals.ttft_slo_s = 0.5;
-    picker_fleet_free(fleet);
+    timed_fleet_end(fleet);
 }
 
 /* A report was taken while the worker computed this router's prompt, which is done now.  Prompts of another router are not. */
@@ -452,13 +459,7 @@ static void prompts_that_are_not_done_stay_in_the_queue(void **state)
     struct picker_choice choice = {0};
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(0, &fleet), 0);
-    goals.ttft_slo_s = 60;
-    workers[1].decodes_only = true;
-    for (uint32_t i = 0; i < 2; i++) {
-        workers[i].reported_ns = UINT64_C(1000000000);
-        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
-    }
+    fleet = timed_fleet(workers, 2);
     for (uint32_t i = 0; i < 5; i++)
         picker_fleet_charge(fleet, 0, &charge, UINT64_C(1000000000));
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
@@ -470,8 +471,7 @@ static void prompts_that_are_not_done_stay_in_the_queue(void **state)
         picker_fleet_discharge(fleet, 0, &charge, true, request.now_ns);
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
     assert_float_equal(choice.ttft_s, 1, 1e-6);
-    goals.ttft_slo_s = 0.5;
-    picker_fleet_free(fleet);
+    timed_fleet_end(fleet);
 }
 
 /* Both workers expect a prompt for three seconds and more; only worker 0 still has a sequence. */
@@ -482,14 +482,8 @@ static void an_idle_workers_queue_is_forgotten(void **state)
     struct picker_choice choice = {0};
     struct picker_fleet *fleet;
 
-    assert_int_equal(picker_fleet_new(0, &fleet), 0);
-    goals.ttft_slo_s = 60;
-    workers[2].decodes_only = true;
-    for (uint32_t i = 0; i < 3; i++) {
-        workers[i].reported_ns = UINT64_C(1000000000);
-        workers[i].queued_prefill_tokens = i == 1 ? 3000 : 0;
-        assert_int_equal(picker_fleet_set(fleet, i, &workers[i]), 0);
-    }
+    workers[1].queued_prefill_tokens = 3000;
+    fleet = timed_fleet(workers, 3);
     dispatch(fleet, 0, UINT64_C(4000000000), UINT64_C(1000000000));
     request.now_ns = UINT64_C(1000000000);
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
@@ -507,8 +501,7 @@ static void an_idle_workers_queue_is_forgotten(void **state)
     assert_int_equal(picker_pick(fleet, &goals, &request, &choice), 0);
     assert_int_equal(choice.prefill, 0); /* its queue of four seconds is still there */
     assert_float_equal(choice.ttft_s, 4 + 1, 1e-6);
-    goals.ttft_slo_s = 0.5;
-    picker_fleet_free(fleet);
+    timed_fleet_end(fleet);
 }
 
 static void a_worker_that_only_decodes_computes_nothing(void **state)

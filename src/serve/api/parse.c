@@ -368,8 +368,8 @@ static int parse_finish(struct parse *parse)
 }
 
 static const struct api_call_info call_infos[] = {
-#define X(name, route, log_name, operation, owner, work)                                                     \
-    [API_##name] = {route, log_name, operation, API_OF_##owner, API_WORK_##work},
+#define X(name, route, log_name, operation, dialect, work)                                                   \
+    [API_##name] = {route, log_name, operation, API_DIALECT_##dialect, API_WORK_##work},
     API_CALL_TABLE(X)
 #undef X
 };
@@ -381,7 +381,7 @@ const struct api_call_info *api_call_info(enum api_call call)
 
 bool api_call_is_openai(enum api_call call)
 {
-    return call_infos[call].owner == API_OF_OPENAI;
+    return call_infos[call].dialect == API_DIALECT_OPENAI;
 }
 
 bool api_call_generates(enum api_call call)
@@ -402,7 +402,7 @@ bool api_path_is_openai(struct bytes path)
                                              "/v1/vector_stores", "/v1/conversations"};
 
     for (size_t i = 0; i < ARRAY_LEN(call_infos); i++)
-        if (call_infos[i].owner == API_OF_OPENAI && bytes_starts_with(path, call_infos[i].route))
+        if (call_infos[i].dialect == API_DIALECT_OPENAI && bytes_starts_with(path, call_infos[i].route))
             return true;
     for (size_t i = 0; i < ARRAY_LEN(not_served); i++)
         if (bytes_starts_with(path, not_served[i]))

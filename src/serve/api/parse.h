@@ -27,13 +27,13 @@ enum api_call {
 };
 
 /* Whose API an endpoint is of: it decides the form of errors and the headers of limits. */
-enum api_owner { API_OF_ANTHROPIC, API_OF_OPENAI };
+enum api_dialect { API_DIALECT_ANTHROPIC, API_DIALECT_OPENAI };
 /* What a worker computes for a request. */
 enum api_work { API_WORK_NOTHING, API_WORK_TEXT, API_WORK_EMBEDDING };
 
 struct api_call_info {
     const char *route, *log_name, *operation;
-    enum api_owner owner;
+    enum api_dialect dialect;
     enum api_work work;
 };
 const struct api_call_info *api_call_info(enum api_call call);

@@ -71,12 +71,9 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static struct outcome run(uint64_t itl_ns, uint32_t n_decoders)
+/* A worker with so many decoding sequences and no prompts yet. */
+static void planner_open(uint64_t itl_ns, uint32_t n_decoders)
 {
-    struct outcome outcome = {0};
-    uint64_t steps_ns[STEPS], total_ns = 0, prefill_ns = 0;
-    double allowed = 0, done = 0;
-    uint32_t n = 0;
     struct rig_opts opts = {.n_blocks = 4000,
                             .max_seqs = 64,
                             .max_queue = 64,
@@ -89,6 +86,23 @@ static struct outcome run(uint64_t itl_ns, uint32_t n_decoders)
     n_prompts = 0;
     for (uint32_t i = 0; i < n_decoders; i++)
         submit_decoder(i);
+}
+
+static void planner_close(void)
+{
+    for (struct seq *seq; (seq = sched_next(rig.sched, NULL)) != NULL;)
+        sched_cancel(rig.sched, seq);
+    rig_close(&rig);
+}
+
+static struct outcome run(uint64_t itl_ns, uint32_t n_decoders)
+{
+    struct outcome outcome = {0};
+    uint64_t steps_ns[STEPS], total_ns = 0, prefill_ns = 0;
+    double allowed = 0, done = 0;
+    uint32_t n = 0;
+
+    planner_open(itl_ns, n_decoders);
     for (uint32_t i = 0; i < STEPS / 2 + LEARNING; i++) {
         uint64_t began_ns = rig_now_ns;
 
@@ -110,9 +124,7 @@ static struct outcome run(uint64_t itl_ns, uint32_t n_decoders)
     outcome.most_ns = steps_ns[n - 1];
     outcome.share = allowed > 0 ? done / allowed : 0;
     outcome.prefill_time = (double)prefill_ns / (double)total_ns;
-    for (struct seq *seq; (seq = sched_next(rig.sched, NULL)) != NULL;)
-        sched_cancel(rig.sched, seq);
-    rig_close(&rig);
+    planner_close();
     return outcome;
 }
 
@@ -160,21 +172,11 @@ static void prompts_are_never_starved(void **state)
 static void a_queue_takes_as_long_as_reported(void **state)
 {
     for (uint32_t n_decoders = 0; n_decoders <= 12; n_decoders += 4) {
-        struct rig_opts opts = {.n_blocks = 4000,
-                                .max_seqs = 64,
-                                .max_queue = 64,
-                                .chunk_tokens = CHUNK_MOST,
-                                .max_batch_tokens = CHUNK_MOST + 64,
-                                .context_length = 250,
-                                .itl_ns = 10 * MS};
         struct sched_load load, left;
         uint64_t began_ns;
         double taken_s;
 
-        rig_open(&rig, &opts);
-        n_prompts = 0;
-        for (uint32_t i = 0; i < n_decoders; i++)
-            submit_decoder(i);
+        planner_open(10 * MS, n_decoders);
         for (uint32_t i = 0; i < 2 * LEARNING; i++) {
             keep_prompts_waiting();
             rig_step(&rig);
@@ -189,9 +191,7 @@ static void a_queue_takes_as_long_as_reported(void **state)
         print_message("%u decoding: %.1f ms reported, %.1f ms taken\n", n_decoders,
                       1e3 * load.queued_prefill_s, 1e3 * taken_s);
         assert_true(load.queued_prefill_s > 0.85 * taken_s && load.queued_prefill_s < 1.15 * taken_s);
-        for (struct seq *seq; (seq = sched_next(rig.sched, NULL)) != NULL;)
-            sched_cancel(rig.sched, seq);
-        rig_close(&rig);
+        planner_close();
     }
 }
 

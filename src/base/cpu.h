@@ -17,6 +17,7 @@ struct cpu_features {
     bool has_avx2;   /* with FMA and F16C */
     bool has_avx512; /* F, BW, VL, DQ */
     bool has_avx512_vnni;
+    bool has_avx512_vbmi;
     bool has_avx512_bf16;
     bool has_avx_vnni;
     bool has_amx_int8;

@@ -68,6 +68,7 @@ static void cpu_x86_detect(void)
     features.has_avx512 = features.has_avx2 && cpu_x86_bit(b7, 16) && cpu_x86_bit(b7, 30) &&
                           cpu_x86_bit(b7, 31) && cpu_x86_bit(b7, 17);
     features.has_avx512_vnni = features.has_avx512 && cpu_x86_bit(c7, 11);
+    features.has_avx512_vbmi = features.has_avx512 && cpu_x86_bit(c7, 1);
     features.has_avx512_bf16 = features.has_avx512 && cpu_x86_bit(a7_1, 5);
     if (cpu_x86_bit(d7, 24) && kernel_grants_amx(xcr0)) {
         features.has_amx_int8 = cpu_x86_bit(d7, 25);

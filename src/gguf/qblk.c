@@ -326,6 +326,7 @@ static const struct codec {
     struct qblk_form form;
     qblk_reader read;
     const int8_t *table;
+    qblk_points_reader read_points;
 } codecs[] = {
     [DTYPE_Q4_0] = {{32, 32, 1, -8, 7, false, false}, read_q4_0, NULL},
     [DTYPE_Q4_1] = {{32, 32, 1, 0, 15, true, false}, read_q4_1, NULL},
@@ -342,11 +343,26 @@ static const struct codec {
     [DTYPE_MXFP4] = {{32, 32, 1, -12, 12, false, true}, read_mxfp4, e2m1_twice},
     [DTYPE_IQ1_S] = {{256, 32, 8, -9, 9, false, true, 3}, qblk_read_iq1_s, qblk_levels_iq1},
     [DTYPE_IQ1_M] = {{256, 16, 16, -9, 9, false, true, 3}, qblk_read_iq1_m, qblk_levels_iq1},
-    [DTYPE_IQ2_XXS] = {{256, 32, 8, -43, 43, false, true, 3}, qblk_read_iq2_xxs, qblk_levels_iq2},
-    [DTYPE_IQ2_XS] = {{256, 16, 16, -43, 43, false, true, 3}, qblk_read_iq2_xs, qblk_levels_iq2},
-    [DTYPE_IQ2_S] = {{256, 16, 16, -43, 43, false, true, 3}, qblk_read_iq2_s, qblk_levels_iq2},
-    [DTYPE_IQ3_XXS] = {{256, 32, 8, -62, 62, false, true, 2}, qblk_read_iq3_xxs, qblk_levels_iq3_xxs},
-    [DTYPE_IQ3_S] = {{256, 32, 8, -15, 15, false, true, 2}, qblk_read_iq3_s, qblk_levels_iq3_s},
+    [DTYPE_IQ2_XXS] = {{256, 32, 8, -43, 43, false, true, 3},
+                       qblk_read_iq2_xxs,
+                       qblk_levels_iq2,
+                       qblk_points_iq2_xxs},
+    [DTYPE_IQ2_XS] = {{256, 16, 16, -43, 43, false, true, 3},
+                      qblk_read_iq2_xs,
+                      qblk_levels_iq2,
+                      qblk_points_iq2_xs},
+    [DTYPE_IQ2_S] = {{256, 16, 16, -43, 43, false, true, 3},
+                     qblk_read_iq2_s,
+                     qblk_levels_iq2,
+                     qblk_points_iq2_s},
+    [DTYPE_IQ3_XXS] = {{256, 32, 8, -62, 62, false, true, 2},
+                       qblk_read_iq3_xxs,
+                       qblk_levels_iq3_xxs,
+                       qblk_points_iq3_xxs},
+    [DTYPE_IQ3_S] = {{256, 32, 8, -15, 15, false, true},
+                     qblk_read_iq3_s,
+                     qblk_levels_iq3_s,
+                     qblk_points_iq3_s},
     [DTYPE_TQ1_0] = {{256, 16, 16, 0, 2, true, false}, qblk_read_tq1_0, NULL},
     [DTYPE_TQ2_0] = {{256, 16, 16, 0, 3, true, false}, qblk_read_tq2_0, NULL},
     [DTYPE_NVFP4] = {{64, 16, 4, -12, 12, false, true, 0, true}, qblk_read_nvfp4, e2m1_twice},
@@ -376,6 +392,13 @@ qblk_reader qblk_reader_of(enum dtype type)
     const struct codec *codec = codec_of(type);
 
     return codec != NULL ? codec->read : NULL;
+}
+
+qblk_points_reader qblk_points_reader_of(enum dtype type)
+{
+    const struct codec *codec = codec_of(type);
+
+    return codec != NULL ? codec->read_points : NULL;
 }
 
 void qblk_parts(enum dtype type, const void *qblk, struct qblk_parts *out)

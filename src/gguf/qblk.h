@@ -177,6 +177,24 @@ typedef void (*qblk_reader)(const void *qblk, struct qblk_fields *out);
 /* NULL: a type without a form.  Look the reader up once and use it for each qblk. */
 qblk_reader qblk_reader_of(enum dtype type);
 
+/* A qblk of IQ2 or IQ3 as the file has it: the numbers of lattice points, for 8 (IQ2) or 4 (IQ3) weights each. */
+struct qblk_points {
+    uint16_t scale;                    /* bits of an F16, in units of 2^-unit_bits */
+    uint16_t numbers[64];              /* indexes to qblk_grid(): 32 of them for IQ2 */
+    uint8_t signs[32];                 /* bit i of byte b: weight 8b + i is negative */
+    uint8_t sub_scales[QBLK_MAX_SUBS]; /* s, 0..15: the sub-scale is 2s + 1 */
+};
+typedef void (*qblk_points_reader)(const void *qblk, struct qblk_points *out);
+/* NULL: a type without points. */
+qblk_points_reader qblk_points_reader_of(enum dtype type);
+/* The lattice of such a type: each point has the level of each weight, 8 times 2 bits (IQ2) or 4 times 3 (IQ3), from
+ * its low bits up. */
+struct qblk_grid {
+    const uint16_t *points;
+    uint32_t n, n_weights;
+};
+struct qblk_grid qblk_grid(enum dtype type);
+
 struct qblk_parts {
     float scale;
     float min;                       /* 0 without has_min */

@@ -8,8 +8,8 @@
  *     IQ2    8, 25, 43 and their negatives
  *     IQ3    eight levels and their negatives
  *
- * Their scales count in eighths (IQ1, IQ2) or quarters (IQ3) of the 16-bit float (qblk_form.unit_bits), so that all
- * other numbers are whole. TQ types have the digits 0, 1, 2, less 1. */
+ * Their scales count in eighths (IQ1, IQ2), quarters (IQ3_XXS) or ones (IQ3_S) of the 16-bit float (qblk_form.unit_bits),
+ * so that all other numbers are whole. TQ types have the digits 0, 1, 2, less 1. */
 #include "gguf/qblk_priv.h"
 
 #include "base/bytes.h"
@@ -101,87 +101,159 @@ void qblk_read_iq1_m(const void *qblk, struct qblk_fields *out)
     }
 }
 
-/* ---- IQ2 ---- */
+/* ---- IQ2 and IQ3: points, as the file has them ---- */
 
-void qblk_read_iq2_xxs(const void *qblk, struct qblk_fields *out)
+void qblk_points_iq2_xxs(const void *qblk, struct qblk_points *out)
 {
     const struct qblk_iq2_xxs *q = qblk;
 
-    qblk_iq_begin(get_u16(q->scale), out);
+    out->scale = get_u16(q->scale);
     for (unsigned s = 0; s < SUBS_32; s++) {
         const uint8_t *points = q->quants + 8 * s;
-        uint32_t signs = get_u32(points + 4);
+        uint32_t word = get_u32(points + 4);
 
-        out->sub_scales[s] = qblk_iq_odd(signs >> 28);
-        for (unsigned i = 0; i < 4; i++)
-            put_eight(qblk_grid_iq2_xxs[points[i]], even_signs(signs >> 7 * i & 127),
-                      out->u + 32 * s + 8 * i);
+        out->sub_scales[s] = (uint8_t)(word >> 28);
+        for (unsigned i = 0; i < 4; i++) {
+            out->numbers[4 * s + i] = points[i];
+            out->signs[4 * s + i] = even_signs(word >> 7 * i & 127);
+        }
     }
 }
 
-static void nibble_scales(const uint8_t *subs, struct qblk_fields *out)
+static void nibble_scales(const uint8_t *subs, unsigned n, struct qblk_points *out)
 {
-    for (unsigned s = 0; s < SUBS_16; s++)
-        out->sub_scales[s] = qblk_iq_odd(subs[s / 2] >> s % 2 * 4 & 15u);
+    for (unsigned s = 0; s < n; s++)
+        out->sub_scales[s] = subs[s / 2] >> s % 2 * 4 & 15;
+}
+
+void qblk_points_iq2_xs(const void *qblk, struct qblk_points *out)
+{
+    const struct qblk_iq2_xs *q = qblk;
+
+    out->scale = get_u16(q->scale);
+    nibble_scales(q->subs, SUBS_16, out);
+    for (unsigned i = 0; i < 32; i++) {
+        unsigned word = get_u16(q->quants + 2 * i);
+
+        out->numbers[i] = word & 511;
+        out->signs[i] = even_signs(word >> 9);
+    }
+}
+
+void qblk_points_iq2_s(const void *qblk, struct qblk_points *out)
+{
+    const struct qblk_iq2_s *q = qblk;
+
+    out->scale = get_u16(q->scale);
+    nibble_scales(q->subs, SUBS_16, out);
+    for (unsigned i = 0; i < 32; i++)
+        out->numbers[i] = (uint16_t)(q->low[i] | (q->top[i / 4] >> i % 4 * 2 & 3u) << 8);
+    memcpy(out->signs, q->signs, sizeof(out->signs));
+}
+
+void qblk_points_iq3_xxs(const void *qblk, struct qblk_points *out)
+{
+    const struct qblk_iq3_xxs *q = qblk;
+
+    out->scale = get_u16(q->scale);
+    for (unsigned s = 0; s < SUBS_32; s++) {
+        uint32_t word = get_u32(q->signs + 4 * s);
+
+        out->sub_scales[s] = (uint8_t)(word >> 28);
+        for (unsigned i = 0; i < 4; i++)
+            out->signs[4 * s + i] = even_signs(word >> 7 * i & 127);
+    }
+    for (unsigned i = 0; i < 64; i++)
+        out->numbers[i] = q->points[i];
+}
+
+void qblk_points_iq3_s(const void *qblk, struct qblk_points *out)
+{
+    const struct qblk_iq3_s *q = qblk;
+
+    out->scale = get_u16(q->scale);
+    nibble_scales(q->subs, SUBS_32, out);
+    for (unsigned i = 0; i < 64; i++)
+        out->numbers[i] = (uint16_t)(q->low[i] | (q->top[i / 8] >> i % 8 & 1u) << 8);
+    memcpy(out->signs, q->signs, sizeof(out->signs));
+}
+
+struct qblk_grid qblk_grid(enum dtype type)
+{
+    switch ((uint32_t)type) {
+    case DTYPE_IQ2_XXS:
+        return (struct qblk_grid){qblk_grid_iq2_xxs, 256, 8};
+    case DTYPE_IQ2_XS:
+        return (struct qblk_grid){qblk_grid_iq2_xs, 512, 8};
+    case DTYPE_IQ2_S:
+        return (struct qblk_grid){qblk_grid_iq2_s, 1024, 8};
+    case DTYPE_IQ3_XXS:
+        return (struct qblk_grid){qblk_grid_iq3_xxs, 256, 4};
+    case DTYPE_IQ3_S:
+        return (struct qblk_grid){qblk_grid_iq3_s, 512, 4};
+    default:
+        return (struct qblk_grid){0};
+    }
+}
+
+/* ---- IQ2 and IQ3: an index for each weight ---- */
+
+static void levels_of_points(enum dtype type, unsigned n_subs, const struct qblk_points *points,
+                             struct qblk_fields *out)
+{
+    const struct qblk_grid grid = qblk_grid(type);
+
+    qblk_iq_begin(points->scale, out);
+    for (unsigned s = 0; s < n_subs; s++)
+        out->sub_scales[s] = qblk_iq_odd(points->sub_scales[s]);
+    for (unsigned i = 0; i < QBLK_MAX_WEIGHTS / grid.n_weights; i++) {
+        uint16_t point = grid.points[points->numbers[i]];
+
+        if (grid.n_weights == 8)
+            put_eight(point, points->signs[i], out->u + 8 * i);
+        else
+            put_four(point, points->signs[i / 2] >> i % 2 * 4, out->u + 4 * i);
+    }
+}
+
+void qblk_read_iq2_xxs(const void *qblk, struct qblk_fields *out)
+{
+    struct qblk_points points;
+
+    qblk_points_iq2_xxs(qblk, &points);
+    levels_of_points(DTYPE_IQ2_XXS, SUBS_32, &points, out);
 }
 
 void qblk_read_iq2_xs(const void *qblk, struct qblk_fields *out)
 {
-    const struct qblk_iq2_xs *q = qblk;
+    struct qblk_points points;
 
-    qblk_iq_begin(get_u16(q->scale), out);
-    nibble_scales(q->subs, out);
-    for (unsigned i = 0; i < 32; i++) {
-        unsigned word = get_u16(q->quants + 2 * i);
-
-        put_eight(qblk_grid_iq2_xs[word & 511], even_signs(word >> 9), out->u + 8 * i);
-    }
+    qblk_points_iq2_xs(qblk, &points);
+    levels_of_points(DTYPE_IQ2_XS, SUBS_16, &points, out);
 }
 
 void qblk_read_iq2_s(const void *qblk, struct qblk_fields *out)
 {
-    const struct qblk_iq2_s *q = qblk;
+    struct qblk_points points;
 
-    qblk_iq_begin(get_u16(q->scale), out);
-    nibble_scales(q->subs, out);
-    for (unsigned i = 0; i < 32; i++)
-        put_eight(qblk_grid_iq2_s[q->low[i] | (q->top[i / 4] >> i % 4 * 2 & 3u) << 8], q->signs[i],
-                  out->u + 8 * i);
+    qblk_points_iq2_s(qblk, &points);
+    levels_of_points(DTYPE_IQ2_S, SUBS_16, &points, out);
 }
-
-/* ---- IQ3 ---- */
 
 void qblk_read_iq3_xxs(const void *qblk, struct qblk_fields *out)
 {
-    const struct qblk_iq3_xxs *q = qblk;
+    struct qblk_points points;
 
-    qblk_iq_begin(get_u16(q->scale), out);
-    for (unsigned s = 0; s < SUBS_32; s++) {
-        uint32_t word = get_u32(q->signs + 4 * s);
-
-        out->sub_scales[s] = qblk_iq_odd(word >> 28);
-        for (unsigned i = 0; i < 8; i++) {
-            unsigned signs = even_signs(word >> i / 2 * 7 & 127);
-
-            put_four(qblk_grid_iq3_xxs[q->points[8 * s + i]], signs >> i % 2 * 4, out->u + 32 * s + 4 * i);
-        }
-    }
+    qblk_points_iq3_xxs(qblk, &points);
+    levels_of_points(DTYPE_IQ3_XXS, SUBS_32, &points, out);
 }
 
-/* The scale counts in quarters, so the sub-scales here are four times those of the file. */
 void qblk_read_iq3_s(const void *qblk, struct qblk_fields *out)
 {
-    const struct qblk_iq3_s *q = qblk;
+    struct qblk_points points;
 
-    qblk_iq_begin(get_u16(q->scale), out);
-    for (unsigned s = 0; s < SUBS_32; s++) {
-        out->sub_scales[s] = (int8_t)(4 * qblk_iq_odd(q->subs[s / 2] >> s % 2 * 4 & 15u));
-        for (unsigned i = 0; i < 8; i++) {
-            unsigned point = q->low[8 * s + i] | (q->top[s] >> i & 1u) << 8;
-
-            put_four(qblk_grid_iq3_s[point], q->signs[4 * s + i / 2] >> i % 2 * 4, out->u + 32 * s + 4 * i);
-        }
-    }
+    qblk_points_iq3_s(qblk, &points);
+    levels_of_points(DTYPE_IQ3_S, SUBS_32, &points, out);
 }
 
 /* ---- TQ ---- */

@@ -13,6 +13,12 @@ extern const uint16_t qblk_grid_iq3_xxs[256], qblk_grid_iq3_s[512];
 /* Tables of the IQ types (qblk_iq.c): levels, then the same with the other sign. */
 extern const int8_t qblk_levels_iq1[16], qblk_levels_iq2[16], qblk_levels_iq3_xxs[16], qblk_levels_iq3_s[16];
 
+void qblk_points_iq2_xxs(const void *qblk, struct qblk_points *out);
+void qblk_points_iq2_xs(const void *qblk, struct qblk_points *out);
+void qblk_points_iq2_s(const void *qblk, struct qblk_points *out);
+void qblk_points_iq3_xxs(const void *qblk, struct qblk_points *out);
+void qblk_points_iq3_s(const void *qblk, struct qblk_points *out);
+
 void qblk_read_iq1_s(const void *qblk, struct qblk_fields *out);
 void qblk_read_iq1_m(const void *qblk, struct qblk_fields *out);
 void qblk_read_iq2_xxs(const void *qblk, struct qblk_fields *out);

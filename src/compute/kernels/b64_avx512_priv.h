@@ -48,4 +48,8 @@ static inline b64 b64_lookup(b64 a, const uint8_t table[16])
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), a);
 }
 
+#ifdef __AVX512VBMI__
+#include "compute/kernels/b64_vbmi_priv.h"
+#endif
+
 #endif

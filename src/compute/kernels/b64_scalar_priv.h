@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/wide.h"
+
 #include "compute/kernels/v16_scalar_priv.h"
 
 typedef struct {
@@ -62,6 +64,79 @@ static inline b64 b64_lookup(b64 a, const uint8_t table[16])
     for (int i = 0; i < 64; i++)
         a.at[i] = table[a.at[i]];
     return a;
+}
+
+/* ---- lattice points and digits (kern_points_priv.h) ---- */
+
+#define B64_POINTS
+
+/* Replaces each byte by that entry of a table of 256. */
+static inline b64 b64_entries(b64 numbers, const uint8_t *table)
+{
+    for (int i = 0; i < 64; i++)
+        numbers.at[i] = table[numbers.at[i]];
+    return numbers;
+}
+
+/* a's bytes where `bits` has the bit, b's elsewhere. */
+static inline b64 b64_choose(b64 bits, uint8_t bit, b64 a, b64 b)
+{
+    for (int i = 0; i < 64; i++)
+        a.at[i] = bits.at[i] & bit ? a.at[i] : b.at[i];
+    return a;
+}
+
+/* Byte c of each lane: its bits from 2c + bit on.  Bits beyond the lane's 32 are undefined; bit may be -2. */
+static inline b64 b64_pairs(b64 a, uint32_t bit)
+{
+    b64 out;
+
+    for (uint32_t i = 0; i < 64; i++) {
+        uint64_t lane = wide_load4(a.at + i / 4 * 4);
+
+        out.at[i] = (uint8_t)(lane << 2 >> (i % 4 * 2 + bit + 2));
+    }
+    return out;
+}
+
+/* a's bits where the mask is set, b's elsewhere. */
+static inline b64 b64_pick(uint8_t mask, b64 a, b64 b)
+{
+    for (int i = 0; i < 64; i++)
+        a.at[i] = (uint8_t)((a.at[i] & mask) | (b.at[i] & ~mask));
+    return a;
+}
+
+/* Replaces each byte by the entry of its six lower bits. */
+static inline b64 b64_lookup_64(b64 a, const uint8_t *table)
+{
+    for (int i = 0; i < 64; i++)
+        a.at[i] = table[a.at[i] & 63];
+    return a;
+}
+
+/* a >> right, whose upper bits are undefined. */
+static inline b64 b64_right_by(b64 a, unsigned right)
+{
+    return b64_right(a, right, 0xff);
+}
+
+/* How often 81 fits into each byte, at most twice, times `one`. */
+static inline b64 b64_times_81(b64 a, uint8_t one)
+{
+    for (int i = 0; i < 64; i++)
+        a.at[i] = (uint8_t)(a.at[i] >= 162 ? 2 * one : a.at[i] >= 81 ? one : 0);
+    return a;
+}
+
+/* `set` in the bytes of lanes whose 32 bits have this bit, else 0. */
+static inline b64 b64_in_lanes(b64 lanes, uint32_t bit, uint8_t set)
+{
+    b64 out;
+
+    for (int i = 0; i < 64; i++)
+        out.at[i] = wide_load4(lanes.at + i / 4 * 4) >> bit & 1 ? set : 0;
+    return out;
 }
 
 #endif

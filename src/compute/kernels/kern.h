@@ -51,6 +51,7 @@ struct tile_q8 {
     const uint8_t *w;      /* first chunk of the first panel */
     size_t panel_step;     /* bytes */
     const uint8_t *lookup; /* [16], for types with a table */
+    const uint8_t *points; /* of the weight (weight_points.c) */
     float unit;            /* the scales of such a type count in it */
     const void *x;         /* packed activations, first qblk */
     size_t x_step;         /* bytes from one tile of tokens to the next */
@@ -74,6 +75,7 @@ struct expand {
     enum dtype type;
     const uint8_t *chunk;
     const uint8_t *lookup;
+    const uint8_t *points;
     float unit;
     uint32_t n_qblks;
     uint8_t *out; /* quant_expanded() */
@@ -168,6 +170,12 @@ struct kern_q8 {
     kern_peak narrow_peak; /* the same with narrow weights; NULL: not supported */
 };
 
+/* The functions of kern_q8 that read packed chunks, for POINT_TYPES. */
+struct kern_points {
+    void (*expand)(const struct expand *expand);
+    void (*direct)(const struct tile_q8 *tile); /* may be NULL */
+};
+
 /* BF16 dots, or tiles: elements are pairs along K, 32 bits wide, in weights and activations. */
 struct kern_dots {
     void (*tile)(const struct tile *tile);
@@ -187,9 +195,11 @@ struct kern_table {
     const char *family;
     const struct kern_vec *vec;
     const struct kern_q8 *q8;
-    const struct kern_dots *dots;  /* if the CPU runs them; NULL: by FMAs */
-    const struct kern_dots *tiles; /* the same for BF16 tiles */
-    bool has_int8_dot;             /* the CPU has an instruction for q8 dots */
+    const struct kern_dots *dots;     /* if the CPU runs them; NULL: by FMAs */
+    const struct kern_dots *tiles;    /* the same for BF16 tiles */
+    const struct kern_points *points; /* NULL: points are packed as levels */
+    bool (*has_points)(void);         /* the CPU runs them; NULL: yes */
+    bool has_int8_dot;                /* the CPU has an instruction for q8 dots */
     bool (*is_usable)(void);
 };
 

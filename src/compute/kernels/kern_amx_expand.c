@@ -52,13 +52,17 @@ INLINED __m512i pair_of_bytes(__m512i fours, int pair, uint32_t zero)
 INLINED void amx_expand_qblk(struct quant_form form, const struct chunk *chunk, struct sub_at at,
                              __m512i table, uint8_t *out)
 {
-    const bool is_field = form.bits <= 5 && !form.is_table;
+    const bool is_field = form.bits <= 5 && !form.is_table && form.code == CODE_FIELDS;
     const uint32_t shift = field_shift(form, at.parity, 0);
     float *floats = (float *)(out + TILES_B_BYTES);
+    b64 fours[FOURS]; /* before the first store: see kern_expand.c */
 
 #pragma GCC unroll 8
+    for (uint32_t four = 0; four < FOURS; four++)
+        fours[four] = chunk_four(form, chunk, 0, at.qblk, at.parity, four);
+#pragma GCC unroll 8
     for (uint32_t four = 0; four < FOURS; four++) {
-        b64 u = chunk_four(form, chunk, 0, at.qblk, at.parity, four);
+        b64 u = fours[four];
 
 #pragma GCC unroll 2
         for (int pair = 0; pair < 2; pair++) {
@@ -78,7 +82,8 @@ INLINED void amx_expand_qblk(struct quant_form form, const struct chunk *chunk, 
 
 INLINED void amx_expand_form(const struct expand *expand, struct quant_form form)
 {
-    struct chunk chunk = {.at = expand->chunk, .lookup = expand->lookup, .unit = expand->unit};
+    struct chunk chunk = {
+        .at = expand->chunk, .lookup = expand->lookup, .points = expand->points, .unit = expand->unit};
     const __m512i table = table_of(form.zero);
     uint8_t *out = expand->out;
 
@@ -95,12 +100,12 @@ INLINED void amx_expand_form(const struct expand *expand, struct quant_form form
 void kern_tiles_quant_expand(const struct expand *expand)
 {
     switch ((uint32_t)expand->type) {
-#define CASE(type)                                                                                           \
+#define CASE(type, ...)                                                                                      \
     case type:                                                                                               \
         if (quant_form(type).n_subs == 1)                                                                    \
             amx_expand_form(expand, quant_form(type));                                                       \
         break;
-        QUANT_TYPES(CASE)
+        KERN_TYPES(CASE)
 #undef CASE
     }
 }

@@ -8,15 +8,18 @@
 #ifndef COMPUTE_KERNELS_KERN_CHUNK_PRIV_H
 #define COMPUTE_KERNELS_KERN_CHUNK_PRIV_H
 
-#include "compute/kernels/kern_set_priv.h"
-#include "compute/kernels/quant.h"
-
-#ifndef KERN_Q8
-#define KERN_Q8 "compute/kernels/q8_scalar_priv.h"
-#endif
-#include KERN_Q8
+#include "compute/kernels/kern_points_priv.h"
 
 #define INLINED static inline __attribute__((always_inline))
+
+/* The types that kern_expand.c and kern_direct.c are compiled for. */
+#ifdef Q8_ONLY_POINTS
+#define KERN_TYPES(X) POINT_TYPES(X)
+#elif defined B64_POINTS
+#define KERN_TYPES(X) QUANT_TYPES(X) POINT_TYPES(X)
+#else
+#define KERN_TYPES(X) QUANT_TYPES(X)
+#endif
 
 /* A sub's sums as integers: [panel][token]. */
 struct dots {
@@ -56,10 +59,11 @@ struct smalls {
 struct chunk { /* of a group of panels */
     const uint8_t *at;
     size_t panel_step;
-    const uint8_t *lookup;
+    const uint8_t *lookup, *points;
     float unit;
     struct quant_chunk parts;
     struct smalls scale[MAX_GROUP_PANELS], min[MAX_GROUP_PANELS];
+    v16 odd[MAX_GROUP_PANELS]; /* d, of SCALE_ODD */
 };
 
 INLINED struct smalls smalls_of(const uint8_t *halves, float unit, float bias)
@@ -82,6 +86,10 @@ INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_pan
             chunk->scale[p].by = v16_load((const float *)(at + chunk->parts.d));
         if (form.scale == SCALE_I8)
             chunk->scale[p] = smalls_of(at + chunk->parts.d, form.is_table ? chunk->unit : 1.0f, SMALL_BIAS);
+        if (form.scale == SCALE_ODD) {
+            chunk->scale[p] = smalls_of(at + chunk->parts.d, 2.0f * chunk->unit, 0.0f);
+            chunk->odd[p] = v16_mul(chunk->scale[p].by, v16_set1(0.5f));
+        }
         if (form.scale == SCALE_I8 && form.has_min)
             chunk->min[p] = smalls_of(at + chunk->parts.dmin, 1.0f, 0.0f);
         if (form.scale == SCALE_NIBBLES) {
@@ -141,6 +149,8 @@ INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32
     const uint8_t *at = chunk->at + panel * chunk->panel_step;
     const uint32_t i = parity * FOURS + four;
 
+    if (form.code != CODE_FIELDS)
+        return points_four(form, &(struct points_chunk){at, at + chunk->parts.scale, chunk->points, qblk}, i);
     if (form.bits == 8)
         return b64_load(at + ((size_t)qblk * FOURS + four) * 64);
     at += (size_t)(qblk / 2) * 2 * form.bits * 64;
@@ -170,6 +180,21 @@ INLINED v16 chunk_small(const uint8_t *at, int byte, uint32_t mask, const struct
     return v16_fma(v16_second_bytes(at, 8 * (1 - byte), mask), smalls->by, smalls->less);
 }
 
+/* Small scales of four bits: one dword of each lane has eight.  The wanted half byte is moved to the second byte; the
+ * bytes before the first scale belong to a row. */
+INLINED v16 chunk_odd_scale(struct quant_form form, const struct chunk *chunk, uint32_t panel,
+                            struct sub_at sub)
+{
+    const uint8_t *at = chunk->at + panel * chunk->panel_step + chunk->parts.scale;
+    const bool is_high = (form.n_subs == 1 ? sub.parity : sub.sub) != 0;
+    const uint32_t mask = quant_has_shifts(form) ? 0x0700 : 0x0f00;
+    const struct smalls *smalls = &chunk->scale[panel];
+
+    at += form.n_subs == 1 ? sub.qblk / 2 : (size_t)(sub.qblk / 4) * FOUR_BYTES + sub.qblk % 4;
+    v16 even = v16_fma(v16_second_bytes(at - 1, is_high ? -4 : 0, mask), smalls->by, smalls->less);
+    return v16_add(even, chunk->odd[panel]);
+}
+
 INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint32_t panel, struct sub_at sub)
 {
     const uint8_t *at = chunk->at + panel * chunk->panel_step + chunk->parts.scale;
@@ -178,6 +203,8 @@ INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint3
 
     if (form.scale == SCALE_ONE)
         return smalls->by;
+    if (form.scale == SCALE_ODD)
+        return chunk_odd_scale(form, chunk, panel, sub);
     if (form.scale == SCALE_F32)
         return v16_load((const float *)at + i);
     if (form.scale == SCALE_F16)

@@ -41,22 +41,22 @@ INLINED void direct_form(const struct tile_q8 *tile, struct quant_form form)
 }
 
 /* Each type has its own function, because compile time grows faster than the size of a function. */
-#define FUNCTION(type)                                                                                       \
+#define FUNCTION(type, ...)                                                                                  \
     static __attribute__((noinline)) void direct_##type(const struct tile_q8 *tile)                          \
     {                                                                                                        \
         direct_form(tile, quant_form(type));                                                                 \
     }
-QUANT_TYPES(FUNCTION)
+KERN_TYPES(FUNCTION)
 #undef FUNCTION
 
 void Q8(direct_q8)(const struct tile_q8 *tile)
 {
     switch ((uint32_t)tile->type) {
-#define CASE(type)                                                                                           \
+#define CASE(type, ...)                                                                                      \
     case type:                                                                                               \
         direct_##type(tile);                                                                                 \
         break;
-        QUANT_TYPES(CASE)
+        KERN_TYPES(CASE)
 #undef CASE
     }
 }

@@ -10,11 +10,15 @@ INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, stru
                          const struct quant_chunk *to, uint8_t *out)
 {
     const size_t sub = (size_t)at.qblk * form.n_subs;
+    b64 fours
+        [FOURS]; /* a store between two of them would make the compiler repeat the lookups that they share */
 
 #pragma GCC unroll 8
     for (uint32_t four = 0; four < FOURS; four++)
-        b64_store(out + ((size_t)at.qblk * FOURS + four) * FOUR_BYTES,
-                  chunk_four(form, chunk, 0, at.qblk, at.parity, four));
+        fours[four] = chunk_four(form, chunk, 0, at.qblk, at.parity, four);
+#pragma GCC unroll 8
+    for (uint32_t four = 0; four < FOURS; four++)
+        b64_store(out + ((size_t)at.qblk * FOURS + four) * FOUR_BYTES, fours[four]);
 #pragma GCC unroll 2
     for (at.sub = 0; at.sub < form.n_subs; at.sub++) {
         v16_store((float *)(out + to->scale) + (sub + at.sub) * PANEL_ROWS, chunk_scale(form, chunk, 0, at));
@@ -25,7 +29,8 @@ INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, stru
 
 INLINED void expand_form(const struct expand *expand, struct quant_form form)
 {
-    struct chunk chunk = {.at = expand->chunk, .lookup = expand->lookup, .unit = expand->unit};
+    struct chunk chunk = {
+        .at = expand->chunk, .lookup = expand->lookup, .points = expand->points, .unit = expand->unit};
     struct quant_chunk to = quant_chunk(quant_expanded(form), expand->n_qblks);
 
     chunk_open(form, expand->n_qblks, 1, &chunk);
@@ -37,22 +42,22 @@ INLINED void expand_form(const struct expand *expand, struct quant_form form)
 }
 
 /* Each type has its own function, because compile time grows faster than the size of a function. */
-#define FUNCTION(type)                                                                                       \
+#define FUNCTION(type, ...)                                                                                  \
     static __attribute__((noinline)) void expand_##type(const struct expand *expand)                         \
     {                                                                                                        \
         expand_form(expand, quant_form(type));                                                               \
     }
-QUANT_TYPES(FUNCTION)
+KERN_TYPES(FUNCTION)
 #undef FUNCTION
 
 void Q8(expand_q8)(const struct expand *expand)
 {
     switch ((uint32_t)expand->type) {
-#define CASE(type)                                                                                           \
+#define CASE(type, ...)                                                                                      \
     case type:                                                                                               \
         expand_##type(expand);                                                                               \
         break;
-        QUANT_TYPES(CASE)
+        KERN_TYPES(CASE)
 #undef CASE
     }
 }

@@ -45,6 +45,15 @@ INLINED void fetch_lines(const uint8_t *at, size_t panel_step, uint32_t n_panels
  * first-level cache to themselves. */
 INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels)
 {
+    if (form.code != CODE_FIELDS) {
+        const size_t step = quant_chunk(form, CHUNK_QBLKS).end / CHUNK_QBLKS;
+
+#pragma GCC unroll 8
+        for (size_t at = 0; at < step; at += LINE_BYTES)
+            fetch_lines(fetching->near + fetching->done + at, fetching->panel_step, n_panels, true);
+        fetching->done += fetching->step;
+        return;
+    }
     const bool is_packed = form.scale != SCALE_F32;
     const size_t from = fetching->done;
     size_t done = from;

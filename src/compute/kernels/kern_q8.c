@@ -49,14 +49,14 @@ INLINED enum dtype type_like(struct quant_form form)
         return form.has_min      ? DTYPE_Q2_K
                : most <= 7       ? DTYPE_Q3_K
                : form.most <= 63 ? DTYPE_Q6_K
-                                 : DTYPE_IQ2_XS;
+                                 : QUANT_LEVELS_16;
     if (form.has_min)
         return most <= 15 ? DTYPE_Q4_K : DTYPE_Q5_K;
     return most <= 15 ? DTYPE_Q4_0 : most <= 31 ? DTYPE_Q5_0 : DTYPE_Q8_0;
 }
 
 /* Each type has its own function, because compile time grows faster than the size of a function. */
-#define FUNCTION(type)                                                                                       \
+#define FUNCTION(type, ...)                                                                                  \
     static __attribute__((noinline)) void tile_##type(const struct tile_q8 *tile)                            \
     {                                                                                                        \
         if (type_like(quant_form(type)) == type)                                                             \
@@ -68,7 +68,7 @@ QUANT_TYPES(FUNCTION)
 void Q8(tile_q8)(const struct tile_q8 *tile)
 {
     switch ((uint32_t)type_like(quant_form(tile->type))) {
-#define CASE(type)                                                                                           \
+#define CASE(type, ...)                                                                                      \
     case type:                                                                                               \
         tile_##type(tile);                                                                                   \
         break;

@@ -168,6 +168,7 @@ INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint
     struct chunk chunk = {.at = tile->w + panel * tile->panel_step,
                           .panel_step = tile->panel_step,
                           .lookup = tile->lookup,
+                          .points = tile->points,
                           .unit = tile->unit};
     struct fetching fetching = fetching_for(tile, form, panel, index);
     const uint8_t *x = (const uint8_t *)tile->x + index * tile->x_step;

@@ -34,6 +34,8 @@ uint64_t kern_tiles_numerics_id(const struct kern_table *table);
 bool kern_has_dots(const struct kern_table *table);
 bool kern_has_fast_dots(const struct kern_table *table);
 bool kern_has_fast_tiles(const struct kern_table *table);
+/* True if lattice points are looked up as they are in the file (POINT_TYPES). */
+bool kern_has_points(const struct kern_table *table);
 /* The tables that can run here, best last; NULL past the last. */
 const struct kern_table *kern_table_at(uint32_t index);
 

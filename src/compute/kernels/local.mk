@@ -10,8 +10,8 @@ libcompute_kernels_a_SOURCES = src/compute/kernels/tables.c src/compute/kernels/
 kern_vec_sources = src/compute/kernels/kern_set_priv.h src/compute/kernels/kern_set.c src/compute/kernels/kern_tile.c \
 	src/compute/kernels/kern_attn.c src/compute/kernels/kern_attn_tile.c src/compute/kernels/kern_attn_direct.c src/compute/kernels/kern_kv_priv.h src/compute/kernels/kern_kv.c \
 	src/compute/kernels/kern_ops.c src/compute/kernels/kern_mix.c src/compute/kernels/kern_recurrent.c src/compute/kernels/kern_index.c src/compute/kernels/kern_peak.c
-kern_q8_sources = src/compute/kernels/kern_quant_priv.h src/compute/kernels/kern_chunk_priv.h src/compute/kernels/kern_narrow_priv.h src/compute/kernels/kern_fetch_priv.h src/compute/kernels/kern_act_priv.h src/compute/kernels/kern_q8.c src/compute/kernels/kern_expand.c
-libkern_scalar_a_SOURCES = $(kern_vec_sources) $(kern_q8_sources) \
+kern_q8_sources = src/compute/kernels/kern_quant_priv.h src/compute/kernels/kern_chunk_priv.h src/compute/kernels/kern_points_priv.h src/compute/kernels/kern_narrow_priv.h src/compute/kernels/kern_fetch_priv.h src/compute/kernels/kern_act_priv.h src/compute/kernels/kern_q8.c src/compute/kernels/kern_expand.c
+libkern_scalar_a_SOURCES = $(kern_vec_sources) $(kern_q8_sources) src/compute/kernels/kern_points.c \
 	src/compute/kernels/v16_scalar_priv.h src/compute/kernels/b64_scalar_priv.h src/compute/kernels/q8_scalar_priv.h
 libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG)
 libkern_scalar_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_scalar_priv.h"' -DKERN_Q8='"compute/kernels/q8_scalar_priv.h"'
@@ -20,9 +20,9 @@ if KERNELS_X86
 libcompute_kernels_a_SOURCES += src/compute/kernels/tables_x86.c src/compute/kernels/tables_x86_priv.h src/compute/kernels/tables_all.c
 
 noinst_LIBRARIES += libkern_avx2.a libkern_avx2madd.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512madd.a \
-	libkern_avx512vnni.a libkern_avx512bf16.a
+	libkern_avx512vnni.a libkern_avx512vbmi.a libkern_avx512bf16.a
 kern_libs += libkern_avx2.a libkern_avx2madd.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512madd.a \
-	libkern_avx512vnni.a libkern_avx512bf16.a
+	libkern_avx512vnni.a libkern_avx512vbmi.a libkern_avx512bf16.a
 
 kern_cflags = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3
 kern_cflags_avx2 = $(kern_cflags) -mavx2 -mfma -mf16c
@@ -50,6 +50,11 @@ libkern_avx512madd_a_CFLAGS = $(kern_cflags_avx512)
 libkern_avx512vnni_a_SOURCES = src/compute/kernels/kern_direct.c $(kern_q8_sources) src/compute/kernels/q8_vnni512_priv.h
 libkern_avx512vnni_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"compute/kernels/q8_vnni512_priv.h"'
 libkern_avx512vnni_a_CFLAGS = $(kern_cflags_avx512) -mavx512vnni
+# The part of libkern_avx512vnni.a that reads lattice points and digits.
+libkern_avx512vbmi_a_SOURCES = src/compute/kernels/kern_points.c src/compute/kernels/kern_direct.c src/compute/kernels/kern_expand.c \
+	src/compute/kernels/q8_vbmi512_priv.h src/compute/kernels/b64_vbmi_priv.h
+libkern_avx512vbmi_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"compute/kernels/q8_vbmi512_priv.h"'
+libkern_avx512vbmi_a_CFLAGS = $(kern_cflags_avx512) -mavx512vnni -mavx512vbmi
 libkern_avx512bf16_a_SOURCES = src/compute/kernels/kern_bf16.c
 libkern_avx512bf16_a_CPPFLAGS = $(kern_cppflags_avx512)
 libkern_avx512bf16_a_CFLAGS = $(kern_cflags_avx512) -mavx512bf16
@@ -70,7 +75,7 @@ kern_libs += libkern_amx.a
 libkern_amx_a_SOURCES = src/compute/kernels/amx_priv.h src/compute/kernels/tile_block.h src/compute/kernels/kern_amx_bf16.c \
 	src/compute/kernels/kern_amx_quant.c src/compute/kernels/kern_amx_expand.c
 libkern_amx_a_CPPFLAGS = $(kern_cppflags_avx512) -DKERN_Q8='"compute/kernels/q8_madd512_priv.h"'
-libkern_amx_a_CFLAGS = $(kern_cflags_avx512) -mamx-tile -mamx-bf16 -mavx512bf16
+libkern_amx_a_CFLAGS = $(kern_cflags_avx512) -mamx-tile -mamx-bf16 -mavx512bf16 -mavx512vbmi
 else
 libcompute_kernels_a_SOURCES += src/compute/kernels/no_amx.c
 endif

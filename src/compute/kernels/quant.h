@@ -14,6 +14,7 @@
  *                                     (scale + 128)[2] min[2] [qblk / 2][lane] bytes, d [lane] F16, dmin
  *                                     [lane] F16
  *             SCALE_NIBBLES           scale | min << 4 [sub / 4][lane][4], d [lane] F16, dmin [lane] F16
+ *             SCALE_ODD               s [sub / 8][lane][8] 4 bits, d [lane] F16: the scale is d (2s + 1)
  *             SCALE_ONE               d [lane] F16, the scale of all subs
  *             SCALE_HALVES            scale [sub][lane] F16, d [lane] F32: the scale is their product, rounded
  *             SCALE_F32               scale [sub][lane] F32, min [sub][lane] F32       (expanded chunks only)
@@ -36,7 +37,8 @@
  *     6 bits   4s + f, s < 3        is bits 0 to 5 of row 4s + f
  *              12 + f               is bits 6 and 7 of row f, then of row 4 + f, then of row 8 + f
  *     8 bits   f                    is row f
- */
+ *
+ * Lattice points and digits have rows of their own, kern_points_priv.h. */
 #ifndef COMPUTE_KERNELS_QUANT_H
 #define COMPUTE_KERNELS_QUANT_H
 
@@ -47,10 +49,30 @@ enum {
     CHUNK_COLS = CHUNK_QBLKS * QBLK_WEIGHTS,
     FOURS = QBLK_WEIGHTS / 4,
     FOUR_BYTES = 4 * PANEL_ROWS,
-    SMALL_BIAS = 128, /* of the scales in SCALE_I8 */
+    SMALL_BIAS = 128,      /* of the scales in SCALE_I8 */
+    POINTS_PART = 256,     /* entries of a table for the lower eight bits of a point's number */
+    POINTS_INDEX_BITS = 6, /* of a level and its sign */
+    TRITS_UP = 2,          /* u of a point of IQ1 that is shifted up has this more */
 };
 
-enum quant_scale { SCALE_F16, SCALE_BF16, SCALE_I8, SCALE_NIBBLES, SCALE_ONE, SCALE_HALVES, SCALE_F32 };
+enum quant_scale {
+    SCALE_F16,
+    SCALE_BF16,
+    SCALE_I8,
+    SCALE_NIBBLES,
+    SCALE_ODD,
+    SCALE_ONE,
+    SCALE_HALVES,
+    SCALE_F32
+};
+
+/* How rows hold u. */
+enum quant_code {
+    CODE_FIELDS,  /* in bit fields */
+    CODE_POINTS8, /* a lattice point for 8 columns, and signs; chunks are whole */
+    CODE_POINTS4, /* the same for 4 columns */
+    CODE_TRITS,   /* five digits of base 3 in a byte; chunks are whole */
+};
 
 struct quant_form {
     uint8_t bits;   /* 2 to 6 or 8; 2 needs two subs and no table (chunk_four()); 0: not a quantised type */
@@ -60,66 +82,55 @@ struct quant_form {
     enum quant_scale scale;
     bool has_min;
     bool is_table;
+    enum quant_code code;
+    uint8_t n_tops; /* bits of a point's number above the eighth */
 };
 
-/* List of the types that kernels multiply packed, for X(type).  Others are packed as one of them (weight_packed_type()). */
+/* Forms that no file has: an index of three bits to the levels of IQ1 and IQ2, with a scale for 32 or 16 columns. */
+#define QUANT_LEVELS_32 ((enum dtype)(DTYPE_COUNT + 1))
+#define QUANT_LEVELS_16 ((enum dtype)(DTYPE_COUNT + 2))
+
+/* Lists of the types that kernels multiply packed, with their forms, for X(type, ...).  Others are packed as one of them
+ * (weight_packed_type()).  POINT_TYPES are for tables that look up whole points (kern_table.points).  u of IQ1 is 8 times
+ * the digit, + 2 if the point is shifted up: 9 more than the level. */
 #define QUANT_TYPES(X)                                                                                       \
-    X(DTYPE_Q4_0)                                                                                            \
-    X(DTYPE_Q4_1)                                                                                            \
-    X(DTYPE_Q5_0)                                                                                            \
-    X(DTYPE_Q5_1)                                                                                            \
-    X(DTYPE_Q8_0)                                                                                            \
-    X(DTYPE_Q2_K)                                                                                            \
-    X(DTYPE_Q3_K)                                                                                            \
-    X(DTYPE_Q4_K)                                                                                            \
-    X(DTYPE_Q5_K)                                                                                            \
-    X(DTYPE_Q6_K)                                                                                            \
-    X(DTYPE_IQ2_XXS)                                                                                         \
-    X(DTYPE_IQ2_XS)                                                                                          \
-    X(DTYPE_TQ2_0)                                                                                           \
-    X(DTYPE_IQ4_NL)                                                                                          \
-    X(DTYPE_IQ4_XS)                                                                                          \
-    X(DTYPE_MXFP4)                                                                                           \
-    X(DTYPE_NVFP4)
+    X(DTYPE_Q4_0, 4, 1, 8, 15, SCALE_F16, false, false, CODE_FIELDS, 0)                                      \
+    X(DTYPE_Q4_1, 4, 1, 0, 15, SCALE_F16, true, false, CODE_FIELDS, 0)                                       \
+    X(DTYPE_Q5_0, 5, 1, 16, 31, SCALE_F16, false, false, CODE_FIELDS, 0)                                     \
+    X(DTYPE_Q5_1, 5, 1, 0, 31, SCALE_F16, true, false, CODE_FIELDS, 0)                                       \
+    X(DTYPE_Q8_0, 8, 1, 128, 255, SCALE_F16, false, false, CODE_FIELDS, 0)                                   \
+    X(DTYPE_Q2_K, 2, 2, 0, 3, SCALE_NIBBLES, true, false, CODE_FIELDS, 0)                                    \
+    X(DTYPE_Q3_K, 3, 2, 4, 7, SCALE_I8, false, false, CODE_FIELDS, 0)                                        \
+    X(DTYPE_Q4_K, 4, 1, 0, 15, SCALE_I8, true, false, CODE_FIELDS, 0)                                        \
+    X(DTYPE_Q5_K, 5, 1, 0, 31, SCALE_I8, true, false, CODE_FIELDS, 0)                                        \
+    X(DTYPE_Q6_K, 6, 2, 32, 63, SCALE_I8, false, false, CODE_FIELDS, 0)                                      \
+    X(QUANT_LEVELS_32, 3, 1, 127, 240, SCALE_I8, false, true, CODE_FIELDS, 0)                                \
+    X(QUANT_LEVELS_16, 3, 2, 127, 240, SCALE_I8, false, true, CODE_FIELDS, 0)                                \
+    X(DTYPE_TQ2_0, 2, 2, 1, 3, SCALE_ONE, false, false, CODE_FIELDS, 0)                                      \
+    X(DTYPE_IQ4_NL, 4, 1, 127, 240, SCALE_F16, false, true, CODE_FIELDS, 0)                                  \
+    X(DTYPE_IQ4_XS, 4, 1, 127, 240, SCALE_I8, false, true, CODE_FIELDS, 0)                                   \
+    X(DTYPE_MXFP4, 4, 1, 12, 24, SCALE_BF16, false, true, CODE_FIELDS, 0)                                    \
+    X(DTYPE_NVFP4, 4, 2, 12, 24, SCALE_HALVES, false, true, CODE_FIELDS, 0)
+#define POINT_TYPES(X)                                                                                       \
+    X(DTYPE_IQ1_S, 2, 1, 9, 18, SCALE_ODD, false, true, CODE_TRITS, 0)                                       \
+    X(DTYPE_IQ1_M, 2, 2, 9, 18, SCALE_ODD, false, true, CODE_TRITS, 0)                                       \
+    X(DTYPE_IQ2_XXS, 2, 1, 127, 240, SCALE_ODD, false, true, CODE_POINTS8, 0)                                \
+    X(DTYPE_IQ2_XS, 2, 2, 127, 240, SCALE_ODD, false, true, CODE_POINTS8, 1)                                 \
+    X(DTYPE_IQ2_S, 2, 2, 127, 240, SCALE_ODD, false, true, CODE_POINTS8, 2)                                  \
+    X(DTYPE_IQ3_XXS, 3, 1, 127, 240, SCALE_ODD, false, true, CODE_POINTS4, 0)                                \
+    X(DTYPE_IQ3_S, 3, 1, 127, 240, SCALE_ODD, false, true, CODE_POINTS4, 1)                                  \
+    X(DTYPE_TQ1_0, 2, 2, 1, 2, SCALE_ONE, false, false, CODE_TRITS, 0)
 
 /* The form of a packed type; a constant if the type is one. */
 static inline __attribute__((always_inline)) struct quant_form quant_form(enum dtype type)
 {
     switch ((uint32_t)type) {
-    case DTYPE_Q4_0:
-        return (struct quant_form){4, 1, 8, 15, SCALE_F16, false, false};
-    case DTYPE_Q4_1:
-        return (struct quant_form){4, 1, 0, 15, SCALE_F16, true, false};
-    case DTYPE_Q5_0:
-        return (struct quant_form){5, 1, 16, 31, SCALE_F16, false, false};
-    case DTYPE_Q5_1:
-        return (struct quant_form){5, 1, 0, 31, SCALE_F16, true, false};
-    case DTYPE_Q8_0:
-        return (struct quant_form){8, 1, 128, 255, SCALE_F16, false, false};
-    case DTYPE_Q2_K:
-        return (struct quant_form){2, 2, 0, 3, SCALE_NIBBLES, true, false};
-    case DTYPE_Q3_K:
-        return (struct quant_form){3, 2, 4, 7, SCALE_I8, false, false};
-    case DTYPE_Q4_K:
-        return (struct quant_form){4, 1, 0, 15, SCALE_I8, true, false};
-    case DTYPE_Q5_K:
-        return (struct quant_form){5, 1, 0, 31, SCALE_I8, true, false};
-    case DTYPE_Q6_K:
-        return (struct quant_form){6, 2, 32, 63, SCALE_I8, false, false};
-    case DTYPE_IQ2_XXS:
-        return (struct quant_form){3, 1, 127, 240, SCALE_I8, false, true};
-    case DTYPE_IQ2_XS:
-        return (struct quant_form){3, 2, 127, 240, SCALE_I8, false, true};
-    case DTYPE_TQ2_0:
-        return (struct quant_form){2, 2, 1, 3, SCALE_ONE, false, false};
-    case DTYPE_IQ4_NL:
-        return (struct quant_form){4, 1, 127, 240, SCALE_F16, false, true};
-    case DTYPE_IQ4_XS:
-        return (struct quant_form){4, 1, 127, 240, SCALE_I8, false, true};
-    case DTYPE_MXFP4:
-        return (struct quant_form){4, 1, 12, 24, SCALE_BF16, false, true};
-    case DTYPE_NVFP4:
-        return (struct quant_form){4, 2, 12, 24, SCALE_HALVES, false, true};
+#define FORM(type, ...)                                                                                      \
+    case type:                                                                                               \
+        return (struct quant_form){__VA_ARGS__};
+        QUANT_TYPES(FORM)
+        POINT_TYPES(FORM)
+#undef FORM
     default:
         return (struct quant_form){0};
     }
@@ -128,7 +139,8 @@ static inline __attribute__((always_inline)) struct quant_form quant_form(enum d
 /* The form of expanded chunks: whole bytes (tables looked up) and floats. */
 static inline __attribute__((always_inline)) struct quant_form quant_expanded(struct quant_form form)
 {
-    return (struct quant_form){8, form.n_subs, form.zero, form.most, SCALE_F32, form.has_min, false};
+    return (struct quant_form){8,     form.n_subs, form.zero, form.most, SCALE_F32, form.has_min,
+                               false, CODE_FIELDS, 0};
 }
 
 /* Number of bits by which the extracted u of a sub are shifted left. parity: of the qblk's number in its
@@ -156,6 +168,27 @@ static inline __attribute__((always_inline)) uint32_t quant_shift(struct quant_f
     }
 }
 
+/* True for IQ1: a bit of each point moves its levels up or down. */
+static inline __attribute__((always_inline)) bool quant_has_shifts(struct quant_form form)
+{
+    return form.code == CODE_TRITS && form.scale == SCALE_ODD;
+}
+
+/* Number of rows of 64 bytes that hold u of n qblks. */
+static inline __attribute__((always_inline)) size_t quant_n_rows(struct quant_form form, uint32_t n)
+{
+    switch (form.code) {
+    case CODE_POINTS8:
+        return 2 * (size_t)n + form.n_tops;
+    case CODE_POINTS4:
+        return 3 * (size_t)n + 2u * form.n_tops;
+    case CODE_TRITS: /* a scale for 32 columns leaves a bit for their shift */
+        return 3 * (size_t)n / 2 + 1 + (quant_has_shifts(form) && form.n_subs == 2);
+    default:
+        return form.bits == 8 ? (size_t)n * FOURS : (size_t)(n + 1) / 2 * 2 * form.bits;
+    }
+}
+
 /* Offsets of the parts of a chunk of n qblks, in bytes from its start. */
 struct quant_chunk {
     size_t scale, min; /* min: equal to scale where both lie in the same four bytes of a lane */
@@ -170,13 +203,13 @@ static inline __attribute__((always_inline)) struct quant_chunk quant_chunk(stru
     const size_t each = form.scale == SCALE_F32                                  ? subs * lanes * 4
                         : form.scale <= SCALE_BF16 || form.scale == SCALE_HALVES ? subs * lanes * 2
                         : form.scale == SCALE_ONE                                ? 0
+                        : form.scale == SCALE_ODD                                ? (subs + 7) / 8 * 4 * lanes
                                                                                  : (subs + 3) / 4 * 4 * lanes;
     const bool is_mixed = form.scale == SCALE_I8 && form.has_min;
     const size_t d_bytes = form.scale == SCALE_HALVES                            ? 4
                            : form.scale == SCALE_F32 || form.scale <= SCALE_BF16 ? 0
                                                                                  : 2;
-    const size_t n_rows = form.bits == 8 ? (size_t)n * FOURS : (size_t)(n + 1) / 2 * 2 * form.bits;
-    struct quant_chunk chunk = {.scale = n_rows * FOUR_BYTES};
+    struct quant_chunk chunk = {.scale = quant_n_rows(form, n) * FOUR_BYTES};
 
     chunk.min = form.scale == SCALE_NIBBLES || is_mixed ? chunk.scale : chunk.scale + each;
     chunk.d = is_mixed ? chunk.scale + 2 * each : form.has_min ? chunk.min + each : chunk.scale + each;

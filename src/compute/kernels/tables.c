@@ -76,6 +76,11 @@ bool kern_has_fast_tiles(const struct kern_table *table)
     return table->tiles != NULL && table->tiles->is_usable();
 }
 
+bool kern_has_points(const struct kern_table *table)
+{
+    return table->points != NULL && (table->has_points == NULL || table->has_points());
+}
+
 enum bf16_math kern_bf16_math(const struct kern_table *table, enum bf16_math asked)
 {
     if (!kern_has_dots(table))

@@ -11,6 +11,7 @@
 #include "compute/kernels/kern.h"
 
 extern const struct kern_vec kern_vec_scalar, kern_vec_neon;
+extern const struct kern_points kern_points_scalar;
 extern const struct kern_q8 kern_q8_scalar, kern_q8_sdot, kern_q8_usdot;
 
 static bool tables_arm_always(void)
@@ -34,6 +35,7 @@ const struct kern_table kern_tables[] = {
         .family = "scalar",
         .vec = &kern_vec_scalar,
         .q8 = &kern_q8_scalar,
+        .points = &kern_points_scalar,
         .is_usable = tables_arm_always,
     },
     {
@@ -41,6 +43,7 @@ const struct kern_table kern_tables[] = {
         .family = "neon",
         .vec = &kern_vec_neon,
         .q8 = &kern_q8_scalar,
+        .points = &kern_points_scalar,
         .is_usable = tables_arm_always,
     },
     {

@@ -42,6 +42,11 @@ bool kern_x86_avx512_vnni(void)
     return kern_x86_avx512() && cpu_features_get()->has_avx512_vnni;
 }
 
+bool kern_x86_avx512_vbmi(void)
+{
+    return kern_x86_avx512_vnni() && cpu_features_get()->has_avx512_vbmi;
+}
+
 /* ---- BF16 dots ---- */
 
 enum { MXCSR_FLUSH = 0x8040 /* FTZ, DAZ */, TRIAL_PAIRS = 64, TRIALS = 64 };

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sixteen floats at once, in plain C: the definition, bit for bit, of every other v16 header.
  *
- * Each operation is one IEEE operation per lane, rounded to nearest even; fma rounds once. A new
- * instruction set needs this list of functions and nothing else. */
+ * Each operation is one IEEE operation per lane, rounded to nearest even; fma rounds once. A new instruction set needs
+ * this list of functions and nothing else. */
 #ifndef COMPUTE_KERNELS_V16_SCALAR_PRIV_H
 #define COMPUTE_KERNELS_V16_SCALAR_PRIV_H
 
 #include <math.h>
-#include <string.h>
 
+#include "base/wide.h"
 #include "gguf/dtype.h"
 
 #define KERN(name) name##_scalar
@@ -211,7 +211,7 @@ static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
 {
     v16 out;
     for (int i = 0; i < 16; i++)
-        out.at[i] = 0x1p15f + (float)(from[4 * i + 1 - left / 8] & mask >> 8);
+        out.at[i] = 0x1p15f + (float)(((uint64_t)wide_load4(from + 4 * i) << (left + 32) >> 32 & mask) >> 8);
     return out;
 }
 

@@ -160,7 +160,7 @@ static void tensor_limits_measure_with(struct team *team, const struct effort *e
 
 bool tensor_is_narrow(const struct kern_table *table, enum dtype type)
 {
-    const struct quant_form form = quant_form(weight_packed_type(type));
+    const struct quant_form form = quant_form(weight_packed_type(table, type));
 
     return form.bits > 0 && form.most <= table->q8->narrow_most;
 }

@@ -8,7 +8,7 @@ libcompute_tensor_a_SOURCES = src/compute/tensor/attention.c src/compute/tensor/
 	src/compute/tensor/tensor.h src/compute/tensor/tune.c src/compute/tensor/tune.h \
 	src/compute/tensor/tune_file.c src/compute/tensor/tune_priv.h src/compute/tensor/tune_trial.c \
 	src/compute/tensor/weight.c src/compute/tensor/weight_dots.c src/compute/tensor/weight_priv.h \
-	src/compute/tensor/weight_nodes.c src/compute/tensor/weight_quant.c src/compute/tensor/work.c src/compute/tensor/work_priv.h
+	src/compute/tensor/weight_nodes.c src/compute/tensor/weight_quant.c src/compute/tensor/weight_points.c src/compute/tensor/work.c src/compute/tensor/work_priv.h
 
 noinst_PROGRAMS += tests/bench/bench_attention
 tests_bench_bench_attention_SOURCES = tests/bench/bench_attention.c tests/bench/bench_help.c tests/bench/bench_help.h tests/bench/bench_tune.h

@@ -123,6 +123,7 @@ static void call_tile(const struct product *product, const struct region *region
             .w = region->w,
             .panel_step = region->panel_step,
             .lookup = product->args->weight->lookup,
+            .points = product->args->weight->points,
             .unit = product->args->weight->unit,
             .x = x,
             .x_step = tokens.n * packed_bytes(product, product->n_k),
@@ -194,7 +195,7 @@ static struct region region_of(const struct product *product, uint32_t panel, ui
     if (product->is_q8) {
         region.w = base + quant_panel_at(quant_form(weight->type), k);
         region.panel_step = panel_bytes;
-        region.tile_q8 = product->table->q8->direct; /* NULL, or not a whole group: expand first */
+        region.tile_q8 = weight_direct(weight); /* NULL, or not a whole group: expand first */
         if (!product->is_direct || n_panels % product->direct_panels != 0)
             region.tile_q8 = NULL;
         return region;
@@ -261,11 +262,13 @@ static void expand_region(const struct product *product, struct region *region, 
     const struct weight *weight = product->args->weight;
     const struct quant_form form = quant_form(weight->type);
     const size_t step = quant_panel_at(quant_expanded(form), region->n_k);
+    void (*expand_chunk)(const struct expand *) = weight_expand(weight);
 
     for (uint32_t p = 0; p < region->n_panels; p++) {
         struct expand expand = {.type = weight->type,
                                 .chunk = (const uint8_t *)region->w + p * region->panel_step,
                                 .lookup = weight->lookup,
+                                .points = weight->points,
                                 .unit = weight->unit,
                                 .out = buffer + p * step};
 
@@ -273,7 +276,7 @@ static void expand_region(const struct product *product, struct region *region, 
             uint32_t rest = (region->n_k - k) / QBLK_WEIGHTS;
 
             expand.n_qblks = rest < CHUNK_QBLKS ? rest : CHUNK_QBLKS;
-            product->table->q8->expand(&expand);
+            expand_chunk(&expand);
             expand.chunk += quant_chunk(form, expand.n_qblks).end;
             expand.out += quant_chunk(quant_expanded(form), expand.n_qblks).end;
         }

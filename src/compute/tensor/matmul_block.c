@@ -110,6 +110,7 @@ static void expand_slice(const struct product *product, const struct block *bloc
             &(struct expand){.type = weight->type,
                              .chunk = (const uint8_t *)slice_of(product, panel, block->k),
                              .lookup = weight->lookup,
+                             .points = weight->points,
                              .unit = weight->unit,
                              .n_qblks = n_qblks,
                              .out = out});

@@ -27,6 +27,12 @@ static bool matmul_choice_chose(enum kern_field field, uint32_t variant)
     return kern_choice_get()->at[field] == variant;
 }
 
+/* Looking points up takes longer than extracting fields: once for all tokens. */
+static bool is_looked_up(const struct weight *weight)
+{
+    return quant_form(weight->type).code != CODE_FIELDS;
+}
+
 /* Wide tiles extract weights once for more tokens, from one stream. On some processors this is faster only
  * with fields to extract, from six tokens on; on others always. */
 uint32_t matmul_tile_tokens(const struct weight *weight, uint32_t n_tokens)
@@ -35,13 +41,16 @@ uint32_t matmul_tile_tokens(const struct weight *weight, uint32_t n_tokens)
     const bool is_all = matmul_choice_chose(KERN_WIDE, WIDE_ALL);
     const uint32_t wide = q8->wide_tokens, least = is_all ? q8->wide_least : WIDE_LEAST;
 
-    if (wide == 0 || n_tokens > WIDE_TOKENS || (!is_all && quant_form(weight->type).bits == 8))
+    if (wide == 0 || n_tokens > (is_looked_up(weight) ? wide : WIDE_TOKENS) ||
+        (!is_all && quant_form(weight->type).bits == 8))
         return q8->tile_tokens;
     return n_tokens / ((n_tokens + wide - 1) / wide) >= least ? wide : q8->tile_tokens;
 }
 
 static uint32_t direct_tiles(const struct kern_table *table, struct quant_form form)
 {
+    if (form.code != CODE_FIELDS)
+        return 1;
     if (!table->has_int8_dot) /* bytes are widened to words for each tile */
         return DIRECT_TILES;
     if (form.bits == 8)
@@ -53,8 +62,9 @@ bool matmul_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_
 {
     const struct kern_q8 *q8 = weight->table->q8;
 
-    return q8->direct != NULL && (tile_tokens > q8->tile_tokens ||
-                                  n_tiles <= direct_tiles(weight->table, quant_form(weight->type)));
+    return weight_direct(weight) != NULL &&
+           (tile_tokens > q8->tile_tokens ||
+            n_tiles <= direct_tiles(weight->table, quant_form(weight->type)));
 }
 
 /* Panels one after another make one stream for a single tile. */
@@ -87,6 +97,8 @@ struct fetch_ahead matmul_fetch_ahead(const struct weight *weight, uint32_t n_to
                                              .next_is_near = true};
     const uint32_t bits = quant_form(weight->type).bits;
 
+    if (is_looked_up(weight)) /* leaves no time to prefetch twice */
+        return once;
     if (!matmul_choice_chose(KERN_FETCH, FETCH_NEAR))
         return (struct fetch_ahead){.near_bytes = 4096,
                                     .far_bytes = 12288,

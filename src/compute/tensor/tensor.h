@@ -22,12 +22,13 @@
 
 struct weight { /* [rows][cols], packed into interleaved row panels; owned */
     const struct kern_table *table;
-    enum dtype type;    /* type of the packed numbers */
-    bool is_dots;       /* BF16, times activations rounded to BF16; subnormals flushed */
-    bool is_tiles;      /* and products are added as AMX tiles do; columns padded to 32 */
-    bool is_paired;     /* and laid out for that instruction */
-    uint8_t lookup[16]; /* for types whose quants index a table */
-    float unit;         /* ... which their scales count in */
+    enum dtype type;       /* type of the packed numbers */
+    bool is_dots;          /* BF16, times activations rounded to BF16; subnormals flushed */
+    bool is_tiles;         /* and products are added as AMX tiles do; columns padded to 32 */
+    bool is_paired;        /* and laid out for that instruction */
+    uint8_t lookup[16];    /* for types whose quants index a table */
+    float unit;            /* ... which their scales count in */
+    const uint8_t *points; /* entries of lattice points or digits (weight_points.c); NULL: none */
     uint32_t rows;
     uint32_t cols;
     void *panels;

@@ -121,6 +121,7 @@ static void pack_columns(const struct packing *packing, const char *const *rows,
     if (weight_is_quant(weight->type))
         quant_pack_chunk(
             &(struct quant_source){.type = packing->source,
+                                   .packed = weight->type,
                                    .rows = rows,
                                    .scales = scales,
                                    .k = from,
@@ -208,7 +209,7 @@ static int pack_compare(const struct packing *packing, uint32_t place, unsigned 
 
 bool weight_type_ok(enum dtype type)
 {
-    return weight_packed_type(type) != DTYPE_COUNT;
+    return weight_packed_type(NULL, type) != DTYPE_COUNT;
 }
 
 const char *weight_types(char *out, size_t capacity_bytes)
@@ -254,8 +255,9 @@ static int pack_room(struct weight *weight, const struct team *team, struct mem_
 
 static struct weight pack_form(const struct weight_packing *packing)
 {
-    struct weight weight = {
-        .table = packing->table, .type = weight_packed_type(packing->type), .cols = packing->cols};
+    struct weight weight = {.table = packing->table,
+                            .type = weight_packed_type(packing->table, packing->type),
+                            .cols = packing->cols};
 
     if (packing->form == WEIGHT_AS_STORED)
         return weight;

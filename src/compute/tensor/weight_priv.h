@@ -20,18 +20,22 @@ static inline uint32_t weight_plain_bytes(enum dtype type)
     return type == DTYPE_F32 ? 4 : type == DTYPE_F16 || type == DTYPE_BF16 ? 2 : 0;
 }
 
-/* The type as which weights of a file's type are packed, without a change of any value; DTYPE_COUNT: they cannot be.
- * Points of a lattice are packed as indexes to the levels of each weight: three bits for six levels, four for sixteen.  The
- * file needs 1.6 to 3.4, but a lookup of whole points does not fit in registers.  So all lattices share three forms, and only
- * the levels (weight.lookup) and the unit differ. */
-static inline enum dtype weight_packed_type(enum dtype source)
+/* The type as which weights of a file's type are packed for a table, without a change of any value; DTYPE_COUNT: they
+ * cannot be.  Tables that look up lattice points pack the points.  Others get an index to the levels of each weight: three
+ * bits for six levels, four for sixteen, where the file has 1.6 to 3.4.  Their lattices share three forms, and only the
+ * levels (weight.lookup) and the unit differ. */
+static inline enum dtype weight_packed_type(const struct kern_table *table, enum dtype source)
 {
+    if (table != NULL && kern_has_points(table) && quant_form(source).code != CODE_FIELDS)
+        return source;
     switch ((uint32_t)source) {
     case DTYPE_IQ1_S:
-        return DTYPE_IQ2_XXS;
+    case DTYPE_IQ2_XXS:
+        return QUANT_LEVELS_32;
     case DTYPE_IQ1_M:
+    case DTYPE_IQ2_XS:
     case DTYPE_IQ2_S:
-        return DTYPE_IQ2_XS;
+        return QUANT_LEVELS_16;
     case DTYPE_IQ3_XXS:
     case DTYPE_IQ3_S:
         return DTYPE_IQ4_XS;
@@ -45,6 +49,20 @@ static inline enum dtype weight_packed_type(enum dtype source)
 static inline bool weight_is_quant(enum dtype type)
 {
     return quant_form(type).bits > 0;
+}
+
+/* The functions that read the packed chunks of a quantised weight. */
+static inline void (*weight_expand(const struct weight *weight))(const struct expand *)
+{
+    return quant_form(weight->type).code == CODE_FIELDS ? weight->table->q8->expand
+                                                        : weight->table->points->expand;
+}
+
+/* NULL: chunks are expanded first. */
+static inline void (*weight_direct(const struct weight *weight))(const struct tile_q8 *)
+{
+    return quant_form(weight->type).code == CODE_FIELDS ? weight->table->q8->direct
+                                                        : weight->table->points->direct;
 }
 
 static inline uint32_t weight_n_panels(uint32_t rows)
@@ -157,7 +175,7 @@ static inline struct weight weight_rows(const struct weight *weight, uint32_t fi
 /* weight_quant.c: packs a chunk of n_qblks from column k on, from a panel's rows (NULL: no row, stays
  * zero). */
 struct quant_source {
-    enum dtype type;         /* in the file */
+    enum dtype type, packed; /* in the file, and in the chunk (weight_packed_type()) */
     const char *const *rows; /* [PANEL_ROWS] as in the file */
     const float *scales;     /* [PANEL_ROWS] of whole rows (NVFP4) */
     uint32_t k, n_qblks;
@@ -165,6 +183,13 @@ struct quant_source {
 void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk);
 /* Sets the weight's lookup table and unit, by the type in the file. */
 void quant_levels(enum dtype source, struct weight *weight);
+/* weight_points.c, for types whose chunks hold points or digits: packs a lane of a whole chunk, reads the integer of column
+ * i of a chunk, and returns the table of a type (struct weight); NULL: it has none. */
+void points_pack_lane(enum dtype type, const void *qblk, uint32_t lane, uint8_t *chunk);
+uint32_t points_u_at(const struct weight *weight, const uint8_t *chunk, uint32_t i, uint32_t lane);
+/* s of a sub's scale d (2s + 1). */
+uint32_t points_scale_at(struct quant_form form, const uint8_t *scales, uint32_t sub, uint32_t lane);
+const uint8_t *points_table(enum dtype type);
 /* One row of a panel of cols columns. */
 void quant_row(const struct weight *weight, const uint8_t *panel, uint32_t lane, float *out);
 

@@ -31,6 +31,7 @@ void quant_levels(enum dtype source, struct weight *weight)
     for (int i = 0; i < 16; i++)
         weight->lookup[i] = table != NULL ? (uint8_t)(table[i] + quant_form(weight->type).zero) : 0;
     weight->unit = form != NULL ? 1.0f / (float)(1u << form->unit_bits) : 1.0f;
+    weight->points = quant_form(weight->type).code != CODE_FIELDS ? points_table(source) : NULL;
 }
 
 static void weight_quant_put_half(uint8_t *to, uint32_t lane, uint16_t value)
@@ -245,10 +246,23 @@ pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
     }
 }
 
+static void pack_points(const struct quant_source *source, uint8_t *chunk)
+{
+    const size_t at = (size_t)source->k / CHUNK_COLS * dtype_info(source->type)->qblk_bytes;
+
+    for (uint32_t lane = 0; lane < PANEL_ROWS; lane++)
+        if (source->rows[lane] != NULL)
+            points_pack_lane(source->type, source->rows[lane] + at, lane, chunk);
+}
+
 void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk)
 {
-    switch ((uint32_t)weight_packed_type(source->type)) {
-#define PACK(type)                                                                                           \
+    if (quant_form(source->packed).code != CODE_FIELDS) {
+        pack_points(source, chunk);
+        return;
+    }
+    switch ((uint32_t)source->packed) {
+#define PACK(type, ...)                                                                                      \
     case type:                                                                                               \
         pack_lanes(type, source, chunk);                                                                     \
         break;
@@ -348,6 +362,12 @@ static void sub_of(const struct weight *weight, const struct lane_place *place, 
         *scale = d;
         return;
     }
+    if (form.scale == SCALE_ODD) {
+        uint32_t s = points_scale_at(form, chunk + at->scale, (uint32_t)sub, lane);
+
+        *scale = d * weight->unit * (float)(2 * s + 1);
+        return;
+    }
     float dmin = form.has_min ? f16_to_f32(get_lane16(chunk + at->dmin, lane)) : 0;
     const uint8_t *small = chunk + at->scale + small_at(form, sub, lane);
 
@@ -363,6 +383,9 @@ static uint32_t u_at(const struct weight *weight, const uint8_t *chunk, uint32_t
     const struct quant_form form = quant_form(weight->type);
     const uint8_t *rows = chunk + (size_t)(i / (2 * QBLK_WEIGHTS)) * 2 * form.bits * FOUR_BYTES;
     struct place places[MAX_PLACES];
+
+    if (form.code != CODE_FIELDS)
+        return points_u_at(weight, chunk, i, lane);
     uint32_t n = places_of(form.bits, i % (2 * QBLK_WEIGHTS) / 4, places), u = 0;
 
     for (uint32_t j = 0; j < n; j++) {

@@ -98,6 +98,7 @@ static void cpu_facts(void **state)
 #endif
     assert_true(!features->has_avx512 || features->has_avx2);
     assert_true(!features->has_avx512_vnni || features->has_avx512);
+    assert_true(!features->has_avx512_vbmi || features->has_avx512);
     assert_ptr_equal(features, cpu_features_get());
     cpu_relax();
 }

@@ -402,26 +402,26 @@ static void rope_turns_pairs(void **state)
 static void halves_are_widened_exactly(void **state)
 {
     uint16_t *all = mem_aligned(64, 65536 * 2);
-    float *wide = check_floats(65536);
+    float *widened = check_floats(65536);
     const struct kern_table *table;
 
     (void)state;
     for (uint32_t i = 0; i < 65536; i++)
         all[i] = (uint16_t)i;
     for (uint32_t k = 0; (table = kern_table_at(k)) != NULL; k++) {
-        table->vec->widen_f16(all, wide, 65536);
+        table->vec->widen_f16(all, widened, 65536);
         for (uint32_t i = 0; i < 65536; i++) {
             float exact = f16_to_f32((uint16_t)i);
-            assert_true(isnan(exact) ? isnan(wide[i]) : memcmp(&exact, &wide[i], 4) == 0);
+            assert_true(isnan(exact) ? isnan(widened[i]) : memcmp(&exact, &widened[i], 4) == 0);
         }
-        table->vec->widen_bf16(all, wide, 65536);
+        table->vec->widen_bf16(all, widened, 65536);
         for (uint32_t i = 0; i < 65536; i++) {
             float exact = bf16_to_f32((uint16_t)i);
-            assert_true(isnan(exact) ? isnan(wide[i]) : memcmp(&exact, &wide[i], 4) == 0);
+            assert_true(isnan(exact) ? isnan(widened[i]) : memcmp(&exact, &widened[i], 4) == 0);
         }
     }
     free(all);
-    free(wide);
+    free(widened);
 }
 
 /* Rounding to halves: random patterns, and those next to every boundary. */

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lattice points and digits with AVX-512 VBMI: part of b64_avx512_priv.h where the compiler may use it.
+ * b64_scalar_priv.h defines each function.
+ *
+ * Compiled with -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mavx512vbmi. */
+#ifndef COMPUTE_KERNELS_B64_VBMI_PRIV_H
+#define COMPUTE_KERNELS_B64_VBMI_PRIV_H
+
+#include "compute/kernels/b64_avx512_priv.h"
+
+#define B64_POINTS
+
+static inline b64 b64_entries(b64 numbers, const uint8_t *table)
+{
+    b64 low = _mm512_permutex2var_epi8(b64_load(table), numbers, b64_load(table + 64));
+    b64 high = _mm512_permutex2var_epi8(b64_load(table + 128), numbers, b64_load(table + 192));
+
+    return _mm512_mask_blend_epi8(_mm512_movepi8_mask(numbers), low, high);
+}
+
+static inline b64 b64_choose(b64 bits, uint8_t bit, b64 a, b64 b)
+{
+    return _mm512_mask_blend_epi8(_mm512_test_epi8_mask(bits, _mm512_set1_epi8((char)bit)), b, a);
+}
+
+static inline b64 b64_pairs(b64 a, uint32_t bit)
+{
+    /* Eight bits of a quadword, from these bits on, for each byte of the two lanes. */
+    const uint64_t lane = 0x06040200 + UINT64_C(0x01010101) * (bit & 63), other = lane + UINT64_C(0x20202020);
+    const uint64_t bits = ((lane & 0x3f3f3f3f) | (other & 0x3f3f3f3f) << 32);
+
+    return _mm512_multishift_epi64_epi8(_mm512_set1_epi64((long long)bits), a);
+}
+
+static inline b64 b64_pick(uint8_t mask, b64 a, b64 b)
+{
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi8((char)mask), a, b, 0xca);
+}
+
+static inline b64 b64_lookup_64(b64 a, const uint8_t *table)
+{
+    return _mm512_permutexvar_epi8(a, b64_load(table));
+}
+
+static inline b64 b64_right_by(b64 a, unsigned right)
+{
+    return _mm512_srl_epi16(a, _mm_cvtsi32_si128((int32_t)right));
+}
+
+static inline b64 b64_times_81(b64 a, uint8_t one)
+{
+    b64 n = _mm512_maskz_set1_epi8(_mm512_cmpge_epu8_mask(a, _mm512_set1_epi8(81)), (char)one);
+
+    return _mm512_mask_add_epi8(n, _mm512_cmpge_epu8_mask(a, _mm512_set1_epi8((char)162)), n, n);
+}
+
+static inline b64 b64_in_lanes(b64 lanes, uint32_t bit, uint8_t set)
+{
+    __mmask16 is_set = _mm512_test_epi32_mask(lanes, _mm512_set1_epi32((int32_t)(1u << bit)));
+
+    return _mm512_maskz_set1_epi32(is_set, (int32_t)(set * 0x01010101u));
+}
+
+#endif

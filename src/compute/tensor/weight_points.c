@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packs rows of lattice points and digits as kern_points_priv.h describes, and reads them back.
+ *
+ * A lane has four bytes in each line of a chunk.  Points keep their numbers, so a chunk is hardly larger than the file.
+ * Numbers of IQ1 (eleven bits) would need a table that no cache line lookup covers: their digits are packed again, five in
+ * a byte, as those of TQ1_0. */
+#include "compute/tensor/weight_priv.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "gguf/qblk.h"
+
+enum {
+    LEVELS = 64,                           /* entries for each bit of signs */
+    MOST_ENTRIES = (2 << 10) + 4 * LEVELS, /* of IQ2_S */
+    FOURS_OF_PAIR = 2 * FOURS,
+    DIGIT_ROWS = 3, /* of a pair of qblks */
+    ROW_DIGITS = 5, /* of a byte */
+    LAST_ROW = CHUNK_QBLKS / 2 * DIGIT_ROWS,
+    SHIFTS_ROW = LAST_ROW + 1,
+};
+
+/* Byte i of a lane's four in a row. */
+static uint8_t *lane_byte(uint8_t *chunk, size_t row, uint32_t lane, uint32_t i)
+{
+    return chunk + row * FOUR_BYTES + (size_t)lane * 4 + i;
+}
+
+static uint8_t lane_get(const uint8_t *chunk, size_t row, uint32_t lane, uint32_t i)
+{
+    return chunk[row * FOUR_BYTES + (size_t)lane * 4 + i];
+}
+
+/* ---- tables ---- */
+
+static uint8_t point_tables[DTYPE_COUNT][MOST_ENTRIES];
+static pthread_once_t tables_once = PTHREAD_ONCE_INIT;
+
+static void fill_points(enum dtype type)
+{
+    const struct qblk_grid grid = qblk_grid(type);
+    uint8_t *first = point_tables[type], *second = first + grid.n;
+
+    for (uint32_t i = 0; i < grid.n; i++)
+        if (grid.n_weights == 8) {
+            first[i] = (uint8_t)grid.points[i];
+            second[i] = (uint8_t)(grid.points[i] >> 8);
+        } else
+            for (uint32_t c = 0; c < 4; c++) {
+                uint32_t level = grid.points[i] >> 3 * c & 7;
+
+                first[i] |= (uint8_t)((level & 3) << 2 * c);
+                second[i] |= (uint8_t)(level >> 2 << 2 * c);
+            }
+}
+
+/* u of each level with its sign at bit n and at each further bit of an index. */
+static void fill_signed(enum dtype type)
+{
+    const struct quant_form form = quant_form(type);
+    const int8_t *levels = qblk_table(type);
+    uint8_t *out = point_tables[type] + 2 * ((size_t)POINTS_PART << form.n_tops);
+
+    for (uint32_t bit = form.bits; bit < POINTS_INDEX_BITS; bit++)
+        for (uint32_t i = 0; i < LEVELS; i++) {
+            int level = levels[i % (1u << form.bits)];
+
+            *out++ = (uint8_t)(form.zero + (i >> bit & 1 ? -level : level));
+        }
+}
+
+/* Bytes above 242 do not occur. */
+static void fill_digits(enum dtype type)
+{
+    for (uint32_t i = 0; i < POINTS_PART; i++)
+        for (uint32_t s = 0, rest = i; s < ROW_DIGITS - 1; s++, rest /= 3)
+            point_tables[type][i] |= (uint8_t)(rest % 3 << 2 * s);
+}
+
+static void fill_tables(void)
+{
+#define FILL(type, ...)                                                                                      \
+    if (quant_form(type).code == CODE_TRITS)                                                                 \
+        fill_digits(type);                                                                                   \
+    else                                                                                                     \
+        fill_points(type), fill_signed(type);
+    POINT_TYPES(FILL)
+#undef FILL
+}
+
+const uint8_t *points_table(enum dtype type)
+{
+    pthread_once(&tables_once, fill_tables);
+    return (uint32_t)type < DTYPE_COUNT && quant_form(type).code != CODE_FIELDS ? point_tables[type] : NULL;
+}
+
+/* ---- packing ---- */
+
+/* Writes the half float and the half bytes of the scales. */
+static void pack_odd_scales(struct quant_form form, uint16_t d, const uint8_t *halves, uint32_t lane,
+                            uint8_t *chunk)
+{
+    const struct quant_chunk at = quant_chunk(form, CHUNK_QBLKS);
+
+    memcpy(chunk + at.d + lane * sizeof(d), &d, sizeof(d));
+    for (uint32_t i = 0; i < CHUNK_QBLKS * form.n_subs / 2; i++)
+        *lane_byte(chunk + at.scale, i / 4, lane, i % 4) = (uint8_t)(halves[2 * i] | halves[2 * i + 1] << 4);
+}
+
+/* Signs of a qblk: bit f of byte c for column 4f + c. */
+static void pack_signs(const uint8_t *signs, size_t row, uint32_t lane, uint8_t *chunk)
+{
+    uint8_t bytes[4] = {0};
+
+    for (uint32_t i = 0; i < QBLK_WEIGHTS; i++)
+        bytes[i % 4] |= (uint8_t)((signs[i / 8] >> i % 8 & 1) << i / 4);
+    memcpy(lane_byte(chunk, row, lane, 0), bytes, sizeof(bytes));
+}
+
+static void pack_numbers(enum dtype type, const struct qblk_points *points, uint32_t lane, uint8_t *chunk)
+{
+    const struct quant_form form = quant_form(type);
+    const uint32_t n_rows = form.code == CODE_POINTS8 ? 1 : 2; /* of numbers, in a qblk */
+    uint8_t tops[2][2][4] = {{{0}}};                           /* [top][row] */
+
+    for (uint32_t i = 0; i < CHUNK_QBLKS * n_rows * 4; i++) {
+        const uint32_t row = i / 4 % n_rows, qblk = i / 4 / n_rows;
+
+        *lane_byte(chunk, (size_t)qblk * (n_rows + 1) + row, lane, i % 4) = (uint8_t)points->numbers[i];
+        for (uint32_t top = 0; top < form.n_tops; top++)
+            tops[top][row][i % 4] |= (uint8_t)((points->numbers[i] >> (8 + top) & 1) << qblk);
+    }
+    for (uint32_t top = 0; top < form.n_tops; top++)
+        for (uint32_t row = 0; row < n_rows; row++)
+            memcpy(lane_byte(chunk, CHUNK_QBLKS * (n_rows + 1) + top * n_rows + row, lane, 0), tops[top][row],
+                   sizeof(tops[top][row]));
+    for (uint32_t qblk = 0; qblk < CHUNK_QBLKS; qblk++)
+        pack_signs(points->signs + (size_t)qblk * 4, (size_t)qblk * (n_rows + 1) + n_rows, lane, chunk);
+}
+
+/* Packs the digits of a pair of qblks, one for each column. */
+static void pack_digits(const uint8_t *digits, uint32_t pair, uint32_t lane, uint8_t *chunk)
+{
+    for (uint32_t c = 0; c < 4; c++) {
+        for (uint32_t j = 0; j < DIGIT_ROWS; j++) {
+            uint32_t number = digits[(4 * j + 3) * 4 + c];
+
+            for (uint32_t s = ROW_DIGITS - 1; s-- > 0;)
+                number = 3 * number + digits[(4 * s + j) * 4 + c];
+            *lane_byte(chunk, (size_t)pair * DIGIT_ROWS + j, lane, c) = (uint8_t)number;
+        }
+        *lane_byte(chunk, LAST_ROW, lane, c) |= (uint8_t)(digits[(FOURS_OF_PAIR - 1) * 4 + c] << 2 * pair);
+    }
+}
+
+static void pack_trits(enum dtype type, const void *qblk, uint32_t lane, uint8_t *chunk)
+{
+    const struct quant_form form = quant_form(type);
+    uint8_t halves[QBLK_MAX_SUBS], digits[CHUNK_COLS];
+    struct qblk_fields all;
+    uint32_t up = 0; /* bit i: point i is shifted up */
+
+    qblk_reader_of(type)(qblk, &all);
+    for (uint32_t i = 0; i < CHUNK_COLS; i++)
+        digits[i] = all.u[i] & 3; /* above them, in IQ1: shifted down */
+    memset(lane_byte(chunk, LAST_ROW, lane, 0), 0, 4);
+    for (uint32_t pair = 0; pair < CHUNK_QBLKS / 2; pair++)
+        pack_digits(digits + (size_t)pair * 2 * QBLK_WEIGHTS, pair, lane, chunk);
+    if (!quant_has_shifts(form)) {
+        memcpy(chunk + quant_chunk(form, CHUNK_QBLKS).d + lane * sizeof(all.scale), &all.scale,
+               sizeof(all.scale));
+        return;
+    }
+    for (uint32_t i = 0; i < CHUNK_COLS / 8; i++)
+        up |= (uint32_t)(all.u[(size_t)i * 8] >> 2 == 0) << i;
+    for (uint32_t s = 0; s < CHUNK_QBLKS * form.n_subs; s++)
+        halves[s] = (uint8_t)(all.sub_scales[s] / 2 | (form.n_subs == 1 ? (up >> 4 * s & 1) << 3 : 0));
+    if (form.n_subs == 2)
+        memcpy(lane_byte(chunk, SHIFTS_ROW, lane, 0), &up, sizeof(up));
+    pack_odd_scales(form, all.scale, halves, lane, chunk);
+}
+
+void points_pack_lane(enum dtype type, const void *qblk, uint32_t lane, uint8_t *chunk)
+{
+    struct qblk_points points;
+
+    if (quant_form(type).code == CODE_TRITS) {
+        pack_trits(type, qblk, lane, chunk);
+        return;
+    }
+    qblk_points_reader_of(type)(qblk, &points);
+    pack_numbers(type, &points, lane, chunk);
+    pack_odd_scales(quant_form(type), points.scale, points.sub_scales, lane, chunk);
+}
+
+/* ---- reading ---- */
+
+uint32_t points_scale_at(struct quant_form form, const uint8_t *scales, uint32_t sub, uint32_t lane)
+{
+    uint32_t half = lane_get(scales, sub / 8, lane, sub % 8 / 2) >> sub % 2 * 4;
+
+    return half & (quant_has_shifts(form) ? 7 : 15);
+}
+
+/* Column i of a chunk of points. */
+static uint32_t point_u_at(const struct weight *weight, const uint8_t *chunk, uint32_t i, uint32_t lane)
+{
+    const struct quant_form form = quant_form(weight->type);
+    const uint32_t each = form.code == CODE_POINTS8 ? 8 : 4, n_rows = 8 / each, qblk = i / QBLK_WEIGHTS;
+    const uint32_t column = i % QBLK_WEIGHTS, point = column / each, row = point / 4;
+    const uint8_t *second = weight->points + ((size_t)POINTS_PART << form.n_tops);
+    const uint32_t bit = 2 * (i % 4);
+    uint32_t number = lane_get(chunk, qblk * (n_rows + 1) + row, lane, point % 4), level;
+
+    for (uint32_t top = 0; top < form.n_tops; top++)
+        number |=
+            (lane_get(chunk, CHUNK_QBLKS * (n_rows + 1) + top * n_rows + row, lane, point % 4) >> qblk & 1u)
+            << (8 + top);
+    if (each == 8)
+        level = (i % 8 < 4 ? weight->points : second)[number] >> bit & 3;
+    else
+        level = (weight->points[number] >> bit & 3) | (second[number] >> bit & 1) << 2;
+    uint32_t sign = lane_get(chunk, qblk * (n_rows + 1) + n_rows, lane, i % 4) >> column / 4 & 1;
+    return sign != 0 ? 2u * form.zero - weight->lookup[level] : weight->lookup[level];
+}
+
+static uint32_t digit_at(const uint8_t *chunk, uint32_t i, uint32_t lane)
+{
+    static const uint32_t powers[ROW_DIGITS] = {1, 3, 9, 27, 81};
+    const uint32_t pair = i / (2 * QBLK_WEIGHTS), four = i / 4 % FOURS_OF_PAIR, s = four / 4, j = four % 4;
+
+    if (four == FOURS_OF_PAIR - 1)
+        return lane_get(chunk, LAST_ROW, lane, i % 4) >> 2 * pair & 3;
+    return lane_get(chunk, (size_t)pair * DIGIT_ROWS + (j == 3 ? s : j), lane, i % 4) /
+           powers[j == 3 ? ROW_DIGITS - 1 : s] % 3;
+}
+
+uint32_t points_u_at(const struct weight *weight, const uint8_t *chunk, uint32_t i, uint32_t lane)
+{
+    const struct quant_form form = quant_form(weight->type);
+    const uint8_t *scales = chunk + quant_chunk(form, CHUNK_QBLKS).scale;
+    bool is_up;
+
+    if (form.code != CODE_TRITS)
+        return point_u_at(weight, chunk, i, lane);
+    if (!quant_has_shifts(form))
+        return digit_at(chunk, i, lane);
+    if (form.n_subs == 1)
+        is_up = lane_get(scales, 0, lane, i / 64) >> i / 32 % 2 * 4 & 8;
+    else
+        is_up = lane_get(chunk, SHIFTS_ROW, lane, i / 64) >> i / 8 % 8 & 1;
+    return 8 * digit_at(chunk, i, lane) + (is_up ? TRITS_UP : 0);
+}

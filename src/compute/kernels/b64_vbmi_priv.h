@@ -34,7 +34,7 @@ static inline b64 b64_pairs(b64 a, uint32_t bit)
 
 static inline b64 b64_pick(uint8_t mask, b64 a, b64 b)
 {
-    return _mm512_ternarylogic_epi32(_mm512_set1_epi8((char)mask), a, b, 0xca);
+    return _mm512_ternarylogic_epi32(b, a, _mm512_set1_epi8((char)mask), 0xd8);
 }
 
 static inline b64 b64_lookup_64(b64 a, const uint8_t *table)

@@ -18,7 +18,8 @@
  * The table of a weight (chunk.points) has two parts, with one entry for each number:
  *
  *     points of 8    bits 2c and 2c + 1: level of column c; the second part has columns 4 to 7
- *     points of 4    bits 2c and 2c + 1: lower bits of the level of column c; second part, bit 2c: its third bit
+ *     points of 4    bits 2c and 2c + 1: lower bits of the level of column c; second part, with the lower eight bits of a
+ *                    number: bit 2c is the third bit of that level, bit 2c + 1 that of the number with the ninth bit
  *     digits         bits 2s and 2s + 1: digit s of four; one part
  *
  * After the parts of points come 64 entries for each bit k from n on, n = 2 or 3 the bits of a level: u of the level in the
@@ -78,7 +79,7 @@ POINTS_INLINED b64 points_signed(struct quant_form form, const struct points_chu
 {
     const uint32_t n = form.bits, turn = POINTS_INDEX_BITS - n;
     const uint32_t bit = four < n ? four + turn : four < POINTS_INDEX_BITS ? four : four - turn;
-    const uint8_t *table = chunk->points + 2 * points_part_bytes(form);
+    const uint8_t *table = chunk->points + points_signed_at(form);
     b64 moved = b64_load(signs);
 
     if (four < n)
@@ -105,7 +106,10 @@ POINTS_INLINED b64 four_of_points4(struct quant_form form, const struct points_c
     const uint8_t *tops = chunk->at + (size_t)CHUNK_QBLKS * 3 * FOUR_BYTES + row;
     b64 numbers = b64_load(rows + row);
     b64 low = points_entries(form, numbers, tops, chunk->qblk, chunk->points);
-    b64 third = points_entries(form, numbers, tops, chunk->qblk, chunk->points + points_part_bytes(form));
+    b64 third = b64_entries(numbers, chunk->points + points_part_bytes(form));
+
+    if (form.n_tops == 1)
+        third = b64_choose(b64_load(tops), (uint8_t)(1u << chunk->qblk), b64_right(third, 1, 0x7f), third);
     b64 levels = b64_pick(3, b64_pairs(low, bit), b64_pairs(third, bit - 2));
 
     return points_signed(form, chunk, levels, rows + 2 * FOUR_BYTES, four);

@@ -189,6 +189,14 @@ static inline __attribute__((always_inline)) size_t quant_n_rows(struct quant_fo
     }
 }
 
+/* Offset of the entries by level and sign in the table of a type with points (kern_points_priv.h). */
+static inline __attribute__((always_inline)) size_t points_signed_at(struct quant_form form)
+{
+    const size_t part = (size_t)POINTS_PART << form.n_tops;
+
+    return part + (form.code == CODE_POINTS8 ? part : POINTS_PART);
+}
+
 /* Offsets of the parts of a chunk of n qblks, in bytes from its start. */
 struct quant_chunk {
     size_t scale, min; /* min: equal to scale where both lie in the same four bytes of a lane */

@@ -52,7 +52,7 @@ static void fill_points(enum dtype type)
                 uint32_t level = grid.points[i] >> 3 * c & 7;
 
                 first[i] |= (uint8_t)((level & 3) << 2 * c);
-                second[i] |= (uint8_t)(level >> 2 << 2 * c);
+                second[i % POINTS_PART] |= (uint8_t)(level >> 2 << (2 * c + i / POINTS_PART));
             }
 }
 
@@ -61,7 +61,7 @@ static void fill_signed(enum dtype type)
 {
     const struct quant_form form = quant_form(type);
     const int8_t *levels = qblk_table(type);
-    uint8_t *out = point_tables[type] + 2 * ((size_t)POINTS_PART << form.n_tops);
+    uint8_t *out = point_tables[type] + points_signed_at(form);
 
     for (uint32_t bit = form.bits; bit < POINTS_INDEX_BITS; bit++)
         for (uint32_t i = 0; i < LEVELS; i++) {
@@ -221,7 +221,8 @@ static uint32_t point_u_at(const struct weight *weight, const uint8_t *chunk, ui
     if (each == 8)
         level = (i % 8 < 4 ? weight->points : second)[number] >> bit & 3;
     else
-        level = (weight->points[number] >> bit & 3) | (second[number] >> bit & 1) << 2;
+        level = (weight->points[number] >> bit & 3) |
+                (second[number % POINTS_PART] >> (bit + number / POINTS_PART) & 1) << 2;
     uint32_t sign = lane_get(chunk, qblk * (n_rows + 1) + n_rows, lane, i % 4) >> column / 4 & 1;
     return sign != 0 ? 2u * form.zero - weight->lookup[level] : weight->lookup[level];
 }

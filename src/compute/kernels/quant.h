@@ -222,7 +222,9 @@ static inline __attribute__((always_inline)) struct quant_chunk quant_chunk(stru
     chunk.min = form.scale == SCALE_NIBBLES || is_mixed ? chunk.scale : chunk.scale + each;
     chunk.d = is_mixed ? chunk.scale + 2 * each : form.has_min ? chunk.min + each : chunk.scale + each;
     chunk.dmin = chunk.d + lanes * d_bytes;
-    chunk.end = (chunk.dmin + (form.has_min ? lanes * d_bytes : 0) + 63) / 64 * 64;
+    chunk.end = chunk.dmin + (form.has_min ? lanes * d_bytes : 0);
+    if (form.code == CODE_FIELDS) /* else the bytes matter more than loads that cross lines */
+        chunk.end = (chunk.end + 63) / 64 * 64;
     return chunk;
 }
 

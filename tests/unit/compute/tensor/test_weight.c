@@ -124,9 +124,8 @@ static void parts_have_scales(void **state)
     source_free(&source);
 }
 
-/* Most bytes of panels for one of the file.  The scales of NVFP4 take 16 bits, and in the file 8.  Chunks of 256 columns are
- * whole lines of 64 bytes, and digits of IQ1 are not numbers of points.  Where points are not looked up, each weight has an
- * index of three or four bits. */
+/* Most bytes of panels for one of the file.  The scales of NVFP4 take 16 bits, and in the file 8.  Digits of IQ1 are
+ * not numbers of points.  Where points are not looked up, each weight has an index of three or four bits. */
 static double most_ratio(const struct kern_table *table, enum dtype type)
 {
     const bool has_points = kern_has_points(table);
@@ -135,19 +134,19 @@ static double most_ratio(const struct kern_table *table, enum dtype type)
     case DTYPE_NVFP4:
         return 1.15;
     case DTYPE_IQ1_S:
-        return has_points ? 1.2 : 2.2;
+        return has_points ? 1.17 : 2.2;
     case DTYPE_IQ1_M:
-        return has_points ? 1.22 : 2.08;
+        return has_points ? 1.18 : 2.08;
     case DTYPE_IQ2_XXS:
     case DTYPE_IQ2_XS:
-        return has_points ? 1.1 : 1.7;
-    case DTYPE_IQ2_S:
-        return has_points ? 1.065 : 1.43;
+        return has_points ? 1.062 : 1.7;
     case DTYPE_IQ3_XXS:
+        return has_points ? 1.042 : 1.43;
+    case DTYPE_IQ2_S:
     case DTYPE_IQ3_S:
-        return has_points ? 1.065 : 1.43;
+        return has_points ? 1 : 1.43;
     case DTYPE_TQ1_0:
-        return has_points ? 1.065 : 1.26;
+        return has_points ? 1 : 1.26;
     default:
         return 1.065;
     }

@@ -45,15 +45,24 @@ static void qblk_iq_begin(uint16_t scale, struct qblk_fields *out)
 /* Eight weights: two bits of the point for each, and above them its sign. */
 static void put_eight(uint16_t point, uint8_t signs, uint8_t out[8])
 {
-    for (unsigned i = 0; i < 8; i++)
-        out[i] = (uint8_t)((point >> 2 * i & 3) | (signs >> i & 1) << 2);
+    uint64_t levels = (point | (uint64_t)point << 24) & UINT64_C(0x000000ff000000ff);
+    uint64_t ones = signs * bytes_each(1) & UINT64_C(0x8040201008040201); /* byte i has bit i, if any */
+
+    levels = (levels | levels << 12) & UINT64_C(0x000f000f000f000f);
+    levels = (levels | levels << 6) & bytes_each(3);
+    ones = (ones + bytes_each(127)) >> 7 & bytes_each(1);
+    wide_store8(levels | ones << 2, out);
 }
 
 /* Four weights: three bits of the point for each, and above them its sign. */
 static void put_four(uint16_t point, unsigned signs, uint8_t out[4])
 {
-    for (unsigned i = 0; i < 4; i++)
-        out[i] = (uint8_t)((point >> 3 * i & 7) | (signs >> i & 1) << 3);
+    uint32_t levels = (point | (uint32_t)point << 10) & 0x003f003f;
+    uint32_t ones = (signs & 15) * bytes_each4(1) & 0x08040201;
+
+    levels = (levels | levels << 5) & bytes_each4(7);
+    ones = (ones + bytes_each4(127)) >> 7 & bytes_each4(1);
+    wide_store4(levels | ones << 3, out);
 }
 
 /* Signs of eight weights from seven bits: the eighth makes the number of negative signs even. */
@@ -267,26 +276,33 @@ static void begin_ternary(const uint8_t scale[2], struct qblk_fields *out)
     memset(out->sub_mins, 1, sizeof(out->sub_mins));
 }
 
-/* Digit `place` of n bytes, each a fraction of 256 in base 3. */
-static void qblk_iq_digits(const uint8_t *bytes, unsigned n, unsigned place, uint8_t *out)
-{
-    static const uint8_t powers[5] = {1, 3, 9, 27, 81};
+typedef uint8_t sixteen __attribute__((vector_size(16)));
 
-    for (unsigned i = 0; i < n; i++)
-        out[i] = (uint8_t)((uint8_t)(bytes[i] * powers[place]) * 3u >> 8);
+/* The five digits of each of sixteen bytes, fractions of 256 in base 3.  out: digit `place` of all, `step` apart. */
+static void qblk_iq_digits(const uint8_t bytes[16], unsigned step, uint8_t *out)
+{
+    sixteen rest;
+
+    memcpy(&rest, bytes, sizeof(rest));
+    for (unsigned place = 0; place < 5; place++, out += step) {
+        sixteen digits = -((sixteen)(rest > 85) + (sixteen)(rest > 170)); /* 3 rest / 256 */
+
+        memcpy(out, &digits, sizeof(digits));
+        rest = rest + rest + rest;
+    }
 }
 
 void qblk_read_tq1_0(const void *qblk, struct qblk_fields *out)
 {
+    static const uint8_t powers[4] = {1, 3, 9, 27};
     const struct qblk_tq1_0 *q = qblk;
 
     begin_ternary(q->scale, out);
-    for (unsigned place = 0; place < 5; place++) {
-        qblk_iq_digits(q->fives, 32, place, out->u + 32 * place);
-        qblk_iq_digits(q->fives + 32, 16, place, out->u + 160 + 16 * place);
-    }
-    for (unsigned place = 0; place < 4; place++)
-        qblk_iq_digits(q->fours, 4, place, out->u + 240 + 4 * place);
+    qblk_iq_digits(q->fives, 32, out->u);
+    qblk_iq_digits(q->fives + 16, 32, out->u + 16);
+    qblk_iq_digits(q->fives + 32, 16, out->u + 160);
+    for (unsigned i = 0; i < 16; i++)
+        out->u[240 + i] = (uint8_t)((uint8_t)(q->fours[i % 4] * powers[i / 4]) * 3u >> 8);
 }
 
 void qblk_read_tq2_0(const void *qblk, struct qblk_fields *out)

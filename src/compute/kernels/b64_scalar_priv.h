@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/wide.h"
-
 #include "compute/kernels/v16_scalar_priv.h"
 
 typedef struct {
@@ -28,7 +26,7 @@ static inline void b64_store(void *to, b64 a)
 }
 
 /* (a >> right) & mask and (a << left) & mask, byte by byte. The mask has no bit that a shift of wider
- * words would bring in from a neighbour. */
+ * words would bring in from a neighbour, or the caller ignores that bit. */
 static inline b64 b64_right(b64 a, unsigned right, uint8_t mask)
 {
     for (int i = 0; i < 64; i++)

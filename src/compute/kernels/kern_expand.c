@@ -10,8 +10,8 @@ INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, stru
                          const struct quant_chunk *to, uint8_t *out)
 {
     const size_t sub = (size_t)at.qblk * form.n_subs;
-    b64 fours
-        [FOURS]; /* a store between two of them would make the compiler repeat the lookups that they share */
+    /* A store between two of them would make the compiler repeat the lookups that they share. */
+    b64 fours[FOURS];
 
 #pragma GCC unroll 8
     for (uint32_t four = 0; four < FOURS; four++)

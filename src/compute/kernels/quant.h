@@ -75,7 +75,8 @@ enum quant_code {
 };
 
 struct quant_form {
-    uint8_t bits;   /* 2 to 6 or 8; 2 needs two subs and no table (chunk_four()); 0: not a quantised type */
+    uint8_t
+        bits; /* 2 to 6 or 8; fields of 2 need two subs and no table (chunk_four()); 0: not a quantised type */
     uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types whose qblks come in eights or pairs */
     uint8_t zero;
     uint8_t most; /* largest u after the table lookup */

@@ -43,7 +43,6 @@ const struct kern_table kern_tables[] = {
         .family = "neon",
         .vec = &kern_vec_neon,
         .q8 = &kern_q8_scalar,
-        .points = &kern_points_scalar,
         .is_usable = tables_arm_always,
     },
     {

@@ -2,14 +2,15 @@
 /* Packs rows of lattice points and digits as kern_points_priv.h describes, and reads them back.
  *
  * A lane has four bytes in each line of a chunk.  Points keep their numbers, so a chunk is hardly larger than the file.
- * Numbers of IQ1 (eleven bits) would need a table that no cache line lookup covers: their digits are packed again, five in
- * a byte, as those of TQ1_0. */
+ * Points of IQ1 have numbers of eleven bits, too many for look-ups in registers.  So their digits are packed, five in a byte,
+ * as those of TQ1_0. */
 #include "compute/tensor/weight_priv.h"
 
 #include <pthread.h>
 #include <string.h>
 
-#include "base/check.h"
+#include "base/bytes.h"
+#include "base/wide.h"
 #include "gguf/qblk.h"
 
 enum {
@@ -109,50 +110,66 @@ static void pack_odd_scales(struct quant_form form, uint16_t d, const uint8_t *h
         *lane_byte(chunk + at.scale, i / 4, lane, i % 4) = (uint8_t)(halves[2 * i] | halves[2 * i + 1] << 4);
 }
 
-/* Signs of a qblk: bit f of byte c for column 4f + c. */
-static void pack_signs(const uint8_t *signs, size_t row, uint32_t lane, uint8_t *chunk)
+/* Bits 0, 4, 8 .. 28 of a word, side by side. */
+static uint32_t each_fourth(uint32_t word)
 {
-    uint8_t bytes[4] = {0};
-
-    for (uint32_t i = 0; i < QBLK_WEIGHTS; i++)
-        bytes[i % 4] |= (uint8_t)((signs[i / 8] >> i % 8 & 1) << i / 4);
-    memcpy(lane_byte(chunk, row, lane, 0), bytes, sizeof(bytes));
+    word &= 0x11111111;
+    word = (word | word >> 3) & 0x03030303;
+    word = (word | word >> 6) & 0x000f000f;
+    return (word | word >> 12) & 0xff;
 }
 
-static void pack_numbers(enum dtype type, const struct qblk_points *points, uint32_t lane, uint8_t *chunk)
+/* Signs of a qblk: bit f of byte c for column 4f + c. */
+static uint32_t signs_by_column(const uint8_t *signs)
 {
-    const struct quant_form form = quant_form(type);
-    const uint32_t n_rows = form.code == CODE_POINTS8 ? 1 : 2; /* of numbers, in a qblk */
-    uint8_t tops[2][2][4] = {{{0}}};                           /* [top][row] */
+    const uint32_t all = wide_load4(signs);
 
-    for (uint32_t i = 0; i < CHUNK_QBLKS * n_rows * 4; i++) {
-        const uint32_t row = i / 4 % n_rows, qblk = i / 4 / n_rows;
+    return each_fourth(all) | each_fourth(all >> 1) << 8 | each_fourth(all >> 2) << 16 |
+           each_fourth(all >> 3) << 24;
+}
 
-        *lane_byte(chunk, (size_t)qblk * (n_rows + 1) + row, lane, i % 4) = (uint8_t)points->numbers[i];
-        for (uint32_t top = 0; top < form.n_tops; top++)
-            tops[top][row][i % 4] |= (uint8_t)((points->numbers[i] >> (8 + top) & 1) << qblk);
+/* Rows of numbers of a qblk: one of points of 8, two of points of 4. */
+static inline __attribute__((always_inline)) void
+pack_numbers(struct quant_form form, const struct qblk_points *points, uint32_t lane, uint8_t *chunk)
+{
+    const uint32_t n_rows = form.code == CODE_POINTS8 ? 1 : 2;
+    const uint16_t *numbers = points->numbers;
+    uint32_t tops[2][2] = {{0}}; /* [top][row]: a byte for each point, a bit for each qblk */
+
+    for (uint32_t qblk = 0; qblk < CHUNK_QBLKS; qblk++) {
+        uint8_t *rows = lane_byte(chunk, (size_t)qblk * (n_rows + 1), lane, 0);
+
+        for (uint32_t row = 0; row < n_rows; row++, numbers += 4) {
+            const uint16_t a = numbers[0], b = numbers[1], c = numbers[2], d = numbers[3];
+
+            wide_store4((a & 255u) | (b & 255u) << 8 | (c & 255u) << 16 | (d & 255u) << 24,
+                        rows + row * FOUR_BYTES);
+            for (uint32_t top = 0; top < form.n_tops; top++)
+                tops[top][row] |= ((a >> (8 + top) & 1u) | (b >> (8 + top) & 1u) << 8 |
+                                   (c >> (8 + top) & 1u) << 16 | (d >> (8 + top) & 1u) << 24)
+                                  << qblk;
+        }
+        wide_store4(signs_by_column(points->signs + (size_t)qblk * 4), rows + n_rows * FOUR_BYTES);
     }
     for (uint32_t top = 0; top < form.n_tops; top++)
         for (uint32_t row = 0; row < n_rows; row++)
-            memcpy(lane_byte(chunk, CHUNK_QBLKS * (n_rows + 1) + top * n_rows + row, lane, 0), tops[top][row],
-                   sizeof(tops[top][row]));
-    for (uint32_t qblk = 0; qblk < CHUNK_QBLKS; qblk++)
-        pack_signs(points->signs + (size_t)qblk * 4, (size_t)qblk * (n_rows + 1) + n_rows, lane, chunk);
+            wide_store4(tops[top][row],
+                        lane_byte(chunk, CHUNK_QBLKS * (n_rows + 1) + top * n_rows + row, lane, 0));
 }
 
-/* Packs the digits of a pair of qblks, one for each column. */
+/* Packs the digits of a pair of qblks, one for each column: four columns at once, as bytes of a word. */
 static void pack_digits(const uint8_t *digits, uint32_t pair, uint32_t lane, uint8_t *chunk)
 {
-    for (uint32_t c = 0; c < 4; c++) {
-        for (uint32_t j = 0; j < DIGIT_ROWS; j++) {
-            uint32_t number = digits[(4 * j + 3) * 4 + c];
+    uint8_t *last = lane_byte(chunk, LAST_ROW, lane, 0);
 
-            for (uint32_t s = ROW_DIGITS - 1; s-- > 0;)
-                number = 3 * number + digits[(4 * s + j) * 4 + c];
-            *lane_byte(chunk, (size_t)pair * DIGIT_ROWS + j, lane, c) = (uint8_t)number;
-        }
-        *lane_byte(chunk, LAST_ROW, lane, c) |= (uint8_t)(digits[(FOURS_OF_PAIR - 1) * 4 + c] << 2 * pair);
+    for (uint32_t j = 0; j < DIGIT_ROWS; j++) {
+        uint32_t numbers = wide_load4(digits + (4 * (size_t)j + 3) * 4); /* at most 242 in each byte */
+
+        for (uint32_t s = ROW_DIGITS - 1; s-- > 0;)
+            numbers = 3 * numbers + wide_load4(digits + (4 * (size_t)s + j) * 4);
+        wide_store4(numbers, lane_byte(chunk, (size_t)pair * DIGIT_ROWS + j, lane, 0));
     }
+    wide_store4(wide_load4(last) | wide_load4(digits + (FOURS_OF_PAIR - 1) * 4) << 2 * pair, last);
 }
 
 static void pack_trits(enum dtype type, const void *qblk, uint32_t lane, uint8_t *chunk)
@@ -163,9 +180,9 @@ static void pack_trits(enum dtype type, const void *qblk, uint32_t lane, uint8_t
     uint32_t up = 0; /* bit i: point i is shifted up */
 
     qblk_reader_of(type)(qblk, &all);
-    for (uint32_t i = 0; i < CHUNK_COLS; i++)
-        digits[i] = all.u[i] & 3; /* above them, in IQ1: shifted down */
-    memset(lane_byte(chunk, LAST_ROW, lane, 0), 0, 4);
+    for (uint32_t i = 0; i < CHUNK_COLS; i += 16)
+        wide_store16(wide_load16(all.u + i) & bytes_each(3), digits + i); /* without shifts (IQ1) */
+    wide_store4(0, lane_byte(chunk, LAST_ROW, lane, 0));
     for (uint32_t pair = 0; pair < CHUNK_QBLKS / 2; pair++)
         pack_digits(digits + (size_t)pair * 2 * QBLK_WEIGHTS, pair, lane, chunk);
     if (!quant_has_shifts(form)) {
@@ -191,7 +208,14 @@ void points_pack_lane(enum dtype type, const void *qblk, uint32_t lane, uint8_t 
         return;
     }
     qblk_points_reader_of(type)(qblk, &points);
-    pack_numbers(type, &points, lane, chunk);
+    switch ((uint32_t)type) {
+#define PACK(of, ...)                                                                                        \
+    case of:                                                                                                 \
+        pack_numbers(quant_form(of), &points, lane, chunk);                                                  \
+        break;
+        POINT_TYPES(PACK)
+#undef PACK
+    }
     pack_odd_scales(quant_form(type), points.scale, points.sub_scales, lane, chunk);
 }
 

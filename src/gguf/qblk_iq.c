@@ -207,62 +207,48 @@ struct qblk_grid qblk_grid(enum dtype type)
 
 /* ---- IQ2 and IQ3: an index for each weight ---- */
 
-static void levels_of_points(enum dtype type, unsigned n_subs, const struct qblk_points *points,
-                             struct qblk_fields *out)
+static void read_levels(enum dtype type, const void *qblk, struct qblk_fields *out)
 {
     const struct qblk_grid grid = qblk_grid(type);
+    struct qblk_points points;
 
-    qblk_iq_begin(points->scale, out);
-    for (unsigned s = 0; s < n_subs; s++)
-        out->sub_scales[s] = qblk_iq_odd(points->sub_scales[s]);
+    qblk_points_reader_of(type)(qblk, &points);
+    qblk_iq_begin(points.scale, out);
+    for (unsigned s = 0; s < qblk_form(type)->n_subs; s++)
+        out->sub_scales[s] = qblk_iq_odd(points.sub_scales[s]);
     for (unsigned i = 0; i < QBLK_MAX_WEIGHTS / grid.n_weights; i++) {
-        uint16_t point = grid.points[points->numbers[i]];
+        uint16_t point = grid.points[points.numbers[i]];
 
         if (grid.n_weights == 8)
-            put_eight(point, points->signs[i], out->u + 8 * i);
+            put_eight(point, points.signs[i], out->u + 8 * i);
         else
-            put_four(point, points->signs[i / 2] >> i % 2 * 4, out->u + 4 * i);
+            put_four(point, points.signs[i / 2] >> i % 2 * 4, out->u + 4 * i);
     }
 }
 
 void qblk_read_iq2_xxs(const void *qblk, struct qblk_fields *out)
 {
-    struct qblk_points points;
-
-    qblk_points_iq2_xxs(qblk, &points);
-    levels_of_points(DTYPE_IQ2_XXS, SUBS_32, &points, out);
+    read_levels(DTYPE_IQ2_XXS, qblk, out);
 }
 
 void qblk_read_iq2_xs(const void *qblk, struct qblk_fields *out)
 {
-    struct qblk_points points;
-
-    qblk_points_iq2_xs(qblk, &points);
-    levels_of_points(DTYPE_IQ2_XS, SUBS_16, &points, out);
+    read_levels(DTYPE_IQ2_XS, qblk, out);
 }
 
 void qblk_read_iq2_s(const void *qblk, struct qblk_fields *out)
 {
-    struct qblk_points points;
-
-    qblk_points_iq2_s(qblk, &points);
-    levels_of_points(DTYPE_IQ2_S, SUBS_16, &points, out);
+    read_levels(DTYPE_IQ2_S, qblk, out);
 }
 
 void qblk_read_iq3_xxs(const void *qblk, struct qblk_fields *out)
 {
-    struct qblk_points points;
-
-    qblk_points_iq3_xxs(qblk, &points);
-    levels_of_points(DTYPE_IQ3_XXS, SUBS_32, &points, out);
+    read_levels(DTYPE_IQ3_XXS, qblk, out);
 }
 
 void qblk_read_iq3_s(const void *qblk, struct qblk_fields *out)
 {
-    struct qblk_points points;
-
-    qblk_points_iq3_s(qblk, &points);
-    levels_of_points(DTYPE_IQ3_S, SUBS_32, &points, out);
+    read_levels(DTYPE_IQ3_S, qblk, out);
 }
 
 /* ---- TQ ---- */

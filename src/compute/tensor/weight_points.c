@@ -93,8 +93,10 @@ static void fill_tables(void)
 
 const uint8_t *points_table(enum dtype type)
 {
+    if (quant_form(type).code == CODE_FIELDS)
+        return NULL;
     pthread_once(&tables_once, fill_tables);
-    return (uint32_t)type < DTYPE_COUNT && quant_form(type).code != CODE_FIELDS ? point_tables[type] : NULL;
+    return point_tables[type];
 }
 
 /* ---- packing ---- */
@@ -105,7 +107,7 @@ static void pack_odd_scales(struct quant_form form, uint16_t d, const uint8_t *h
 {
     const struct quant_chunk at = quant_chunk(form, CHUNK_QBLKS);
 
-    memcpy(chunk + at.d + lane * sizeof(d), &d, sizeof(d));
+    quant_put_half(chunk + at.d, lane, d);
     for (uint32_t i = 0; i < CHUNK_QBLKS * form.n_subs / 2; i++)
         *lane_byte(chunk + at.scale, i / 4, lane, i % 4) = (uint8_t)(halves[2 * i] | halves[2 * i + 1] << 4);
 }
@@ -186,8 +188,7 @@ static void pack_trits(enum dtype type, const void *qblk, uint32_t lane, uint8_t
     for (uint32_t pair = 0; pair < CHUNK_QBLKS / 2; pair++)
         pack_digits(digits + (size_t)pair * 2 * QBLK_WEIGHTS, pair, lane, chunk);
     if (!quant_has_shifts(form)) {
-        memcpy(chunk + quant_chunk(form, CHUNK_QBLKS).d + lane * sizeof(all.scale), &all.scale,
-               sizeof(all.scale));
+        quant_put_half(chunk + quant_chunk(form, CHUNK_QBLKS).d, lane, all.scale);
         return;
     }
     for (uint32_t i = 0; i < CHUNK_COLS / 8; i++)

@@ -9,6 +9,8 @@
 #ifndef COMPUTE_TENSOR_WEIGHT_PRIV_H
 #define COMPUTE_TENSOR_WEIGHT_PRIV_H
 
+#include <string.h>
+
 #include "base/check.h"
 #include "compute/tensor/tensor.h"
 #include "compute/kernels/kern.h"
@@ -172,6 +174,12 @@ static inline struct weight weight_rows(const struct weight *weight, uint32_t fi
     return part;
 }
 
+/* Writes a lane's 16 bits in a row of them. */
+static inline void quant_put_half(uint8_t *row, uint32_t lane, uint16_t value)
+{
+    memcpy(row + lane * sizeof(value), &value, sizeof(value));
+}
+
 /* weight_quant.c: packs a chunk of n_qblks from column k on, from a panel's rows (NULL: no row, stays
  * zero). */
 struct quant_source {
@@ -184,7 +192,7 @@ void quant_pack_chunk(const struct quant_source *source, uint8_t *chunk);
 /* Sets the weight's lookup table and unit, by the type in the file. */
 void quant_levels(enum dtype source, struct weight *weight);
 /* weight_points.c, for types whose chunks hold points or digits: packs a lane of a whole chunk, reads the integer of column
- * i of a chunk, and returns the table of a type (struct weight); NULL: it has none. */
+ * i of a chunk, and returns the table of a packed type (struct weight); NULL: it has none. */
 void points_pack_lane(enum dtype type, const void *qblk, uint32_t lane, uint8_t *chunk);
 uint32_t points_u_at(const struct weight *weight, const uint8_t *chunk, uint32_t i, uint32_t lane);
 /* s of a sub's scale d (2s + 1). */

@@ -31,12 +31,7 @@ void quant_levels(enum dtype source, struct weight *weight)
     for (int i = 0; i < 16; i++)
         weight->lookup[i] = table != NULL ? (uint8_t)(table[i] + quant_form(weight->type).zero) : 0;
     weight->unit = form != NULL ? 1.0f / (float)(1u << form->unit_bits) : 1.0f;
-    weight->points = quant_form(weight->type).code != CODE_FIELDS ? points_table(source) : NULL;
-}
-
-static void weight_quant_put_half(uint8_t *to, uint32_t lane, uint16_t value)
-{
-    memcpy(to + lane * sizeof(value), &value, sizeof(value));
+    weight->points = points_table(weight->type);
 }
 
 /* Place of a lane's small scale, relative to the first one.
@@ -84,16 +79,16 @@ pack_scales(struct quant_form form, const struct qblk_fields *fields, struct sca
     const size_t first = (size_t)to.q * PANEL_ROWS;
 
     if (form.scale == SCALE_F16 || form.scale == SCALE_BF16) {
-        weight_quant_put_half(to.chunk + at.scale + first * 2, to.lane, fields->scale);
+        quant_put_half(to.chunk + at.scale + first * 2, to.lane, fields->scale);
         if (form.has_min)
-            weight_quant_put_half(to.chunk + at.min + first * 2, to.lane, fields->min);
+            quant_put_half(to.chunk + at.min + first * 2, to.lane, fields->min);
         return;
     }
     for (uint32_t sub = 0; sub < CHUNK_QBLKS * form.n_subs && form.scale != SCALE_ONE; sub += 4)
         pack_small(form, fields, sub, to.chunk + at.scale + small_at(form, sub, to.lane));
-    weight_quant_put_half(to.chunk + at.d, to.lane, fields->scale);
+    quant_put_half(to.chunk + at.d, to.lane, fields->scale);
     if (form.has_min)
-        weight_quant_put_half(to.chunk + at.dmin, to.lane, fields->min);
+        quant_put_half(to.chunk + at.dmin, to.lane, fields->min);
 }
 
 /* ---- u of two qblks, a and b, as the words of a lane ---- */
@@ -217,8 +212,8 @@ pack_quarters(struct quant_form form, const struct lane *lane, uint32_t n, float
     for (uint32_t q = 0; q < n; q += 2, qblk += lane->qblk_bytes) {
         lane->read(qblk, &four);
         for (uint32_t sub = 0; sub < 2 * form.n_subs; sub++)
-            weight_quant_put_half(scales + (size_t)(q * form.n_subs + sub) * PANEL_ROWS * 2, lane->number,
-                                  four.sub_halves[sub]);
+            quant_put_half(scales + (size_t)(q * form.n_subs + sub) * PANEL_ROWS * 2, lane->number,
+                           four.sub_halves[sub]);
         pack_pair(form.bits, four.u, four.u + QBLK_WEIGHTS, lane->number,
                   chunk + (size_t)q * form.bits * FOUR_BYTES);
     }

@@ -84,17 +84,23 @@ static inline b64 b64_choose(b64 bits, uint8_t bit, b64 a, b64 b)
     return a;
 }
 
-/* Byte c of each lane: its bits from 2c + bit on.  Bits beyond the lane's 32 are undefined; bit may be -2. */
-static inline b64 b64_pairs(b64 a, uint32_t bit)
+/* Rotates each lane to the left, by fewer than 32 bits. */
+static inline b64 b64_turned(b64 a, unsigned bits)
 {
-    b64 out;
+    for (uint32_t i = 0; i < 64; i += 4) {
+        uint64_t lane = wide_load4(a.at + i);
 
-    for (uint32_t i = 0; i < 64; i++) {
-        uint64_t lane = wide_load4(a.at + i / 4 * 4);
-
-        out.at[i] = (uint8_t)(lane << 2 >> (i % 4 * 2 + bit + 2));
+        wide_store4((uint32_t)(lane << bits | lane << bits >> 32), a.at + i);
     }
-    return out;
+    return a;
+}
+
+/* Even bytes of a, odd bytes of b. */
+static inline b64 b64_alternate(b64 a, b64 b)
+{
+    for (uint32_t i = 1; i < 64; i += 2)
+        a.at[i] = b.at[i];
+    return a;
 }
 
 /* a's bits where the mask is set, b's elsewhere. */

@@ -23,13 +23,14 @@ static inline b64 b64_choose(b64 bits, uint8_t bit, b64 a, b64 b)
     return _mm512_mask_blend_epi8(_mm512_test_epi8_mask(bits, _mm512_set1_epi8((char)bit)), b, a);
 }
 
-static inline b64 b64_pairs(b64 a, uint32_t bit)
+static inline b64 b64_turned(b64 a, unsigned bits)
 {
-    /* Eight bits of a quadword, from these bits on, for each byte of the two lanes. */
-    const uint64_t lane = 0x06040200 + UINT64_C(0x01010101) * (bit & 63), other = lane + UINT64_C(0x20202020);
-    const uint64_t bits = ((lane & 0x3f3f3f3f) | (other & 0x3f3f3f3f) << 32);
+    return bits > 0 ? _mm512_rol_epi32(a, bits) : a;
+}
 
-    return _mm512_multishift_epi64_epi8(_mm512_set1_epi64((long long)bits), a);
+static inline b64 b64_alternate(b64 a, b64 b)
+{
+    return _mm512_mask_blend_epi8(0xaaaaaaaaaaaaaaaa, a, b);
 }
 
 static inline b64 b64_pick(uint8_t mask, b64 a, b64 b)

@@ -55,6 +55,20 @@ static inline v16 act_quantize(const float *x, float by)
     return v16_fma(v16_load(x), v16_set1(by), v16_set1(ACT_MAGIC));
 }
 
+/* The quants of a qblk in the order of the fours of points (kern_points_priv.h). */
+static inline void act_order_points(int8_t quants[QBLK_WEIGHTS])
+{
+    typedef int8_t half __attribute__((vector_size(QBLK_WEIGHTS / 2)));
+    half low, high;
+
+    memcpy(&low, quants, sizeof(low));
+    memcpy(&high, quants + sizeof(low), sizeof(high));
+    low = __builtin_shufflevector(low, low, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    high = __builtin_shufflevector(high, high, 12, 0, 4, 8, 13, 1, 5, 9, 14, 2, 6, 10, 15, 3, 7, 11);
+    memcpy(quants, &low, sizeof(low));
+    memcpy(quants + sizeof(low), &high, sizeof(high));
+}
+
 /* Destination of a qblk of one token. */
 struct act_place {
     uint32_t qblk; /* the tile's column 0 */

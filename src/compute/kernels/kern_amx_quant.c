@@ -291,6 +291,12 @@ INLINED void amx_pack_qblk(const struct pack *pack, struct quant_form form, cons
     v16 low = v16_sub(act_quantize(x, scales->by[i]), magic);
     v16 high = v16_sub(act_quantize(x + 16, scales->by[i]), magic);
 
+    if (quant_is_points(form)) { /* kern_points_priv.h: as act_order_points() */
+        low = _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
+                                    low);
+        high = _mm512_permutexvar_ps(_mm512_setr_epi32(12, 0, 4, 8, 13, 1, 5, 9, 14, 2, 6, 10, 15, 3, 7, 11),
+                                     high);
+    }
     _mm512_store_si512((uint8_t *)pack->out + at * AMX_ROW_BYTES,
                        amx_paired((__m512i)_mm512_cvtne2ps_pbh(v16_mul(high, step), v16_mul(low, step))));
     if (form.has_min)

@@ -2,16 +2,24 @@
 /* Reads u from rows of lattice points and of digits, as small as in the file (IQ1 to IQ3, TQ1_0).  Their tables of 256
  * entries stay in the first-level cache; AVX-512 VBMI looks up 64 entries at once, half of a table per instruction.
  *
- * A point is the levels of 8 or 4 columns, without signs.  Rows of a chunk, all [lane][4 bytes]:
+ * A point is the levels of 8 or 4 columns, without signs.  A byte of its table holds the levels of four columns, two bits
+ * each.  To move them into four bytes would take an operation for each four.  So they stay, and a four holds columns that
+ * lie four apart, one of each byte; act_order_points() gives the activations the same order:
  *
- *     CODE_POINTS8   [qblk] numbers: byte g is the point of columns 8g to 8g + 7, its lower eight bits
- *                           signs: bit f of byte c is set where column 4f + c is negative
- *                    [top]  bit q of byte g: a further bit of that point's number in qblk q
- *     CODE_POINTS4   [qblk] numbers of columns 0 to 15: byte g is the point of columns 4g to 4g + 3
- *                           numbers of columns 16 to 31;  signs, as above
+ *     four c        bytes 0 to 3 are columns c, 4 + c, 8 + c, 12 + c                     c = 0 to 3
+ *     four 4 + c    bytes 0 to 3 are columns 28 + c, 16 + c, 20 + c, 24 + c
+ *
+ * Rows of a chunk, all [lane][4 bytes]:
+ *
+ *     CODE_POINTS8   [qblk] numbers: the lower eight bits of points 0, 2, 1, 3
+ *                           signs: bits 4, 5, 2, 3 of byte b are those of byte b of fours 0, 1, 2, 3; those of fours
+ *                           4 to 7 have the same places after a turn of the lane by four bits
+ *                    [top]  bit q of byte b: a further bit of that point's number in qblk q
+ *     CODE_POINTS4   [qblk] numbers of columns 0 to 15: points 0, 1, 2, 3
+ *                           numbers of columns 16 to 31: points 7, 4, 5, 6;  signs, as above
  *                    tops of the first numbers, tops of the second
  *     CODE_TRITS     [pair] three rows of a pair of qblks: row j has the digits of fours 4s + j, s = 0 to 3, and
- *                           81 times the digit of four 4j + 3
+ *                           81 times the digit of four 4j + 3; four i has columns 4i to 4i + 3
  *                    the digit of four 15: bits 2p and 2p + 1 for pair p
  *                    IQ1_M: bit 4q + g of a lane: that point of qblk q is shifted up
  *
@@ -19,11 +27,17 @@
  *
  *     points of 8    bits 2c and 2c + 1: level of column c; the second part has columns 4 to 7
  *     points of 4    bits 2c and 2c + 1: lower bits of the level of column c; second part, with the lower eight bits of a
- *                    number: bit 2c is the third bit of that level, bit 2c + 1 that of the number with the ninth bit
+ *                    number: bits 3, 0, 1, 2 are the third bits of columns 0 to 3; bits 7, 4, 5, 6 with the ninth bit
  *     digits         bits 2s and 2s + 1: digit s of four; one part
  *
- * After the parts of points come 64 entries for each bit k from n on, n = 2 or 3 the bits of a level: u of the level in the
- * lower n bits of the index, negative if its bit k is set.  So a byte of signs needs no masks: most of its bits are in place.
+ * After the parts of points come tables of 64 entries for c = 0 to 3.  They turn a level and its sign, wherever these
+ * stand among six bits, into u, and ignore the other bits.  So nothing has to be masked, and one index of points of 8
+ * serves two fours:
+ *
+ *              c = 0              1                  2                       3
+ *     8        level 0, sign 4    level 2, sign 5    level 2, sign 0 *       level 4, sign 1 *
+ *     4        level 0, sign 4,   level 2, sign 5,   level 4, sign 2,        level 4, sign 1,
+ *              third bit 3        third bit 0        third bit 1             third bit 0 *         * moved by two bits
  *
  * All functions are inlined with a constant form, so their branches on it cost nothing.
  *
@@ -73,46 +87,49 @@ POINTS_INLINED b64 points_entries(struct quant_form form, b64 numbers, const uin
     return b64_choose(b64_load(tops + FOUR_BYTES), bit, high, low);
 }
 
-/* u of the levels of a four, by the bit of their signs. */
-POINTS_INLINED b64 points_signed(struct quant_form form, const struct points_chunk *chunk, b64 levels,
-                                 const uint8_t *signs, uint32_t four)
+/* u of four c of a half by its index. */
+POINTS_INLINED b64 points_signed(struct quant_form form, const struct points_chunk *chunk, b64 index,
+                                 uint32_t c)
 {
-    const uint32_t n = form.bits, turn = POINTS_INDEX_BITS - n;
-    const uint32_t bit = four < n ? four + turn : four < POINTS_INDEX_BITS ? four : four - turn;
-    const uint8_t *table = chunk->points + points_signed_at(form);
-    b64 moved = b64_load(signs);
+    return b64_lookup_64(index, chunk->points + points_signed_at(form) + (size_t)c * POINTS_INDEXES);
+}
 
-    if (four < n)
-        moved = b64_left(moved, turn, (uint8_t)(0xff << turn));
-    else if (four >= POINTS_INDEX_BITS)
-        moved = b64_right(moved, turn, 0xff >> turn);
-    return b64_lookup_64(b64_pick((uint8_t)((1u << n) - 1), levels, moved), table + (size_t)(bit - n) * 64);
+/* Signs of a half of the fours, at their places. */
+POINTS_INLINED b64 points_signs(const uint8_t *signs, uint32_t half)
+{
+    return b64_turned(b64_load(signs), 4 * half);
 }
 
 POINTS_INLINED b64 four_of_points8(struct quant_form form, const struct points_chunk *chunk, uint32_t four)
 {
     const uint8_t *rows = chunk->at + (size_t)chunk->qblk * 2 * FOUR_BYTES;
     const uint8_t *tops = chunk->at + (size_t)CHUNK_QBLKS * 2 * FOUR_BYTES;
-    const uint8_t *part = chunk->points + four % 2 * points_part_bytes(form);
-    b64 points = points_entries(form, b64_load(rows), tops, chunk->qblk, part);
+    const uint32_t c = four % 4;
+    b64 numbers = b64_load(rows);
+    b64 first = points_entries(form, numbers, tops, chunk->qblk, chunk->points);
+    b64 second = points_entries(form, numbers, tops, chunk->qblk, chunk->points + points_part_bytes(form));
 
-    return points_signed(form, chunk, b64_pairs(points, four / 2 * 8), rows + FOUR_BYTES, four);
+    /* The second parts of points 0 and 1 stand where the first parts of points 2 and 3 do, and fill their places. */
+    second = b64_turned(second, 8);
+    b64 levels = four < 4 ? b64_alternate(first, second) : b64_alternate(second, first);
+    b64 index = b64_pick(c < 2 ? 0x0f : 0xf0, levels, points_signs(rows + FOUR_BYTES, four / 4));
+    return points_signed(form, chunk, c < 2 ? index : b64_right(index, 2, 0xff), c);
 }
 
 POINTS_INLINED b64 four_of_points4(struct quant_form form, const struct points_chunk *chunk, uint32_t four)
 {
     const uint8_t *rows = chunk->at + (size_t)chunk->qblk * 3 * FOUR_BYTES;
-    const uint32_t row = four / 4 * FOUR_BYTES, bit = four % 4 * 8;
+    const uint32_t row = four / 4 * FOUR_BYTES, c = four % 4;
     const uint8_t *tops = chunk->at + (size_t)CHUNK_QBLKS * 3 * FOUR_BYTES + row;
     b64 numbers = b64_load(rows + row);
-    b64 low = points_entries(form, numbers, tops, chunk->qblk, chunk->points);
+    b64 levels = points_entries(form, numbers, tops, chunk->qblk, chunk->points);
     b64 third = b64_entries(numbers, chunk->points + points_part_bytes(form));
 
     if (form.n_tops == 1)
-        third = b64_choose(b64_load(tops), (uint8_t)(1u << chunk->qblk), b64_right(third, 1, 0x7f), third);
-    b64 levels = b64_pick(3, b64_pairs(low, bit), b64_pairs(third, bit - 2));
-
-    return points_signed(form, chunk, levels, rows + 2 * FOUR_BYTES, four);
+        third = b64_choose(b64_load(tops), (uint8_t)(1u << chunk->qblk), b64_right(third, 4, 0xff), third);
+    b64 beside = b64_pick(c < 3 ? 0x34 : 0x08, points_signs(rows + 2 * FOUR_BYTES, four / 4), third);
+    b64 index = b64_pick((uint8_t)(3u << 2 * c), levels, beside);
+    return points_signed(form, chunk, c < 3 ? index : b64_right(index, 2, 0xff), c);
 }
 
 /* The digits of four i of a pair of qblks, at a bit of each byte; the bits beside them are undefined. */

@@ -3,9 +3,8 @@
  *
  *     w[row][k] = scale[row][sub] * (u[row][k] - zero)  -  min[row][sub]           a sub is 16 or 32 columns
  *
- * u is an integer of a few bits (for types with a table, an index to it); scale and min are exact floats.
- * A panel is a row of chunks of 8 qblks (256 columns; the last chunk may be shorter), so it is read as one
- * stream:
+ * u is an integer of a few bits (for types with a table, an index to it); scale and min are exact floats. A panel is a
+ * row of chunks of 8 qblks (256 columns; the last chunk may be shorter), so it is read as one stream:
  *
  *     chunk   u       [qblk / 2][2 * bits rows of 64 bytes]        see below
  *             scale and min, by kind:
@@ -19,12 +18,11 @@
  *             SCALE_HALVES            scale [sub][lane] F16, d [lane] F32: the scale is their product, rounded
  *             SCALE_F32               scale [sub][lane] F32, min [sub][lane] F32       (expanded chunks only)
  *
- * Expanded, the u of a qblk are eight rows of 64 bytes, as integer dots need them: four f holds columns 4f
- * to 4f + 3 of lane 0, then of lane 1, and so on. Packed, two qblks (fours 0 to 7 and 8 to 15) share rows
- * in bit fields that are not shifted. One AND extracts a field, whose value is then 2^shift times too
- * large. The shift is the same for a whole sub, so the activations' exponent can compensate for it
- * (kern_q8.c). Fields of 3, 5 and 6 bits leave free bits in each row; together these hold the fours that
- * have no row.
+ * Expanded, the u of a qblk are eight rows of 64 bytes, as integer dots need them: four f holds columns 4f to 4f + 3
+ * of lane 0, then of lane 1, and so on. Packed, two qblks (fours 0 to 7 and 8 to 15) share rows in bit fields that
+ * are not shifted. One AND extracts a field, whose value is then 2^shift times too large. The shift is the same for a
+ * whole sub, so the activations' exponent can compensate for it (kern_q8.c). Fields of 3, 5 and 6 bits leave free
+ * bits in each row; together these hold the fours that have no row.
  *
  *     2 bits   four 4s + f          is bits 2s, 2s + 1 of row f
  *     3 bits   f, 4 + f             are bits 0 to 2 and 3 to 5 of row f
@@ -49,10 +47,10 @@ enum {
     CHUNK_COLS = CHUNK_QBLKS * QBLK_WEIGHTS,
     FOURS = QBLK_WEIGHTS / 4,
     FOUR_BYTES = 4 * PANEL_ROWS,
-    SMALL_BIAS = 128,      /* of the scales in SCALE_I8 */
-    POINTS_PART = 256,     /* entries of a table for the lower eight bits of a point's number */
-    POINTS_INDEX_BITS = 6, /* of a level and its sign */
-    TRITS_UP = 2,          /* u of a point of IQ1 that is shifted up has this more */
+    SMALL_BIAS = 128,    /* of the scales in SCALE_I8 */
+    POINTS_PART = 256,   /* entries of a table for the lower eight bits of a point's number */
+    POINTS_INDEXES = 64, /* entries for a level and its sign */
+    TRITS_UP = 2,        /* u of a point of IQ1 that is shifted up has this more */
 };
 
 enum quant_scale {
@@ -75,8 +73,7 @@ enum quant_code {
 };
 
 struct quant_form {
-    uint8_t
-        bits; /* 2 to 6 or 8; fields of 2 need two subs and no table (chunk_four()); 0: not a quantised type */
+    uint8_t bits;   /* 2 to 6 or 8 (fields of 2: two subs, no table); 0: not a quantised type */
     uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types whose qblks come in eights or pairs */
     uint8_t zero;
     uint8_t most; /* largest u after the table lookup */
@@ -167,6 +164,12 @@ static inline __attribute__((always_inline)) uint32_t quant_shift(struct quant_f
     default:
         return 0;
     }
+}
+
+/* True for rows of points, whose fours hold columns in an order of their own (kern_points_priv.h). */
+static inline __attribute__((always_inline)) bool quant_is_points(struct quant_form form)
+{
+    return form.code == CODE_POINTS8 || form.code == CODE_POINTS4;
 }
 
 /* True for IQ1: a bit of each point moves its levels up or down. */

@@ -14,8 +14,8 @@
 #include "gguf/qblk.h"
 
 enum {
-    LEVELS = 64,                           /* entries for each bit of signs */
-    MOST_ENTRIES = (2 << 10) + 4 * LEVELS, /* of IQ2_S */
+    SIGNED = 4,                                         /* tables of u by level and sign */
+    MOST_ENTRIES = (2 << 10) + SIGNED * POINTS_INDEXES, /* of IQ2_S */
     FOURS_OF_PAIR = 2 * FOURS,
     DIGIT_ROWS = 3, /* of a pair of qblks */
     ROW_DIGITS = 5, /* of a byte */
@@ -33,6 +33,15 @@ static uint8_t lane_get(const uint8_t *chunk, size_t row, uint32_t lane, uint32_
 {
     return chunk[row * FOUR_BYTES + (size_t)lane * 4 + i];
 }
+
+/* Bits of an index to u, by c and code: of a level, its third bit and its sign. */
+static const struct {
+    uint8_t level, third, sign;
+} places[CODE_POINTS4 + 1][SIGNED] = {
+    [CODE_POINTS8] = {{0, 0, 4}, {2, 0, 5}, {2, 0, 0}, {4, 0, 1}},
+    [CODE_POINTS4] = {{0, 3, 4}, {2, 0, 5}, {4, 1, 2}, {4, 0, 1}},
+};
+static const uint8_t third_bits[] = {3, 0, 1, 2}; /* in the second part of a table, by column */
 
 /* ---- tables ---- */
 
@@ -53,22 +62,23 @@ static void fill_points(enum dtype type)
                 uint32_t level = grid.points[i] >> 3 * c & 7;
 
                 first[i] |= (uint8_t)((level & 3) << 2 * c);
-                second[i % POINTS_PART] |= (uint8_t)(level >> 2 << (2 * c + i / POINTS_PART));
+                second[i % POINTS_PART] |= (uint8_t)(level >> 2 << (third_bits[c] + 4 * (i / POINTS_PART)));
             }
 }
 
-/* u of each level with its sign at bit n and at each further bit of an index. */
+/* u of each level with its sign, for each place of their bits. */
 static void fill_signed(enum dtype type)
 {
     const struct quant_form form = quant_form(type);
     const int8_t *levels = qblk_table(type);
     uint8_t *out = point_tables[type] + points_signed_at(form);
 
-    for (uint32_t bit = form.bits; bit < POINTS_INDEX_BITS; bit++)
-        for (uint32_t i = 0; i < LEVELS; i++) {
-            int level = levels[i % (1u << form.bits)];
+    for (uint32_t c = 0; c < SIGNED; c++)
+        for (uint32_t i = 0; i < POINTS_INDEXES; i++) {
+            uint32_t third = form.bits == 3 ? i >> places[form.code][c].third & 1 : 0;
+            int level = levels[(i >> places[form.code][c].level & 3) | third << 2];
 
-            *out++ = (uint8_t)(form.zero + (i >> bit & 1 ? -level : level));
+            *out++ = (uint8_t)(form.zero + (i >> places[form.code][c].sign & 1 ? -level : level));
         }
 }
 
@@ -112,22 +122,30 @@ static void pack_odd_scales(struct quant_form form, uint16_t d, const uint8_t *h
         *lane_byte(chunk + at.scale, i / 4, lane, i % 4) = (uint8_t)(halves[2 * i] | halves[2 * i + 1] << 4);
 }
 
-/* Bits 0, 4, 8 .. 28 of a word, side by side. */
-static uint32_t each_fourth(uint32_t word)
+/* Each half byte of 16 bits in a byte of its own. */
+static uint32_t bytes_of_halves(uint32_t halves)
 {
-    word &= 0x11111111;
-    word = (word | word >> 3) & 0x03030303;
-    word = (word | word >> 6) & 0x000f000f;
-    return (word | word >> 12) & 0xff;
+    halves = (halves | halves << 8) & 0x00ff00ff;
+    return (halves | halves << 4) & 0x0f0f0f0f;
 }
 
-/* Signs of a qblk: bit f of byte c for column 4f + c. */
-static uint32_t signs_by_column(const uint8_t *signs)
+/* Signs of a qblk, a bit for each column, at the places of kern_points_priv.h. */
+static uint32_t signs_in_place(const uint8_t *signs)
 {
     const uint32_t all = wide_load4(signs);
+    const uint32_t low = bytes_of_halves(all & 0xffff), high = bytes_of_halves(all >> 16);
+    const uint32_t turned = high & 0x03030303;
 
-    return each_fourth(all) | each_fourth(all >> 1) << 8 | each_fourth(all >> 2) << 16 |
-           each_fourth(all >> 3) << 24;
+    return (low & 0x0c0c0c0c) | (low & 0x03030303) << 4 | (high & 0x0c0c0c0c) << 4 | turned << 8 |
+           turned >> 24;
+}
+
+/* The points of a row of four, by byte. */
+static const uint8_t *points_order(struct quant_form form, uint32_t row)
+{
+    static const uint8_t eights[] = {0, 2, 1, 3}, fours[2][4] = {{0, 1, 2, 3}, {3, 0, 1, 2}};
+
+    return form.code == CODE_POINTS8 ? eights : fours[row];
 }
 
 /* Rows of numbers of a qblk: one of points of 8, two of points of 4. */
@@ -142,7 +160,9 @@ pack_numbers(struct quant_form form, const struct qblk_points *points, uint32_t 
         uint8_t *rows = lane_byte(chunk, (size_t)qblk * (n_rows + 1), lane, 0);
 
         for (uint32_t row = 0; row < n_rows; row++, numbers += 4) {
-            const uint16_t a = numbers[0], b = numbers[1], c = numbers[2], d = numbers[3];
+            const uint8_t *order = points_order(form, row);
+            const uint16_t a = numbers[order[0]], b = numbers[order[1]], c = numbers[order[2]],
+                           d = numbers[order[3]];
 
             wide_store4((a & 255u) | (b & 255u) << 8 | (c & 255u) << 16 | (d & 255u) << 24,
                         rows + row * FOUR_BYTES);
@@ -151,7 +171,7 @@ pack_numbers(struct quant_form form, const struct qblk_points *points, uint32_t 
                                    (c >> (8 + top) & 1u) << 16 | (d >> (8 + top) & 1u) << 24)
                                   << qblk;
         }
-        wide_store4(signs_by_column(points->signs + (size_t)qblk * 4), rows + n_rows * FOUR_BYTES);
+        wide_store4(signs_in_place(points->signs + (size_t)qblk * 4), rows + n_rows * FOUR_BYTES);
     }
     for (uint32_t top = 0; top < form.n_tops; top++)
         for (uint32_t row = 0; row < n_rows; row++)
@@ -229,27 +249,40 @@ uint32_t points_scale_at(struct quant_form form, const uint8_t *scales, uint32_t
     return half & (quant_has_shifts(form) ? 7 : 15);
 }
 
+static uint32_t points_sign_at(const uint8_t *chunk, size_t row, uint32_t column, uint32_t lane)
+{
+    const uint32_t c = column % 4, four = column / 4 % 4;
+
+    if (column < 16)
+        return lane_get(chunk, row, lane, four) >> (c < 2 ? 4 + c : c) & 1;
+    return lane_get(chunk, row, lane, c < 2 ? (four + 1) % 4 : four) >> (c < 2 ? c : 4 + c) & 1;
+}
+
 /* Column i of a chunk of points. */
 static uint32_t point_u_at(const struct weight *weight, const uint8_t *chunk, uint32_t i, uint32_t lane)
 {
     const struct quant_form form = quant_form(weight->type);
     const uint32_t each = form.code == CODE_POINTS8 ? 8 : 4, n_rows = 8 / each, qblk = i / QBLK_WEIGHTS;
-    const uint32_t column = i % QBLK_WEIGHTS, point = column / each, row = point / 4;
+    const uint32_t column = i % QBLK_WEIGHTS, c = column % 4;
+    const uint32_t point = column / each, row = point / 4;
     const uint8_t *second = weight->points + ((size_t)POINTS_PART << form.n_tops);
-    const uint32_t bit = 2 * (i % 4);
-    uint32_t number = lane_get(chunk, qblk * (n_rows + 1) + row, lane, point % 4), level;
+    const uint8_t *order = points_order(form, row);
+    uint32_t at = 0, number, level;
 
+    while (order[at] != point % 4)
+        at++;
+    number = lane_get(chunk, qblk * (n_rows + 1) + row, lane, at);
     for (uint32_t top = 0; top < form.n_tops; top++)
-        number |=
-            (lane_get(chunk, CHUNK_QBLKS * (n_rows + 1) + top * n_rows + row, lane, point % 4) >> qblk & 1u)
-            << (8 + top);
+        number |= (lane_get(chunk, CHUNK_QBLKS * (n_rows + 1) + top * n_rows + row, lane, at) >> qblk & 1u)
+                  << (8 + top);
     if (each == 8)
-        level = (i % 8 < 4 ? weight->points : second)[number] >> bit & 3;
+        level = (i % 8 < 4 ? weight->points : second)[number] >> 2 * c & 3;
     else
-        level = (weight->points[number] >> bit & 3) |
-                (second[number % POINTS_PART] >> (bit + number / POINTS_PART) & 1) << 2;
-    uint32_t sign = lane_get(chunk, qblk * (n_rows + 1) + n_rows, lane, i % 4) >> column / 4 & 1;
-    return sign != 0 ? 2u * form.zero - weight->lookup[level] : weight->lookup[level];
+        level = (weight->points[number] >> 2 * c & 3) |
+                (second[number % POINTS_PART] >> (third_bits[c] + 4 * (number / POINTS_PART)) & 1) << 2;
+    return points_sign_at(chunk, qblk * (n_rows + 1) + n_rows, column, lane) != 0
+               ? 2u * form.zero - weight->lookup[level]
+               : weight->lookup[level];
 }
 
 static uint32_t digit_at(const uint8_t *chunk, uint32_t i, uint32_t lane)

@@ -38,6 +38,7 @@ static const struct option_row rows[] = {
     {"--duration", "SECONDS", "of the arrivals (default 600)", OPT_REAL, AT(generate.duration_s), 0.001, 1e8},
     {"--prompt", "TOKENS", "mean; of what is new in a turn (default 1000)", OPT_U32, AT(generate.prompt_tokens), 1, 1 << 20},
     {"--answer", "TOKENS", "mean (default 200)", OPT_U32, AT(generate.answer_tokens), 1, 1 << 20},
+    {"--equal-lengths", NULL, "all prompts and answers have the mean length (default: exponential lengths)", OPT_FLAG, AT(generate.has_equal_lengths), 0, 0},
     {"--shared", "TOKENS", "at the beginning of every prompt (default 0)", OPT_U32, AT(generate.shared_tokens), 0, 1 << 20},
     {"--tenants", "N", "whose requests these are (default 1)", OPT_U32, AT(generate.n_tenants), 1, 1e6},
     {"--turns", "N", "of a session, the mean (default 8)", OPT_REAL, AT(generate.turns), 1, 1e4},

@@ -42,6 +42,8 @@ static uint32_t draw_tokens(struct generate *generate, uint32_t mean)
 {
     double n = draw_exponential(generate, mean), most = (double)LONGEST * mean;
 
+    if (generate->opts.has_equal_lengths)
+        return mean;
     n = n < most ? n : most;
     return n < 1 ? 1 : (uint32_t)n;
 }

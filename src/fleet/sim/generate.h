@@ -33,6 +33,7 @@ struct generate_opts {
     double rate_per_s; /* mean, of requests */
     double duration_s;
     uint32_t prompt_tokens, answer_tokens; /* means; lengths are exponential, cut at eight times the mean */
+    bool has_equal_lengths;                /* all lengths are the mean */
     uint32_t n_tenants, block_tokens;
     uint32_t shared_tokens;  /* the beginning that all prompts share */
     double turns, wait_s;    /* sessions: means */

@@ -119,6 +119,30 @@ static void every_request_ends(void **state)
     }
 }
 
+static void equal_lengths_are_the_mean(void **state)
+{
+    struct generate_opts opts = load_of(GENERATE_STEPS);
+    struct generate *generate;
+    struct sim_request request;
+    struct sim_load load;
+    uint32_t n[2] = {0};
+    uint64_t at_ns;
+
+    opts.has_equal_lengths = true;
+    assert_int_equal(generate_new(&opts, &generate), 0);
+    load = generate_load(generate);
+    while (load.when(load.self, &at_ns)) {
+        load.take(load.self, &request);
+        bool is_other = request.at_ns / NS_PER_S % 30 >= 15;
+
+        assert_int_equal(request.prompt_tokens, is_other ? 60 : 600);
+        assert_int_equal(request.answer_tokens, is_other ? 200 : 60);
+        n[is_other]++;
+    }
+    assert_true(n[0] > 200 && n[1] > 400);
+    generate_free(generate);
+}
+
 static void equal_runs_are_equal(void **state)
 {
     struct generate_opts load = load_of(GENERATE_SESSIONS);
@@ -418,6 +442,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_request_ends),
+        cmocka_unit_test(equal_lengths_are_the_mean),
         cmocka_unit_test(equal_runs_are_equal),
         cmocka_unit_test(a_queue_follows_theory),
         cmocka_unit_test(conversations_hit_the_cache),

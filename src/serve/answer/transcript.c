@@ -363,8 +363,8 @@ static int copy_ids(const struct transcript *transcript, const struct transcript
 
 /* In Mistral's format the model gives its calls ids of its own, and results must name these.  The text is
  * a list of objects, perhaps after other text.  Otherwise there are no ids. */
-static int copy_drawn_ids(const struct transcript *transcript, const struct transcript_end *end,
-                          struct cached_answer *answer)
+static int copy_mistral_ids(const struct transcript *transcript, const struct transcript_end *end,
+                            struct cached_answer *answer)
 {
     size_t *ends = calloc(transcript->ids.n + 1, sizeof(*ends)), n = 0;
     struct buf text = {0};
@@ -407,8 +407,8 @@ int transcript_finish(struct transcript *transcript, const struct transcript_end
     rc = copy_ids(transcript, end, answer);
     if (rc == 0)
         rc = copy_blocks(transcript, end, answer);
-    if (rc == 0 && calls_row_of(chat_format_info(end->model->chat)->calls)->writes_ids)
-        rc = copy_drawn_ids(transcript, end, answer);
+    if (rc == 0 && calls_row_of(chat_format_info(end->model->chat)->calls)->ids == CALLS_IDS_MISTRAL_DRAWN)
+        rc = copy_mistral_ids(transcript, end, answer);
     if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
         rc = E_UNSUPPORTED;
     if (rc < 0)

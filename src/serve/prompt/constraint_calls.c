@@ -30,8 +30,8 @@ bool constraint_may_call(const struct constraint *constraint, const struct gen_t
 
 /* ---- fixed text ---- */
 
-/* Models such as Mistral's give their calls ids, which no client needs. */
-static void constraint_calls_put_id(struct constraint *constraint)
+/* Mistral's models may give their calls ids, which no client needs. */
+static void constraint_put_mistral_id(struct constraint *constraint)
 {
     constraint_open_rep(constraint);
     constraint_open_seq(constraint);
@@ -44,12 +44,19 @@ static void constraint_calls_put_id(struct constraint *constraint)
 static void put_pieces(struct constraint *constraint, const struct calls_piece *pieces)
 {
     for (unsigned i = 0; i < CALLS_MAX_PIECES && pieces[i].kind != CALLS_PIECE_END; i++) {
-        if (pieces[i].kind == CALLS_PIECE_TEXT)
+        switch (pieces[i].kind) {
+        case CALLS_PIECE_END:
+            break;
+        case CALLS_PIECE_TEXT:
             constraint_text(constraint, pieces[i].text);
-        else if (pieces[i].kind == CALLS_PIECE_MARK)
+            break;
+        case CALLS_PIECE_MARK:
             constraint_mark(constraint, pieces[i].text);
-        else
-            constraint_calls_put_id(constraint);
+            break;
+        case CALLS_PIECE_MISTRAL_ID:
+            constraint_put_mistral_id(constraint);
+            break;
+        }
     }
 }
 

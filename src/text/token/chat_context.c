@@ -30,6 +30,7 @@ struct context {
     bool is_reshaped;                 /* chat_message.number is set */
     struct jinja *jinja;
     struct text *pieces; /* room for the pieces of the message that has the most */
+    size_t n_calls;      /* number of calls in the messages before the one that is being built */
 };
 
 /* The caller's number of message i; SIZE_MAX: chat_reshape() made the message. */
@@ -118,16 +119,20 @@ static struct value tools_value(const struct context *context)
 
 /* ---- messages ---- */
 
-static struct value id_value(const struct context *context, struct bytes id, uint32_t mark)
+static struct value id_value(const struct context *context, const struct chat_family_call *call,
+                             uint32_t mark)
 {
-    char room[16];
-    struct bytes shaped = chat_family_id(context->format->detected, id, room);
+    char room[CHAT_FAMILY_ID_BYTES];
+    struct bytes shaped = chat_family_id(context->format->detected, call, room);
 
     return value_copy(context->jinja, shaped, mark);
 }
 
-static struct value call_value(const struct context *context, const struct chat_call *call, uint32_t mark)
+/* index: number of calls before this one. */
+static struct value call_value(const struct context *context, const struct chat_call *call, size_t index,
+                               uint32_t mark)
 {
+    const struct chat_family_call shown = {.id = call->id, .name = call->name, .index = index};
     struct jinja *jinja = context->jinja;
     struct value function = value_dict(jinja);
     struct value arguments = value_of_json(jinja, call->arguments, mark, "the arguments of a call");
@@ -137,7 +142,7 @@ static struct value call_value(const struct context *context, const struct chat_
     dict_set_str(jinja, function, "name", text_value(context, call->name, mark));
     dict_set_str(jinja, function, "arguments", arguments);
     struct value whole = function_value(context, function);
-    dict_set_str(jinja, whole, "id", id_value(context, call->id, mark));
+    dict_set_str(jinja, whole, "id", id_value(context, &shown, mark));
     return whole;
 }
 
@@ -156,20 +161,24 @@ static const char *role_name(enum chat_role role)
     return "user";
 }
 
-/* The name of the function that the call with this id called; empty: no such call. */
-static struct bytes name_of_call(const struct chat_prompt *prompt, size_t before, struct bytes id)
+/* Finds the call with this id in the messages before. */
+static struct chat_family_call call_of_result(const struct context *context, size_t before, struct bytes id)
 {
-    while (before-- > 0) {
-        const struct chat_message *message = &prompt->messages[before];
+    size_t n_calls = context->n_calls;
 
+    while (before-- > 0) {
+        const struct chat_message *message = &context->prompt->messages[before];
+
+        n_calls -= message->n_calls;
         for (size_t i = 0; i < message->n_calls && id.len_bytes > 0; i++) {
             if (bytes_equal(message->calls[i].id, id))
-                return message->calls[i].name;
+                return (struct chat_family_call){
+                    .id = id, .name = message->calls[i].name, .index = n_calls + i};
         }
         if (message->role == CHAT_USER)
             break;
     }
-    return (struct bytes){0};
+    return (struct chat_family_call){.id = id};
 }
 
 static bool stays_open(const struct chat_prompt *prompt)
@@ -253,7 +262,7 @@ static struct value calls_value(const struct context *context, const struct chat
     struct value calls = value_list(context->jinja, message->n_calls);
 
     for (size_t k = 0; k < message->n_calls; k++)
-        list_push(context->jinja, calls, call_value(context, &message->calls[k], mark));
+        list_push(context->jinja, calls, call_value(context, &message->calls[k], context->n_calls + k, mark));
     return calls;
 }
 
@@ -294,16 +303,16 @@ static struct value message_value(const struct context *context, size_t i, struc
     if (message->n_calls > 0)
         dict_set_str(jinja, one, "tool_calls", calls_value(context, message, other));
     if (message->role == CHAT_TOOL) {
-        struct bytes name = name_of_call(context->prompt, i, message->call_id);
+        const struct chat_family_call call = call_of_result(context, i, message->call_id);
 
-        dict_set_str(jinja, one, "tool_call_id", id_value(context, message->call_id, other));
-        if (name.len_bytes > 0)
-            dict_set_str(jinja, one, "name", text_value(context, name, other));
+        dict_set_str(jinja, one, "tool_call_id", id_value(context, &call, other));
+        if (call.name.len_bytes > 0)
+            dict_set_str(jinja, one, "name", text_value(context, call.name, other));
     }
     return one;
 }
 
-static struct value messages_value(const struct context *context)
+static struct value messages_value(struct context *context)
 {
     const struct chat_prompt *prompt = context->prompt;
     struct value messages = value_list(context->jinja, prompt->n_messages);
@@ -317,6 +326,7 @@ static struct value messages_value(const struct context *context)
     }
     for (size_t i = from; i < prompt->n_messages; i++) {
         list_push(context->jinja, messages, message_value(context, i, system));
+        context->n_calls += prompt->messages[i].n_calls;
         system = (struct bytes){0};
     }
     return messages;
@@ -333,7 +343,7 @@ static struct value token_value(const struct context *context, token_id id)
     return text_value(context, piece, MARK_OWN);
 }
 
-static void set_variables(const struct context *context)
+static void set_variables(struct context *context)
 {
     const struct chat_prompt *prompt = context->prompt;
     const struct chat_format *format = context->format;

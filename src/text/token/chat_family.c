@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two things that depend on the model family: the form of call ids, and the marks around thinking.  The row of
- * the tool-call format (text/toolcall/formats.c) has the length of ids.
+ * the tool-call format (text/toolcall/formats.c) has the form of ids.
  *
  * Marks surround the model's thinking. They are tokens of the vocabulary or words of the template. Harmony is
  * the exception: it has a channel for thinking. */
@@ -17,21 +17,35 @@ static bool is_alphanumeric(struct bytes id)
     return true;
 }
 
-/* Converts an id of another form into this format's form. The same id always gives the same result. */
-struct bytes chat_family_id(enum calls_format calls, struct bytes id, char room[16])
+#define MISTRAL_ID_CHARS 9
+
+/* The same id always gives the same result. */
+static struct bytes mistral_id(struct bytes id, char *room)
 {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    const unsigned id_chars = calls_row_of(calls)->id_chars;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
-    if (id_chars == 0 || (id.len_bytes == id_chars && is_alphanumeric(id)))
+    if (id.len_bytes == MISTRAL_ID_CHARS && is_alphanumeric(id))
         return id;
     for (size_t i = 0; i < id.len_bytes; i++)
         hash = (hash ^ id.data[i]) * UINT64_C(0x100000001b3);
     hash ^= hash >> 31;
-    for (unsigned i = 0; i < id_chars; i++, hash /= sizeof(letters) - 1)
+    for (unsigned i = 0; i < MISTRAL_ID_CHARS; i++, hash /= sizeof(letters) - 1)
         room[i] = letters[hash % (sizeof(letters) - 1)];
-    return bytes_of(room, id_chars);
+    return bytes_of(room, MISTRAL_ID_CHARS);
+}
+
+struct bytes chat_family_id(enum calls_format calls, const struct chat_family_call *call,
+                            char room[CHAT_FAMILY_ID_BYTES])
+{
+    switch (calls_row_of(calls)->ids) {
+    case CALLS_IDS_GIVEN:
+        break;
+    case CALLS_IDS_MISTRAL:
+    case CALLS_IDS_MISTRAL_DRAWN:
+        return mistral_id(call->id, room);
+    }
+    return call->id;
 }
 
 void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info)

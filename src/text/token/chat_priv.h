@@ -11,8 +11,16 @@
 
 /* ---- chat_family.c: ids of calls, marks around thinking ---- */
 
-/* The id in the form that this format wants, written to room (at least 16 bytes). */
-struct bytes chat_family_id(enum calls_format calls, struct bytes id, char room[16]);
+struct chat_family_call { /* a call whose id the template shows, there or beside its result */
+    struct bytes id;      /* as the conversation has it */
+    struct bytes name;    /* empty: no call of the conversation has this id */
+    size_t index;         /* number of calls before this one in the conversation */
+};
+#define CHAT_FAMILY_ID_BYTES 16
+
+/* The id in the form that this format wants: the given one, or one written to room. */
+struct bytes chat_family_id(enum calls_format calls, const struct chat_family_call *call,
+                            char room[CHAT_FAMILY_ID_BYTES]);
 /* Finds the marks around thinking, if there are any. */
 void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info);
 

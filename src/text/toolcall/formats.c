@@ -11,7 +11,7 @@
 /* clang-format off */
 #define TEXT(text) {CALLS_PIECE_TEXT, text}
 #define MARK(mark) {CALLS_PIECE_MARK, mark}
-#define CALL_ID    {CALLS_PIECE_CALL_ID, NULL}
+#define MISTRAL_ID {CALLS_PIECE_MISTRAL_ID, NULL}
 #define MARKS(...) (const char *const[]){__VA_ARGS__, NULL}
 #define PARSER(...) &(const struct calls_parser){__VA_ARGS__}
 #define DEEPSEEK(a, b) "<" CALLS_BAR "tool" CALLS_BLOCK a CALLS_BLOCK b CALLS_BAR ">"
@@ -92,7 +92,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* [TOOL_CALLS]N[ARGS]{...}      Mistral since Large 2411 */
     [CALLS_MISTRAL_NAMED] = {.name = "mistral",
                              .detect = {{"[TOOL_CALLS]", "[ARGS]"}},
-                             .id_chars = 9,
+                             .ids = CALLS_IDS_MISTRAL,
                              .parser = MISTRAL_PARSER,
                              .grammar = {.mark = "[TOOL_CALLS]",
                                          .call_open = {MARK("[TOOL_CALLS]")},
@@ -104,14 +104,13 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* [TOOL_CALLS][{"name": "N", "arguments": {...}, "id": "9 letters"}] */
     [CALLS_MISTRAL] = {.name = "mistral",
                        .detect = {{"[TOOL_CALLS]"}},
-                       .id_chars = 9,
-                       .writes_ids = true,
+                       .ids = CALLS_IDS_MISTRAL_DRAWN,
                        .parser = MISTRAL_PARSER,
                        .grammar = {.mark = "[TOOL_CALLS]",
                                    .open = {MARK("[TOOL_CALLS]"), TEXT("[")},
                                    .name_before = "{\"name\": \"",
                                    .name_after = "\", \"arguments\": ",
-                                   .call_close = {CALL_ID, TEXT("}")},
+                                   .call_close = {MISTRAL_ID, TEXT("}")},
                                    .between = ", ",
                                    .close = {TEXT("]")},
                                    .has_list = true,

@@ -27,11 +27,16 @@ enum calls_format {
 
 /* ---- constrain ---- */
 
-enum calls_piece_kind { CALLS_PIECE_END, CALLS_PIECE_TEXT, CALLS_PIECE_MARK, CALLS_PIECE_CALL_ID };
+enum calls_piece_kind {
+    CALLS_PIECE_END,
+    CALLS_PIECE_TEXT,
+    CALLS_PIECE_MARK,
+    CALLS_PIECE_MISTRAL_ID /* the member "id" of a call in Mistral's list; the model may omit it */
+};
 
 struct calls_piece { /* fixed text of a format */
     enum calls_piece_kind kind;
-    const char *text; /* CALL_ID: NULL */
+    const char *text; /* MISTRAL_ID: NULL */
 };
 #define CALLS_MAX_PIECES 4 /* a list of pieces ends with CALLS_PIECE_END */
 
@@ -60,6 +65,15 @@ struct calls_grammar {
     bool has_commas;               /* `between` comes between two calls, and not after the last */
 };
 
+/* ---- ids ---- */
+
+/* The ids that the template shows for calls and their results.  chat_family_id() of text/token makes them. */
+enum calls_ids {
+    CALLS_IDS_GIVEN,        /* those of the client */
+    CALLS_IDS_MISTRAL,      /* nine letters and digits, made from the client's id */
+    CALLS_IDS_MISTRAL_DRAWN /* likewise; the model writes ids in its list of calls, and results name these */
+};
+
 /* ---- the table ---- */
 
 #define CALLS_MAX_DETECT 2
@@ -70,8 +84,7 @@ struct calls_row {
     const char *name; /* for logs */
     /* The format is detected if all texts of one list occur in the template. */
     const char *detect[CALLS_MAX_DETECT][2];
-    unsigned id_chars; /* length of call ids in letters and digits; 0: any */
-    bool writes_ids;   /* the model writes the ids of its calls */
+    enum calls_ids ids;
     const struct calls_parser *parser;
     struct calls_grammar grammar;
 };

@@ -361,23 +361,23 @@ static int copy_ids(const struct transcript *transcript, const struct transcript
     return 0;
 }
 
-/* In Mistral's format the model gives its calls ids of its own, and results must name these.  The text is
- * a list of objects, perhaps after other text.  Otherwise there are no ids. */
-static int copy_mistral_ids(const struct transcript *transcript, const struct transcript_end *end,
-                            struct cached_answer *answer)
+static int make_drawn_ids(struct cached_answer *answer)
 {
-    size_t *ends = calloc(transcript->ids.n + 1, sizeof(*ends)), n = 0;
-    struct buf text = {0};
-    json_t *list = NULL;
-    int rc = ends == NULL ? E_NOMEM : transcript_spell(transcript, end->model->tokenizer, false, &text, ends);
-    size_t marker = bytes_find(buf_view(&text), bytes_str("[TOOL_CALLS]"), 0); /* text, not a token */
-    size_t from = bytes_find(buf_view(&text), bytes_str("["), marker == SIZE_MAX ? 0 : marker + 12);
+    answer->drawn_ids = cached_answer_take(answer, (answer->n_blocks + 1) * sizeof(*answer->drawn_ids));
+    return answer->drawn_ids == NULL ? E_NOMEM : 0;
+}
 
-    if (rc == 0 && from != SIZE_MAX &&
-        api_json_load(bytes_of(text.data + from, text.len_bytes - from), NULL, &list) == 0) {
-        answer->drawn_ids = cached_answer_take(answer, (answer->n_blocks + 1) * sizeof(*answer->drawn_ids));
-        rc = answer->drawn_ids == NULL ? E_NOMEM : 0;
-    }
+/* The text is a list of objects, perhaps after other text.  Otherwise there are no ids. */
+static int copy_mistral_ids(struct bytes text, struct cached_answer *answer)
+{
+    json_t *list = NULL;
+    size_t marker = bytes_find(text, bytes_str("[TOOL_CALLS]"), 0), n = 0; /* text, not a token */
+    size_t from = bytes_find(text, bytes_str("["), marker == SIZE_MAX ? 0 : marker + 12);
+    int rc = 0;
+
+    if (from != SIZE_MAX &&
+        api_json_load(bytes_of(text.data + from, text.len_bytes - from), NULL, &list) == 0)
+        rc = make_drawn_ids(answer);
     for (size_t i = 0; rc == 0 && list != NULL && i < answer->n_blocks; i++) {
         struct bytes id;
 
@@ -388,6 +388,59 @@ static int copy_mistral_ids(const struct transcript *transcript, const struct tr
             rc = E_NOMEM;
     }
     json_decref(list);
+    return rc;
+}
+
+/* Finds functions.NAME:INDEX before a brace, from *at on; empty: there is none. */
+static struct bytes next_kimi_id(struct bytes text, struct bytes name, size_t *at)
+{
+    static const char prefix[] = "functions.";
+
+    for (size_t from = *at; (from = bytes_find(text, bytes_str(prefix), from)) != SIZE_MAX; from++) {
+        size_t colon = from + sizeof(prefix) - 1 + name.len_bytes, end = colon + 1;
+
+        if (colon >= text.len_bytes || text.data[colon] != ':' ||
+            !bytes_equal(bytes_of(text.data + colon - name.len_bytes, name.len_bytes), name))
+            continue;
+        while (end < text.len_bytes && text.data[end] >= '0' && text.data[end] <= '9')
+            end++;
+        if (end == colon + 1 || end == text.len_bytes || (text.data[end] != '{' && text.data[end] != '<'))
+            continue;
+        *at = end;
+        return bytes_of(text.data + from, end - from);
+    }
+    return (struct bytes){0};
+}
+
+static int copy_kimi_ids(struct bytes text, struct cached_answer *answer)
+{
+    int rc = make_drawn_ids(answer);
+    size_t at = 0;
+
+    for (size_t i = 0; rc == 0 && i < answer->n_blocks; i++)
+        if (answer->blocks[i].kind == GEN_TOOL_USE &&
+            !transcript_copy(answer, next_kimi_id(text, answer->blocks[i].name, &at), bytes_of(NULL, 0),
+                             &answer->drawn_ids[i]))
+            rc = E_NOMEM;
+    return rc;
+}
+
+/* In some formats the model gives its calls ids of its own, and results must name these. */
+static int copy_drawn_ids(const struct transcript *transcript, const struct transcript_end *end,
+                          struct cached_answer *answer)
+{
+    enum calls_ids ids = calls_row_of(chat_format_info(end->model->chat)->calls)->ids;
+    size_t *ends;
+    struct buf text = {0};
+    int rc;
+
+    if (ids == CALLS_IDS_GIVEN || ids == CALLS_IDS_MISTRAL)
+        return 0;
+    ends = calloc(transcript->ids.n + 1, sizeof(*ends));
+    rc = ends == NULL ? E_NOMEM : transcript_spell(transcript, end->model->tokenizer, false, &text, ends);
+    if (rc == 0)
+        rc = ids == CALLS_IDS_KIMI ? copy_kimi_ids(buf_view(&text), answer)
+                                   : copy_mistral_ids(buf_view(&text), answer);
     buf_fini(&text);
     free(ends);
     return rc;
@@ -407,8 +460,8 @@ int transcript_finish(struct transcript *transcript, const struct transcript_end
     rc = copy_ids(transcript, end, answer);
     if (rc == 0)
         rc = copy_blocks(transcript, end, answer);
-    if (rc == 0 && calls_row_of(chat_format_info(end->model->chat)->calls)->ids == CALLS_IDS_MISTRAL_DRAWN)
-        rc = copy_mistral_ids(transcript, end, answer);
+    if (rc == 0)
+        rc = copy_drawn_ids(transcript, end, answer);
     if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
         rc = E_UNSUPPORTED;
     if (rc < 0)

@@ -53,6 +53,9 @@ static void put_pieces(struct constraint *constraint, const struct calls_piece *
         case CALLS_PIECE_MARK:
             constraint_mark(constraint, pieces[i].text);
             break;
+        case CALLS_PIECE_INDEX:
+            constraint_json(constraint, bytes_str("{\"type\":\"integer\",\"minimum\":0,\"maximum\":99999}"));
+            break;
         case CALLS_PIECE_MISTRAL_ID:
             constraint_put_mistral_id(constraint);
             break;

@@ -6,6 +6,8 @@
  * the exception: it has a channel for thinking. */
 #include "text/token/chat_priv.h"
 
+#include <stdio.h>
+
 static bool is_alphanumeric(struct bytes id)
 {
     for (size_t i = 0; i < id.len_bytes; i++) {
@@ -35,6 +37,30 @@ static struct bytes mistral_id(struct bytes id, char *room)
     return bytes_of(room, MISTRAL_ID_CHARS);
 }
 
+/* A client may have an id of this form from the model's own words, or from another server. */
+static bool is_kimi_id(struct bytes id, struct bytes before)
+{
+    size_t n = before.len_bytes;
+
+    if (id.len_bytes <= n || !bytes_equal(bytes_of(id.data, n), before))
+        return false;
+    while (n < id.len_bytes && id.data[n] >= '0' && id.data[n] <= '9')
+        n++;
+    return n == id.len_bytes;
+}
+
+static struct bytes kimi_id(const struct chat_family_call *call, char *room)
+{
+    int n = snprintf(room, CHAT_FAMILY_ID_BYTES, "functions.%.*s:", (int)call->name.len_bytes,
+                     (const char *)call->name.data);
+
+    if (call->name.len_bytes == 0 || n + 24 > CHAT_FAMILY_ID_BYTES ||
+        is_kimi_id(call->id, bytes_of(room, (size_t)n)))
+        return call->id;
+    n += snprintf(room + n, CHAT_FAMILY_ID_BYTES - (size_t)n, "%zu", call->index);
+    return bytes_of(room, (size_t)n);
+}
+
 struct bytes chat_family_id(enum calls_format calls, const struct chat_family_call *call,
                             char room[CHAT_FAMILY_ID_BYTES])
 {
@@ -44,6 +70,8 @@ struct bytes chat_family_id(enum calls_format calls, const struct chat_family_ca
     case CALLS_IDS_MISTRAL:
     case CALLS_IDS_MISTRAL_DRAWN:
         return mistral_id(call->id, room);
+    case CALLS_IDS_KIMI:
+        return kimi_id(call, room);
     }
     return call->id;
 }

@@ -16,7 +16,7 @@ struct chat_family_call { /* a call whose id the template shows, there or beside
     struct bytes name;    /* empty: no call of the conversation has this id */
     size_t index;         /* number of calls before this one in the conversation */
 };
-#define CHAT_FAMILY_ID_BYTES 16
+#define CHAT_FAMILY_ID_BYTES 256
 
 /* The id in the form that this format wants: the given one, or one written to room. */
 struct bytes chat_family_id(enum calls_format calls, const struct chat_family_call *call,

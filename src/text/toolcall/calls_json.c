@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama.
+/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama, Kimi.
  *
  * A header ends before the brace of the arguments, which the splitter then walks.  The usual forms are
  *
  *     {"name": "N", "arguments": {            Hermes, Llama ("parameters"), an item of Mistral's list
  *     N[ARGS]{    N[CALL_ID]I[ARGS]{          Mistral since Large 2411
  *     function<sep>N\n```json\n{    N<sep>{   DeepSeek up to R1, and since V3.1
+ *     functions.N:INDEX<argument-begin>{      Kimi
  *
  * "type" and "id" may come before or between the two members.  "arguments" and "parameters" are accepted for
  * each other. */
@@ -253,6 +254,46 @@ int calls_deepseek_header(struct calls *calls)
     if (at == text.len_bytes)
         return 0;
     name = bytes_of(text.data + from, end - from);
+    if (text.data[at] != '{' || !calls_is_name(name))
+        return -1;
+    rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);
+    calls->is_braced = false;
+    if (rc == 0)
+        rc = calls_take(calls, at);
+    return rc < 0 ? rc : 1;
+}
+
+/* ---- Kimi ---- */
+
+/* The name in an id functions.N:INDEX; "functions." and ":INDEX" may be missing. */
+static struct bytes name_of_kimi_id(struct bytes id)
+{
+    static const char prefix[] = "functions.";
+    size_t from = calls_skip_blanks(id, 0), end = id.len_bytes;
+
+    while (end > from && calls_is_blank(id.data[end - 1]))
+        end--;
+    if (bytes_starts_with(bytes_of(id.data + from, end - from), prefix))
+        from += sizeof(prefix) - 1;
+    for (size_t i = from; i < end; i++)
+        if (id.data[i] == ':')
+            end = i;
+    return bytes_of(id.data + from, end - from);
+}
+
+int calls_kimi_header(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held), name;
+    size_t mark = bytes_find(text, bytes_str(CALLS_KIMI_ARGUMENTS), 0);
+    size_t at;
+    int rc;
+
+    if (mark == SIZE_MAX)
+        return 0;
+    at = calls_skip_blanks(text, mark + sizeof(CALLS_KIMI_ARGUMENTS) - 1);
+    if (at == text.len_bytes)
+        return 0;
+    name = name_of_kimi_id(bytes_of(text.data, mark));
     if (text.data[at] != '{' || !calls_is_name(name))
         return -1;
     rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);

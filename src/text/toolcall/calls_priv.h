@@ -41,6 +41,8 @@ struct calls_parser {     /* how a format is parsed; a part of its row in format
 #define CALLS_BAR          "\xef\xbd\x9c"
 #define CALLS_BLOCK        "\xe2\x96\x81"
 #define CALLS_DEEPSEEK_SEP "<" CALLS_BAR "tool" CALLS_BLOCK "sep" CALLS_BAR ">"
+/* Between the id of a call and its arguments, in Kimi's format. */
+#define CALLS_KIMI_ARGUMENTS "<|tool_call_argument_begin|>"
 
 struct calls {       /* fields used for every piece of text come first */
     struct buf held; /* text not parsed yet */
@@ -79,6 +81,7 @@ struct calls {       /* fields used for every piece of text come first */
 int calls_object_header(struct calls *calls); /* {"name": "N", "arguments": {...} */
 int calls_mistral_header(struct calls *calls);
 int calls_deepseek_header(struct calls *calls);
+int calls_kimi_header(struct calls *calls);
 int calls_mark_tail(struct calls *calls); /* a closing mark */
 enum calls_next {
     CALLS_NEXT_MORE, /* more text is needed */

@@ -12,6 +12,7 @@
 #define TEXT(text) {CALLS_PIECE_TEXT, text}
 #define MARK(mark) {CALLS_PIECE_MARK, mark}
 #define MISTRAL_ID {CALLS_PIECE_MISTRAL_ID, NULL}
+#define INDEX      {CALLS_PIECE_INDEX, NULL}
 #define MARKS(...) (const char *const[]){__VA_ARGS__, NULL}
 #define PARSER(...) &(const struct calls_parser){__VA_ARGS__}
 #define DEEPSEEK(a, b) "<" CALLS_BAR "tool" CALLS_BLOCK a CALLS_BLOCK b CALLS_BAR ">"
@@ -207,6 +208,29 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                 .close = {TEXT("]"), MARK("<|tool_call_end|>")},
                                 .has_list = true,
                                 .has_commas = true}},
+
+    /* <|tool_calls_section_begin|><|tool_call_begin|>functions.N:0<|tool_call_argument_begin|>{...}
+     * <|tool_call_end|><|tool_calls_section_end|>      Kimi K2 */
+    [CALLS_KIMI] = {.name = "kimi",
+                    .detect = {{"<|tool_calls_section_begin|>"}},
+                    .ids = CALLS_IDS_KIMI,
+                    .parser = PARSER(.opens = {"<|tool_call_begin|>"},
+                                     .drops = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
+                                     .close = "<|tool_call_end|>", .header = calls_kimi_header,
+                                     .tail = calls_mark_tail,
+                                     .marks = MARKS("<|tool_calls_section_begin|>",
+                                                    "<|tool_calls_section_end|>", "<|tool_call_begin|>",
+                                                    "<|tool_call_end|>", CALLS_KIMI_ARGUMENTS)),
+                    .grammar = {.mark = "<|tool_calls_section_begin|>",
+                                .open = {MARK("<|tool_calls_section_begin|>")},
+                                .call_open = {MARK("<|tool_call_begin|>")},
+                                .name_before = "functions.",
+                                .name_after = ":",
+                                .name_end = {INDEX, MARK(CALLS_KIMI_ARGUMENTS)},
+                                .call_close = {MARK("<|tool_call_end|>")},
+                                .between = "",
+                                .close = {MARK("<|tool_calls_section_end|>")},
+                                .has_list = true}},
 };
 
 const struct calls_row *calls_row_of(enum calls_format format)

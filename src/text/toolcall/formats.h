@@ -22,6 +22,7 @@ enum calls_format {
     CALLS_LLAMA,
     CALLS_GRANITE,
     CALLS_LFM2,
+    CALLS_KIMI,
     CALLS_FORMAT_COUNT
 };
 
@@ -31,12 +32,13 @@ enum calls_piece_kind {
     CALLS_PIECE_END,
     CALLS_PIECE_TEXT,
     CALLS_PIECE_MARK,
+    CALLS_PIECE_INDEX,     /* the number of calls before this one */
     CALLS_PIECE_MISTRAL_ID /* the member "id" of a call in Mistral's list; the model may omit it */
 };
 
 struct calls_piece { /* fixed text of a format */
     enum calls_piece_kind kind;
-    const char *text; /* MISTRAL_ID: NULL */
+    const char *text; /* INDEX, MISTRAL_ID: NULL */
 };
 #define CALLS_MAX_PIECES 4 /* a list of pieces ends with CALLS_PIECE_END */
 
@@ -69,9 +71,10 @@ struct calls_grammar {
 
 /* The ids that the template shows for calls and their results.  chat_family_id() of text/token makes them. */
 enum calls_ids {
-    CALLS_IDS_GIVEN,        /* those of the client */
-    CALLS_IDS_MISTRAL,      /* nine letters and digits, made from the client's id */
-    CALLS_IDS_MISTRAL_DRAWN /* likewise; the model writes ids in its list of calls, and results name these */
+    CALLS_IDS_GIVEN,         /* those of the client */
+    CALLS_IDS_MISTRAL,       /* nine letters and digits, made from the client's id */
+    CALLS_IDS_MISTRAL_DRAWN, /* likewise; the model writes ids in its list of calls, and results name these */
+    CALLS_IDS_KIMI           /* functions.NAME:INDEX; the model writes them, and results name these */
 };
 
 /* ---- the table ---- */

@@ -8,6 +8,7 @@
  * Text of the row is recorded in `own`, so that its marks become control tokens. Text of the client is not. */
 #include "text/toolcall/spell.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -36,9 +37,16 @@ static void spell_given(struct calls_spelling *out, struct bytes text)
 
 static void spell_pieces(struct calls_spelling *out, const struct calls_piece *pieces)
 {
-    for (unsigned i = 0; i < CALLS_MAX_PIECES && pieces[i].kind != CALLS_PIECE_END; i++)
-        if (pieces[i].text != NULL)
+    for (unsigned i = 0; i < CALLS_MAX_PIECES && pieces[i].kind != CALLS_PIECE_END; i++) {
+        char number[24];
+
+        if (pieces[i].text != NULL) {
             spell_own(out, pieces[i].text);
+        } else if (pieces[i].kind == CALLS_PIECE_INDEX) {
+            snprintf(number, sizeof(number), "%zu", out->n_calls - 1);
+            spell_own(out, number);
+        }
+    }
 }
 
 /* ---- arguments ---- */

@@ -26,7 +26,30 @@ static const char *const more_markers[] = {"<s>",
                                            "[TOOL_RESULTS]",
                                            "[/TOOL_RESULTS]",
                                            "<think>",
-                                           "</think>"};
+                                           "</think>",
+                                           "<|im_system|>",
+                                           "<|im_user|>",
+                                           "<|im_assistant|>",
+                                           "<|im_middle|>",
+                                           "<|tool_calls_section_begin|>",
+                                           "<|tool_calls_section_end|>",
+                                           "<|tool_call_begin|>",
+                                           "<|tool_call_argument_begin|>",
+                                           "<|tool_call_end|>"};
+
+/* Turns, calls and results as Kimi's template writes them. */
+static const char kimi_template[] =
+    "{% if tools %}<|im_system|>tool_declare<|im_middle|>{{ tools|tojson }}<|im_end|>{% endif %}"
+    "{% for m in messages %}"
+    "{% if m.role == 'user' %}<|im_user|>{% elif m.role == 'assistant' %}<|im_assistant|>{% else "
+    "%}<|im_system|>"
+    "{% endif %}{{ m.role }}<|im_middle|>"
+    "{% if m.role == 'tool' %}{{ '## Return of ' ~ m.tool_call_id ~ '\n' }}{% endif %}{{ m.content }}"
+    "{% if m.tool_calls %}<|tool_calls_section_begin|>{% for c in m.tool_calls %}<|tool_call_begin|>{{ c.id "
+    "}}"
+    "<|tool_call_argument_begin|>{{ c.function.arguments|tojson }}<|tool_call_end|>{% endfor %}"
+    "<|tool_calls_section_end|>{% endif %}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_assistant|>assistant<|im_middle|>{% endif %}";
 
 static char *source_path(const char *name)
 {
@@ -105,7 +128,9 @@ bool rig_model_open(const char *template_name, struct rig_model *model)
 
     memset(model, 0, sizeof(*model));
     str_copy(model->name, sizeof(model->name), template_name == NULL ? "bundled" : template_name);
-    if (template_name != NULL && !read_file(template_name, &chat_template))
+    if (template_name != NULL && strcmp(template_name, "kimi") == 0)
+        buf_append_str(&chat_template, kimi_template);
+    else if (template_name != NULL && !read_file(template_name, &chat_template))
         return false;
     path = source_path("share/baton-demo.gguf");
     assert_int_equal(gguf_open(path, &fault, &gguf), 0);

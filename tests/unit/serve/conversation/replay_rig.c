@@ -338,6 +338,13 @@ static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
             buf_append_str(out, "{\"name\": \"read\", \"arguments\": ");
             put_input(talk, out);
             buf_printf(out, ", \"id\": \"call0000%u\"}%s", (unsigned)i, i + 1 == n ? "]" : "");
+        } else if (calls == CALLS_KIMI) {
+            buf_append_str(out, i == 0 ? "<|tool_calls_section_begin|>" : "");
+            buf_printf(out, "<|tool_call_begin|>functions.read:%u<|tool_call_argument_begin|>",
+                       40 + (unsigned)i);
+            put_input(talk, out);
+            buf_append_str(out, "<|tool_call_end|>");
+            buf_append_str(out, i + 1 == n ? "<|tool_calls_section_end|>" : "");
         } else {
             assert_true(calls == CALLS_HERMES);
             buf_append_str(out, out->len_bytes > 0 ? "\n" : "");

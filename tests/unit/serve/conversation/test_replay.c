@@ -39,6 +39,7 @@ static const struct {
     /* The template moves the system text and the tools to the last question. */
     {"mistral-nemo", "text", {0}},
     {"mistral-nemo", "tools", {.has_tools = true, .always_calls = true}},
+    {"kimi", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
 };
 
 struct tally {
@@ -187,14 +188,14 @@ static void an_edited_answer_is_rendered_as_sent(void **state)
 }
 
 /* A model that gives its calls ids receives results under these ids, not under the client's. */
-static void results_name_the_models_own_ids(void **state)
+static void expect_models_own_id(const char *template_name, const char *shown)
 {
     struct rig_model model;
     struct rig_talk talk;
     struct rig_turn now;
     struct buf text = {0};
 
-    if (!rig_model_open("mistral-nemo", &model))
+    if (!rig_model_open(template_name, &model))
         skip();
     rig_talk_init(&talk, &model, 5, &(struct rig_traits){.has_tools = true, .always_calls = true});
     rig_ask(&talk, true, &now);
@@ -206,11 +207,21 @@ static void results_name_the_models_own_ids(void **state)
 
         buf_append(&text, piece.data, piece.len_bytes);
     }
-    assert_true(bytes_find(buf_view(&text), bytes_str("\"call_id\": \"call00000\""), 0) != SIZE_MAX);
+    assert_true(bytes_find(buf_view(&text), bytes_str(shown), 0) != SIZE_MAX);
     buf_fini(&text);
     rig_turn_fini(&now);
     rig_talk_fini(&talk);
     rig_model_close(&model);
+}
+
+static void results_name_the_models_own_ids(void **state)
+{
+    expect_models_own_id("mistral-nemo", "\"call_id\": \"call00000\"");
+}
+
+static void results_name_the_ids_that_kimi_drew(void **state)
+{
+    expect_models_own_id("kimi", "## Return of functions.read:40\n");
 }
 
 /* Returns how many of the sampled tokens the next prompt has, after an answer with this end; SIZE_MAX: the
@@ -395,6 +406,7 @@ int main(void)
         cmocka_unit_test(equality_is_by_value),
         cmocka_unit_test(an_edited_answer_is_rendered_as_sent),
         cmocka_unit_test(results_name_the_models_own_ids),
+        cmocka_unit_test(results_name_the_ids_that_kimi_drew),
         cmocka_unit_test(answers_that_were_cut_are_kept_as_far_as_they_go),
         cmocka_unit_test(the_answer_cache_is_bounded),
         cmocka_unit_test(an_answers_key_is_the_same_early_and_late),

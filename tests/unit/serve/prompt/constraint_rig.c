@@ -52,6 +52,12 @@ const struct constraint_family families[] = {
      false},
     {"lfm2", FAMILY("<|tool_call_start|>"), "<|tool_call_start|>[set(mode=\"on\", n=5)]<|tool_call_end|>",
      false},
+    {"kimi",
+     FAMILY("<|tool_calls_section_begin|><|tool_calls_section_end|><|tool_call_begin|><|tool_call_end|>"
+            "<|tool_call_argument_begin|>"),
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.set:12<|tool_call_argument_begin|>" ARGS
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     false},
 };
 const size_t n_families = ARRAY_LEN(families);
 

@@ -51,6 +51,7 @@ static void families_are_recognised(void **state)
         {EACH("{# <|channel|> #}", SHOWN), "harmony", CALLS_HARMONY},
         {EACH("{# <|tool_call|> #}", SHOWN), "granite", CALLS_GRANITE},
         {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
+        {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
     };
@@ -328,6 +329,40 @@ static void ids_take_the_shape_a_family_wants(void **state)
     chat_format_free(format);
 }
 
+/* The index counts the calls of the whole conversation; results name the id of their call.  An id that has this
+ * form already stays. */
+static void kimi_ids_have_a_name_and_an_index(void **state)
+{
+    const struct chat_call first = {bytes_str("get"), bytes_str("{}"), bytes_str("call-1")};
+    const struct chat_call later[] = {{bytes_str("get"), bytes_str("{}"), bytes_str("call-2")},
+                                      {bytes_str("put"), bytes_str("{}"), bytes_str("call-3")},
+                                      {bytes_str("put"), bytes_str("{}"), bytes_str("functions.put:77")},
+                                      {bytes_str("put"), bytes_str("{}"), bytes_str("functions.get:78")}};
+    const struct chat_message messages[] = {
+        {.role = CHAT_USER, .text = bytes_str("Q")},
+        {.role = CHAT_ASSISTANT, .calls = &first, .n_calls = 1},
+        {.role = CHAT_TOOL, .text = bytes_str("R"), .call_id = bytes_str("call-1")},
+        {.role = CHAT_ASSISTANT, .calls = later, .n_calls = 4},
+        {.role = CHAT_TOOL, .text = bytes_str("R"), .call_id = bytes_str("call-2")},
+        {.role = CHAT_TOOL, .text = bytes_str("R"), .call_id = bytes_str("call-3")},
+        {.role = CHAT_TOOL, .text = bytes_str("R"), .call_id = bytes_str("functions.put:77")},
+        {.role = CHAT_TOOL, .text = bytes_str("R"), .call_id = bytes_str("functions.get:78")},
+        {.role = CHAT_TOOL, .text = bytes_str("R"), .call_id = bytes_str("unknown")}};
+    const struct chat_prompt prompt = {.messages = messages, .n_messages = ARRAY_LEN(messages)};
+    struct chat_format *format = chat_format_for(
+        "{# <|tool_calls_section_begin|> #}{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
+        "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.id }}{{ c.function.arguments }};{% "
+        "endfor %}"
+        "{% if m.tool_call_id %}{{ m.tool_call_id }}={{ m.content }};{% endif %}{% endfor %}");
+
+    expect_chat_text(
+        format, &prompt,
+        "functions.get:0{};functions.get:0=R;functions.get:1{};functions.put:2{};functions.put:77{};"
+        "functions.put:4{};functions.get:1=R;functions.put:2=R;functions.put:77=R;functions.put:4=R;"
+        "unknown=R;");
+    chat_format_free(format);
+}
+
 static void templates_that_fail_on_no_tools_get_none(void **state)
 {
     struct chat_format *format =
@@ -443,6 +478,7 @@ int main(void)
         cmocka_unit_test(a_system_text_goes_where_it_can),
         cmocka_unit_test(calls_are_given_as_the_template_wants_them),
         cmocka_unit_test(ids_take_the_shape_a_family_wants),
+        cmocka_unit_test(kimi_ids_have_a_name_and_an_index),
         cmocka_unit_test(templates_that_fail_on_no_tools_get_none),
         cmocka_unit_test(a_templates_own_refusal_is_reported),
         cmocka_unit_test(rendering_is_bounded),

@@ -27,6 +27,7 @@ static const char schema[] =
 #define H       CALLS_HARMONY, false, false
 #define GR      CALLS_GRANITE, false, false
 #define LF      CALLS_LFM2, false, false
+#define K       CALLS_KIMI, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
 #define P       CALLS_PLAIN, true, false
@@ -35,6 +36,9 @@ static const char schema[] =
 #define PAR(key, value)  "<parameter=" key ">\n" value "\n</parameter>\n"
 #define GLM(name, args)  "<tool_call>" name "\n" args "</tool_call>"
 #define ARG(key, value)  "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
+
+#define KIMI(id, args)  "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" args "<|tool_call_end|>"
+#define KIMI_ALL(calls) "<|tool_calls_section_begin|>" calls "<|tool_calls_section_end|>"
 
 #define PY(calls) "<|tool_call_start|>[" calls "]<|tool_call_end|>"
 
@@ -193,6 +197,18 @@ static const struct {
     {LF, "<|tool_call_start|>[f(a=\"x", true, "[f:{\"a\": \"x!]"},
     {LF, "<|tool_call_start|>[f(a=12", true, "[f:{\"a\": !]"},
     {LF, "<|tool_call_start|>[f", true, ""},
+    /* Kimi */
+    {K, KIMI_ALL(KIMI("functions.get_weather:0", "{\"city\": \"Oslo\"}")), false,
+     "[get_weather:{\"city\": \"Oslo\"}]"},
+    {K,
+     "Two." KIMI_ALL(KIMI("functions.f:3", "{\"a\": \"<|tool_call_end|>\"}") KIMI("functions.g:4", "{}")) "x",
+     false, "Two.[f:{\"a\": \"<|tool_call_end|>\"}][g:{}]x"},
+    {K, KIMI_ALL(KIMI(" f ", " {}") "\n" KIMI("functions.g", "{}")), false, "[f:{}][g:{}]"},
+    {K, KIMI_ALL(KIMI("functions.:0", "{}")), false, KIMI("functions.:0", "{}")},
+    {K, KIMI_ALL(KIMI("functions.f:0", "[1]")), false, KIMI("functions.f:0", "[1]")},
+    {K, "a <|tool_call", false, "a <|tool_call"},
+    {K, "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0", true, ""},
+    {K, "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\": \"x", true, "[f:{\"a\": \"x!]"},
     /* thinking in the text */
     {P, "<think>\nHm, yes.\n</think>\n\nHello.", false, "~Hm, yes.~Hello."},
     {P, "Well <think>a</think> b", false, "Well ~a~b"},
@@ -386,6 +402,11 @@ static const char *const words[] = {"<tool_call>",
                                     ")",
                                     "'",
                                     "<|tool_call|>",
+                                    "<|tool_calls_section_begin|>",
+                                    "<|tool_calls_section_end|>",
+                                    "<|tool_call_begin|>",
+                                    "<|tool_call_argument_begin|>",
+                                    "functions.f:0",
                                     ";",
                                     "<|channel|>",
                                     "<|message|>",

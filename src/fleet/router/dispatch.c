@@ -79,8 +79,7 @@ void router_job_number(struct job *job)
     if (job->number != 0)
         hashmap_remove(router->by_number, &job->number);
     job->number = router->next_number++;
-    job->prefill = (struct job_part){.slot = PICKER_NONE};
-    job->decode = (struct job_part){.slot = PICKER_NONE};
+    job->prefill = job->decode = (struct job_part){.slot = PICKER_NONE};
 }
 
 /* True if the workers of its model are away, not busy. */
@@ -570,7 +569,7 @@ static bool dispatch_is_futile(struct job *job)
     return job->n_futile > MAX_ATTEMPTS;
 }
 
-void router_job_replace(struct job *job, uint32_t failed_slot)
+void router_job_replace(struct job *job, uint32_t failed_slot, int error)
 {
     if (job_is_in(job, JOB_HOLDS))
         router_job_release(job);       /* its held tokens waited for a report of the failed worker */
@@ -578,6 +577,7 @@ void router_job_replace(struct job *job, uint32_t failed_slot)
         router_job_end(job, job->end);
         return;
     }
+    router_worker_failed(job->router, failed_slot, error);
     router_spans_over(job, E_PEER);
     picker_slots_add(&job->excluded, failed_slot);
     router_job_detach(job);

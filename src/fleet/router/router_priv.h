@@ -119,6 +119,8 @@ int router_workers_accept(struct router *router, int fd, struct stranger *strang
 void router_workers_close(struct router *router);
 int router_send(struct router *router, uint32_t slot, enum frame_type type, const ProtobufCMessage *message);
 bool router_worker_usable(const struct router_worker *worker);
+/* A worker failed a job: its part ended with an error, was wrong, or the link is lost.  Calls no job. */
+void router_worker_failed(struct router *router, uint32_t slot, int error);
 const char *router_role_text(enum picker_role role);
 /* Asks the worker to take the role; its next report confirms it. E_CLOSED, E_UNSUPPORTED, link_send's codes. */
 int router_worker_set_role(struct router *router, uint32_t slot, Baton__Role role, struct fault *fault);
@@ -166,7 +168,7 @@ void router_job_enter(struct job *job, enum job_state state); /* the only place 
 struct backend router_backend(struct router *router);
 int router_jobs_open(struct router *router); /* with the outbox, which the owner closes; E_NOMEM */
 void router_expire_queued(struct router *router);
-void router_job_replace(struct job *job, uint32_t failed_slot); /* a worker failed it */
+void router_job_replace(struct job *job, uint32_t failed_slot, int error); /* a worker failed it */
 /* Cancels it at its workers; their stats go into its sum. */
 void router_job_detach(struct job *job);
 void router_job_fail(struct job *job, int status, const char *type, const char *message, uint32_t retry_s);

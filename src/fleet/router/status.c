@@ -42,8 +42,10 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
                load->read_bytes_per_s, load->store != 0 ? load->store_bytes_per_s : 0);
     buf_printf(out,
                ", \"inflight\": %u, \"inflight_prefill_tokens\": %" PRIu64 ", \"dispatched\": %" PRIu64
-               ", \"lost\": %" PRIu64 ", \"rtt_us\": %" PRIu64 ", \"blocks_known\": %s, \"capabilities\": [",
-               ledger->n_seqs, ledger->prefill_tokens, worker->n_dispatched, worker->n_lost,
+               ", \"lost\": %" PRIu64 ", \"failed\": %" PRIu64
+               ", \"last_error\": \"%s\", \"rtt_us\": %" PRIu64 ", \"blocks_known\": %s, \"capabilities\": [",
+               ledger->n_seqs, ledger->prefill_tokens, worker->n_dispatched, worker->n_lost, worker->n_failed,
+               worker->n_failed > 0 ? err_text(worker->last_error) : "",
                is_up ? link_rtt_ns(worker->link) / NS_PER_US : 0,
                worker->follower.state == FOLLOWER_LIVE ? "true" : "false");
     for (uint64_t bit = 2, n = 0; bit < 1u << CAPABILITY_N; bit <<= 1)

@@ -76,10 +76,24 @@ static void job_check_proving(struct job *job)
         job_stop_proving(job);
 }
 
+/* The prefill worker failed the job.  The decode worker has the request and computes the missing blocks. */
+static void without_prefill(struct job *job, int error)
+{
+    Baton__Proceed proceed = BATON__PROCEED__INIT;
+    int rc;
+
+    router_worker_failed(job->router, job->prefill.slot, error);
+    proceed.request = job->number;
+    rc = router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base);
+    if (rc < 0)
+        router_job_replace(job, job->decode.slot, rc);
+    else if (job_is_in(job, JOB_HOLDS))
+        router_job_release(job);
+}
+
 static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
 {
     uint32_t slot = job->prefill.slot;
-    Baton__Proceed proceed = BATON__PROCEED__INIT;
     enum work_end end;
 
     router_job_uncharge(job, &job->prefill);
@@ -93,14 +107,9 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
         router_job_end(job, end);
         return;
     }
-    /* The prefill failed; the decode worker has the request and computes the missing blocks. */
     log_warn("prefill_failed", LOG_STR("request_id", job->order.work.request_id),
              LOG_STR("worker", job->router->workers[slot].node), LOG_ERR(answer->error));
-    proceed.request = job->number;
-    if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
-        router_job_replace(job, job->decode.slot);
-    else if (job_is_in(job, JOB_HOLDS))
-        router_job_release(job);
+    without_prefill(job, answer->error);
 }
 
 static void on_decode_finish(struct job *job, const Baton__Answer *answer)
@@ -150,7 +159,7 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
             router_job_fail(job, 500, "api_error", text, 0);
         return;
     }
-    router_job_replace(job, job->decode.slot);
+    router_job_replace(job, job->decode.slot, answer->error);
 }
 
 /* Updates the ledger after new tokens: the part has begun, and the expected rest of its answer has changed. */
@@ -189,6 +198,7 @@ static void job_on_answer(struct router *router, uint32_t slot, const Baton__Ans
 {
     struct job *job = hashmap_get(router->by_number, &answer->request);
     struct job_part *part = job ? job_part_of(job, slot) : NULL;
+    int rc;
 
     router_decisions_times(router, slot, answer);
     if (part == NULL || part->state != PART_RUNNING)
@@ -197,8 +207,9 @@ static void job_on_answer(struct router *router, uint32_t slot, const Baton__Ans
         router_part_serving(part, answer->serving);
     if (answer->is_accepted)
         job_on_accepted(job, slot, answer->cached_tokens);
-    if (answer->n_ids > 0 && job_take_tokens(job, part, answer) < 0)
-        router_job_replace(job, slot);
+    rc = answer->n_ids > 0 ? job_take_tokens(job, part, answer) : 0;
+    if (rc < 0)
+        router_job_replace(job, slot, rc);
     else if (answer->finish == BATON__FINISH__FINISH_NONE)
         job_check_proving(job);
     else if (part == &job->prefill)
@@ -294,32 +305,19 @@ int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Toke
 
 /* ---- a worker is gone ---- */
 
-static void without_prefill(struct job *job)
-{
-    Baton__Proceed proceed = BATON__PROCEED__INIT;
-
-    router_job_uncharge(job, &job->prefill);
-    proceed.request = job->number;
-    if (router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base) < 0)
-        router_job_replace(job, job->decode.slot);
-    else if (job_is_in(job, JOB_HOLDS))
-        router_job_release(job);
-}
-
 void router_stream_worker_lost(struct router *router, uint32_t slot)
 {
     list_for_each (node, &router->jobs) {
         struct job *job = container_of(node, struct job, all);
 
         if (job->decode.slot == slot && job->decode.state == PART_RUNNING) {
-            router_job_replace(job, slot);
+            router_job_replace(job, slot, E_CLOSED);
         } else if (job->prefill.slot == slot && job->prefill.state == PART_RUNNING) {
-            if (!job_is_in(job, JOB_REPORTS)) {
-                without_prefill(job);
-                continue;
-            }
             router_job_uncharge(job, &job->prefill);
-            job_stop_proving(job);
+            if (job_is_in(job, JOB_REPORTS))
+                job_stop_proving(job);
+            else
+                without_prefill(job, E_CLOSED);
         }
     }
     router_place_queued(router);

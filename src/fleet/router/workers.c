@@ -37,6 +37,12 @@ bool router_worker_usable(const struct router_worker *worker)
            !worker->is_unfit && worker->model != NULL && worker->model->is_ready && worker->reported_ns != 0;
 }
 
+void router_worker_failed(struct router *router, uint32_t slot, int error)
+{
+    router->workers[slot].n_failed++;
+    router->workers[slot].last_error = error;
+}
+
 int router_send(struct router *router, uint32_t slot, enum frame_type type, const ProtobufCMessage *message)
 {
     struct router_worker *worker = &router->workers[slot];

@@ -73,6 +73,8 @@ struct router_worker {
     struct block_follower follower; /* of its block events */
     uint32_t n_ahead;               /* jobs there that it has not begun, by their decode workers */
     uint64_t n_dispatched, n_lost;  /* for status */
+    uint64_t n_failed;              /* jobs that it failed, prefills included; for status */
+    int last_error;                 /* of the latest of these */
 };
 
 #endif

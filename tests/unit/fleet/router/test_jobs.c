@@ -392,6 +392,28 @@ static void gaps_and_foreign_ids_move_the_job(void **state)
     assert_true(client->has_ended);
     assert_answer(client, 5);
     assert_int_equal(client->serving.n_redispatched, 2);
+    assert_int_equal(rig.router.workers[0].n_failed, 1);
+    assert_int_equal(rig.router.workers[0].last_error, E_PROTO);
+    assert_int_equal(rig.router.workers[1].n_failed, 1);
+    assert_int_equal(rig.router.workers[2].n_failed, 0);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+/* The decode worker computes the prompt then, so no job is placed again; the failure is the prefill worker's. */
+static void a_failed_prefill_counts_for_its_worker(void **state)
+{
+    struct link *p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100);
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
+    struct rig_client *client = rig_submit(&rig, 500, 20);
+
+    rig_finish(&rig, p, BATON__FINISH__FINISH_FAILED, E_INTERNAL);
+    assert_int_equal(rig.router.workers[0].n_failed, 1);
+    assert_int_equal(rig.router.workers[0].last_error, E_INTERNAL);
+    rig_tokens(&rig, d, 0, 3);
+    rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
+    assert_true(client->has_ended);
+    assert_int_equal(client->serving.n_redispatched, 0);
+    assert_int_equal(rig.router.workers[1].n_failed, 0);
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
@@ -533,6 +555,7 @@ int main(void)
         T(a_worker_that_failed_once_is_tried_again),
         T(gaps_and_foreign_ids_move_the_job),
         T(an_answer_is_never_longer_than_asked),
+        T(a_failed_prefill_counts_for_its_worker),
         T(an_end_that_is_none_moves_the_job),
         T(an_unknown_end_is_an_ordinary_one),
         T(absurd_serving_stats_are_cut),

@@ -13,7 +13,7 @@ libbase_a_SOURCES = \
 	src/base/fault.c src/base/fault.h \
 	src/base/file.c src/base/file.h \
 	src/base/hashmap.c src/base/hashmap.h \
-	src/base/list.h \
+	src/base/kv_types.h src/base/list.h \
 	src/base/log.c src/base/log.h \
 	src/base/log_format.c src/base/log_priv.h \
 	src/base/mailbox.c src/base/mailbox.h src/base/owner.c src/base/owner.h \

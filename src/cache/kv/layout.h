@@ -13,18 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/kv_types.h"
+
 typedef uint32_t kv_block_id;
 #define KV_BLOCK_NONE UINT32_MAX
-
-/* Types of keys and values: X(type, number, word of the key kv.type, numbers in a run, bytes of a run).
- * Quantised types store runs of numbers with one F16 scale each; the last run of a row is padded.
- * Numbers count up from 0, are part of fingerprints, and never change. */
-#define KV_TYPE_TABLE(X)                                                                                     \
-    X(F32, 0, "f32", 1, 4)                                                                                   \
-    X(F16, 1, "f16", 1, 2)                                                                                   \
-    X(BF16, 2, "bf16", 1, 2)                                                                                 \
-    X(Q8_0, 3, "q8_0", 32, 2 + 32)                                                                           \
-    X(Q4_0, 4, "q4_0", 32, 2 + 16)
 
 enum kv_type {
 #define X(type, number, word, run, run_bytes) KV_##type = (number),

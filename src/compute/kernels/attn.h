@@ -4,6 +4,7 @@
 #ifndef COMPUTE_KERNELS_ATTN_H
 #define COMPUTE_KERNELS_ATTN_H
 
+#include "base/kv_types.h"
 #include "compute/kernels/attn_args.h"
 
 enum {
@@ -125,15 +126,28 @@ static inline uint32_t attn_state_floats(uint32_t v_dim)
     return ATTN_STATE_HEAD + attn_pad(v_dim);
 }
 
+#define X(name, number, word, run, run_bytes)                                                                \
+    _Static_assert((run) == 1 || (run) == KV_RUN, "kernels know one length of runs");
+KV_TYPE_TABLE(X)
+#undef X
+
+/* Bytes of a key or value, averaged over a block; 0: no type of keys and values. */
 static inline size_t attn_row_bytes(enum dtype type, uint32_t dim)
 {
-    size_t n_runs = attn_round_up(dim, KV_RUN) / KV_RUN;
+#define X(name, number, word, run, run_bytes)                                                                \
+    if (type == DTYPE_##name)                                                                                \
+        return attn_round_up(dim, run) / (run) * (run_bytes);
+    KV_TYPE_TABLE(X)
+#undef X
+    return 0;
+}
 
-    if (type == DTYPE_Q8_0)
-        return n_runs * (KV_RUN + 2);
-    if (type == DTYPE_Q4_0)
-        return n_runs * (KV_RUN / 2 + 2);
-    return (size_t)dim * (type == DTYPE_F32 ? 4 : 2);
+/* Compares with the quantised types of the table. */
+static inline __attribute__((always_inline)) bool kv_is_quantised(enum dtype type)
+{
+#define X(name, number, word, run, run_bytes) || ((run) == KV_RUN && type == DTYPE_##name)
+    return false KV_TYPE_TABLE(X);
+#undef X
 }
 
 /* Returns the first key that a query at a position attends to. */

@@ -258,9 +258,9 @@ static void attend_all(const struct walk *walk, uint32_t row, uint32_t end, cons
 static bool is_direct(const struct walk *walk)
 {
     const struct attn_args *args = walk->unit->args;
-    bool is_quantised = args->kv_type == DTYPE_Q8_0 || args->kv_type == DTYPE_Q4_0;
 
-    return walk->n_rows <= DIRECT_ROWS && args->v_dim % 16 == 0 && !(args->v_in_k && is_quantised);
+    return walk->n_rows <= DIRECT_ROWS && args->v_dim % 16 == 0 &&
+           !(args->v_in_k && kv_is_quantised(args->kv_type));
 }
 
 /* o += p V of the current tile, with values stored inside keys: first expands them to rows of floats, once

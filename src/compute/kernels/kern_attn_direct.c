@@ -248,26 +248,26 @@ KV_INLINED void values_by_height(const struct attn_direct *tile, enum dtype type
 }
 
 /* Each type has its own function, because compile time grows faster than the size of a function. */
-#define FUNCTIONS(dtype)                                                                                     \
-    static __attribute__((noinline)) void scores_##dtype(const struct attn_direct *tile)                     \
+#define FUNCTIONS(type, ...)                                                                                 \
+    static __attribute__((noinline)) void scores_##type(const struct attn_direct *tile)                      \
     {                                                                                                        \
-        scores_by_height(tile, dtype);                                                                       \
+        scores_by_height(tile, DTYPE_##type);                                                                \
     }                                                                                                        \
-    static __attribute__((noinline)) void values_##dtype(const struct attn_direct *tile)                     \
+    static __attribute__((noinline)) void values_##type(const struct attn_direct *tile)                      \
     {                                                                                                        \
-        values_by_height(tile, dtype);                                                                       \
+        values_by_height(tile, DTYPE_##type);                                                                \
     }
-KV_TYPES(FUNCTIONS)
+KV_TYPE_TABLE(FUNCTIONS)
 #undef FUNCTIONS
 
 void KERN(attn_direct_scores)(const struct attn_direct *tile)
 {
     switch ((int)tile->type) {
-#define CASE(dtype)                                                                                          \
-    case dtype:                                                                                              \
-        scores_##dtype(tile);                                                                                \
+#define CASE(type, ...)                                                                                      \
+    case DTYPE_##type:                                                                                       \
+        scores_##type(tile);                                                                                 \
         break;
-        KV_TYPES(CASE)
+        KV_TYPE_TABLE(CASE)
 #undef CASE
     }
 }
@@ -275,11 +275,11 @@ void KERN(attn_direct_scores)(const struct attn_direct *tile)
 void KERN(attn_direct_values)(const struct attn_direct *tile)
 {
     switch ((int)tile->type) {
-#define CASE(dtype)                                                                                          \
-    case dtype:                                                                                              \
-        values_##dtype(tile);                                                                                \
+#define CASE(type, ...)                                                                                      \
+    case DTYPE_##type:                                                                                       \
+        values_##type(tile);                                                                                 \
         break;
-        KV_TYPES(CASE)
+        KV_TYPE_TABLE(CASE)
 #undef CASE
     }
 }

@@ -254,11 +254,11 @@ KV_INLINED void load_tile(enum dtype type, const struct attn_args *args, const s
 void KERN(kv_load)(const struct attn_args *args, const struct kv_tile *tile)
 {
     switch ((int)args->kv_type) {
-#define CASE(dtype)                                                                                          \
-    case dtype:                                                                                              \
-        load_tile(dtype, args, tile);                                                                        \
+#define CASE(type, ...)                                                                                      \
+    case DTYPE_##type:                                                                                       \
+        load_tile(DTYPE_##type, args, tile);                                                                 \
         break;
-        KV_TYPES(CASE)
+        KV_TYPE_TABLE(CASE)
 #undef CASE
     }
 }
@@ -311,11 +311,11 @@ KV_INLINED void gather_keys(enum dtype type, const struct kv_gather_args *args)
 void KERN(kv_gather)(const struct kv_gather_args *args)
 {
     switch ((int)args->attn->kv_type) {
-#define CASE(dtype)                                                                                          \
-    case dtype:                                                                                              \
-        gather_keys(dtype, args);                                                                            \
+#define CASE(type, ...)                                                                                      \
+    case DTYPE_##type:                                                                                       \
+        gather_keys(DTYPE_##type, args);                                                                     \
         break;
-        KV_TYPES(CASE)
+        KV_TYPE_TABLE(CASE)
 #undef CASE
     }
 }

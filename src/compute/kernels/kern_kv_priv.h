@@ -24,14 +24,6 @@ enum {
     KV_MAX_RUNS = ATTN_MAX_DIM / KV_RUN,
 };
 
-KV_INLINED bool kv_is_quantised(enum dtype type)
-{
-    return type == DTYPE_Q8_0 || type == DTYPE_Q4_0;
-}
-
-/* Every type, for switches. */
-#define KV_TYPES(CASE) CASE(DTYPE_F32) CASE(DTYPE_F16) CASE(DTYPE_BF16) CASE(DTYPE_Q8_0) CASE(DTYPE_Q4_0)
-
 /* Bytes from a key to its neighbour. */
 KV_INLINED size_t kv_key_bytes(enum dtype type)
 {

@@ -60,8 +60,7 @@ struct attn_job {
 
 bool kv_type_ok(enum dtype type)
 {
-    return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 || type == DTYPE_Q8_0 ||
-           type == DTYPE_Q4_0;
+    return attn_row_bytes(type, 1) != 0;
 }
 
 size_t kv_row_bytes(enum dtype type, uint32_t dim)

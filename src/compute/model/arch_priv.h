@@ -2,7 +2,7 @@
 /* An architecture is a table row: the tensors of a layer, the functions that compute its two halves, and
  * the metadata keys that only this architecture has.
  *
- *    archs.c     the rows
+ *    archs*.c    the rows
  *    arch.c      keys common to all architectures; reading functions for the rows' hooks
  *    slots.c     the tensors: names and shapes, of which each row uses a set
  *
@@ -121,6 +121,16 @@ struct arch {
 bool global_is_required(const struct model *model, enum global global);
 bool global_is_allowed(const struct model *model, enum global global);
 
+/* Sets of slots, for the rows. */
+#define PRE_NORMS  (SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM))
+#define POST_NORMS (SLOT_BIT(POST_ATTN_NORM) | SLOT_BIT(POST_FFN_NORM))
+#define QKV_BIASES (SLOT_BIT(Q_BIAS) | SLOT_BIT(K_BIAS) | SLOT_BIT(V_BIAS))
+#define HEAD_NORMS (SLOT_BIT(Q_NORM) | SLOT_BIT(K_NORM))
+#define WIDE_NORMS (SLOT_BIT(Q_NORM_WIDE) | SLOT_BIT(K_NORM_WIDE))
+
+/* archs_experts.c: architectures with experts. */
+extern const struct arch EXPERT_ARCHS[];
+extern const uint32_t N_EXPERT_ARCHS;
 /* archs_latent.c: architectures with latent attention. */
 extern const struct arch LATENT_ARCHS[];
 extern const uint32_t N_LATENT_ARCHS;

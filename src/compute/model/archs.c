@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The architectures: one row each, and the few lines that only one of them needs.
+/* The architectures: one row each, and the few lines that only one of them needs.  Rows of these kinds have files of
+ * their own: experts (archs_experts.c), latent attention (archs_latent.c), recurrent layers (archs_hybrid.c).
  *
  *    llama     Llama 1 to 3.x, Mistral (windows), Mixtral (experts), and the many models of the same shape
  *    qwen2     Qwen 2 and 2.5: biases on Q, K and V
@@ -17,18 +18,9 @@
  *    glm4      GLM 4 (0414), Z1: norms before and after each half, gate and up in one, RoPE on half a head
  *    internlm2 InternLM 2 to 3: llama by another name
  *    ernie4_5  ERNIE 4.5 dense: llama by another name
- *    qwen3moe  Qwen 3 with experts
- *    qwen2moe  Qwen 1.5 and 2 with experts: a gate weighs the shared ones
- *    olmoe     OLMoE: Q and K normed over all heads, chances unchanged
- *    granitemoe Granite 3 with experts
- *    minimax-m2 MiniMax M2: Q and K normed over all heads, chances by sigmoid
- *    hunyuan-dense, hunyuan-moe  Hunyuan: heads are normed after RoPE
+ *    hunyuan-dense Hunyuan: heads are normed after RoPE
  *    seed_oss  Seed OSS: qwen2, with the second norm under another name
  *    exaone4   EXAONE 4: norms after each half; with windows, layers without one have no RoPE
- *    glm4moe   GLM 4.5 to 4.7: sigmoid, shared experts, an MTP head behind the last layer
- *    bailingmoe2 Ling 2, Ring 2: like glm4moe, with Q, K and V in one tensor
- *    ernie4_5-moe ERNIE 4.5 with experts, of which some are shared
- *    llama4    Llama 4: arch_llama4.c
  *    mistral3  Mistral 3, Ministral 3: llama, with queries scaled by their position
  *    starcoder2 StarCoder 2: LayerNorm, biases, no gate
  *    phi2      Phi 1.5 and 2: the same with parallel halves
@@ -36,7 +28,6 @@
  *    falcon    Falcon 7B to 40B: parallel halves, one or two norms before them
  *    command-r Command R: LayerNorm without bias, parallel halves, SiLU gate
  *    cohere2   Command R7B, Command A: the same with windows; layers without one have no RoPE
- *    gpt-oss   gpt-oss 20b and 120b: sinks, a window in every other layer, experts with biases and limits
  *
  * In files of architectures that descend from llama, the rows of Q and K are ordered so that RoPE turns
  * neighbouring elements. In the others, element i of a head turns with element i + dims/2, as in the
@@ -44,12 +35,6 @@
 #include "compute/model/model_priv.h"
 
 #include <math.h>
-
-#define PRE_NORMS  (SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM))
-#define POST_NORMS (SLOT_BIT(POST_ATTN_NORM) | SLOT_BIT(POST_FFN_NORM))
-#define QKV_BIASES (SLOT_BIT(Q_BIAS) | SLOT_BIT(K_BIAS) | SLOT_BIT(V_BIAS))
-#define HEAD_NORMS (SLOT_BIT(Q_NORM) | SLOT_BIT(K_NORM))
-#define WIDE_NORMS (SLOT_BIT(Q_NORM_WIDE) | SLOT_BIT(K_NORM_WIDE))
 
 static const double FREQ_BASE[2] = {1.0001, 1e12};
 
@@ -141,40 +126,6 @@ static void read_llama(struct reading *r, struct model *model)
     moe_read(r, model, 0, false);
 }
 
-static void read_qwen3moe(struct reading *r, struct model *model)
-{
-    moe_read(r, model, 0, true);
-}
-
-static void read_plain_softmax(struct reading *r, struct model *model)
-{
-    model->route.gate = ROUTE_SOFTMAX;
-    moe_read(r, model, 0, true);
-}
-
-static void read_qwen2moe(struct reading *r, struct model *model)
-{
-    read_plain_softmax(r, model);
-    for (uint32_t i = 0; i < model->config.n_layers && model->config.shared_ffn; i++)
-        model->layers[i].ffn = &ffn_moe_shared_gated;
-}
-
-static const char *const GRANITEMOE_KEYS[] = {"expert_count", "embedding_scale", "residual_scale",
-                                              "logit_scale", NULL};
-
-static void read_granitemoe(struct reading *r, struct model *model)
-{
-    read_granite(r, model);
-    moe_read(r, model, 0, true);
-}
-
-static void read_minimax(struct reading *r, struct model *model)
-{
-    model->route.gate = ROUTE_SIGMOID;
-    model->route.is_normed = true;
-    moe_read(r, model, 0, true);
-}
-
 static void read_exaone4(struct reading *r, struct model *model)
 {
     bool is_mixed = false;
@@ -185,31 +136,6 @@ static void read_exaone4(struct reading *r, struct model *model)
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         if (is_mixed && !model->layers[i].is_local)
             model->layers[i].rope = ROPE_NONE;
-}
-
-static const char *const GLM4MOE_KEYS[] = {"expert_count", "nextn_predict_layers", NULL};
-
-static void read_glm4moe(struct reading *r, struct model *model)
-{
-    uint32_t n_dense = 0;
-
-    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
-    model->route.gate = ROUTE_SIGMOID;
-    model->route.is_normed = true;
-    moe_read(r, model, n_dense, true);
-}
-
-/* One layer in every `step` has experts, from the first that is not dense. */
-static void read_ernie4_5_moe(struct reading *r, struct model *model)
-{
-    uint32_t n_dense = 0, step = 1;
-
-    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
-    read_count(r, "interleave_moe_layer_step", OPTIONAL, model->config.n_layers, &step);
-    moe_read(r, model, n_dense, true);
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        if ((i + 1) % step != 0)
-            model->layers[i].ffn = &ffn_dense;
 }
 
 static const char *const MISTRAL3_KEYS[] = {"expert_count", "attention.temperature_scale",
@@ -231,8 +157,6 @@ static void read_mistral3(struct reading *r, struct model *model)
     }
     read_llama(r, model);
 }
-
-static const char *const LLAMA4_KEYS[] = {"expert_count", "attention.temperature_scale", NULL};
 
 /* Files of older converters have Q, K and V in one tensor. */
 static void read_phi2(struct reading *r, struct model *model)
@@ -265,14 +189,6 @@ static void read_cohere2(struct reading *r, struct model *model)
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         if (!model->layers[i].is_local)
             model->layers[i].rope = ROPE_NONE;
-}
-
-/* YaRN without rounding its bounds to whole pairs. */
-static void read_gptoss(struct reading *r, struct model *model)
-{
-    model->rope_params[ROPE_GLOBAL].has_exact_bounds = true;
-    model->route.gate = ROUTE_SOFTMAX_CHOSEN;
-    moe_read(r, model, 0, true);
 }
 
 static const struct arch ARCHS[] = {
@@ -401,56 +317,6 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS,
      .may = QKV_BIASES | SLOT_BIT(OUT_BIAS),
      .has_mtp = true},
-    {.name = "qwen3moe",
-     .pairs = ROPE_HALVES,
-     .attn = &attn_grouped,
-     .ffn = &ffn_moe,
-     .needs = PRE_NORMS | HEAD_NORMS,
-     .has_mtp = true,
-     .keys = EXPERT_KEYS,
-     .read = read_qwen3moe},
-    {.name = "gpt-oss",
-     .pairs = ROPE_HALVES,
-     .attn = &attn_grouped,
-     .ffn = &ffn_moe_biased,
-     .needs =
-         SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE) | SLOT_BIT(SINKS) | SLOT_BIT(OUT_BIAS) | QKV_BIASES,
-     .has_windows = true,
-     .window_period = 2,
-     .keys = EXPERT_KEYS,
-     .read = read_gptoss},
-    {.name = "qwen2moe",
-     .pairs = ROPE_HALVES,
-     .attn = &attn_grouped,
-     .ffn = &ffn_moe,
-     .needs = PRE_NORMS | QKV_BIASES,
-     .has_mtp = true,
-     .keys = EXPERT_KEYS,
-     .read = read_qwen2moe},
-    {.name = "olmoe",
-     .pairs = ROPE_HALVES,
-     .attn = &attn_grouped,
-     .ffn = &ffn_moe,
-     .needs = PRE_NORMS | WIDE_NORMS,
-     .has_mtp = true,
-     .keys = EXPERT_KEYS,
-     .read = read_plain_softmax},
-    {.name = "granitemoe",
-     .pairs = ROPE_ADJACENT,
-     .attn = &attn_grouped,
-     .ffn = &ffn_moe,
-     .needs = PRE_NORMS,
-     .has_mtp = true,
-     .keys = GRANITEMOE_KEYS,
-     .read = read_granitemoe},
-    {.name = "minimax-m2",
-     .pairs = ROPE_HALVES,
-     .attn = &attn_grouped,
-     .ffn = &ffn_moe,
-     .needs = PRE_NORMS | WIDE_NORMS,
-     .has_mtp = true,
-     .keys = EXPERT_KEYS,
-     .read = read_minimax},
     {.name = "hunyuan-dense",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
@@ -458,15 +324,6 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS | HEAD_NORMS,
      .norms_turned = true,
      .has_mtp = true},
-    {.name = "hunyuan-moe",
-     .pairs = ROPE_HALVES,
-     .attn = &attn_grouped,
-     .ffn = &ffn_moe,
-     .needs = PRE_NORMS | HEAD_NORMS,
-     .norms_turned = true,
-     .has_mtp = true,
-     .keys = EXPERT_KEYS,
-     .read = read_qwen3moe},
     {.name = "seed_oss",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
@@ -482,39 +339,6 @@ static const struct arch ARCHS[] = {
      .has_windows = true,
      .window_period = 4,
      .read = read_exaone4},
-    {.name = "glm4moe",
-     .pairs = ROPE_HALVES,
-     .attn = &attn_grouped,
-     .ffn = &ffn_dense,
-     .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE),
-     .may = QKV_BIASES | HEAD_NORMS,
-     .has_mtp = true,
-     .keys = GLM4MOE_KEYS,
-     .read = read_glm4moe},
-    {.name = "bailingmoe2",
-     .pairs = ROPE_HALVES,
-     .attn = &attn_grouped_fused,
-     .ffn = &ffn_dense,
-     .needs = PRE_NORMS | HEAD_NORMS,
-     .keys = GLM4MOE_KEYS,
-     .read = read_glm4moe},
-    {.name = "ernie4_5-moe",
-     .pairs = ROPE_ADJACENT,
-     .attn = &attn_grouped,
-     .ffn = &ffn_dense,
-     .needs = PRE_NORMS,
-     .keys = EXPERT_KEYS,
-     .read = read_ernie4_5_moe},
-    {.name = "llama4",
-     .pairs = ROPE_ADJACENT,
-     .attn = &attn_grouped,
-     .ffn = &ffn_moe_shared,
-     .needs = PRE_NORMS,
-     .has_windows = true,
-     .window_period = 4,
-     .window_default = 8192,
-     .keys = LLAMA4_KEYS,
-     .read = read_llama4},
     {.name = "mistral3",
      .pairs = ROPE_ADJACENT,
      .attn = &attn_grouped,
@@ -593,6 +417,9 @@ const struct arch *arch_at(uint32_t index)
     if (index < n)
         return &ARCHS[index];
     index -= n;
+    if (index < N_EXPERT_ARCHS)
+        return &EXPERT_ARCHS[index];
+    index -= N_EXPERT_ARCHS;
     if (index < N_LATENT_ARCHS)
         return &LATENT_ARCHS[index];
     index -= N_LATENT_ARCHS;

@@ -4,8 +4,6 @@
  * A file marks recurrent layers by their number of KV heads: 0. */
 #include "compute/model/model_priv.h"
 
-#define PRE_NORMS (SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM))
-
 enum { MOST_CONV_TAPS = 8 };
 
 static const char *const LFM2_KEYS[] = {"attention.head_count_kv", "expert_count", NULL};

@@ -6,8 +6,6 @@
  *    glm-dsa    GLM 5: the same; in GLM 5.2 most layers attend to the keys that an earlier layer chose */
 #include "compute/model/model_priv.h"
 
-#define PRE_NORMS (SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM))
-
 static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank", "nextn_predict_layers",
                                              "rope.scaling.yarn_log_multiplier", NULL};
 

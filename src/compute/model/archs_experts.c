@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of architectures whose files always have experts; archs.c has those that may have them (llama, mistral3).
+ *
+ *    qwen3moe  Qwen 3 with experts
+ *    qwen2moe  Qwen 1.5 and 2 with experts: a gate weighs the shared ones
+ *    olmoe     OLMoE: Q and K normed over all heads, chances unchanged
+ *    granitemoe Granite 3 with experts
+ *    minimax-m2 MiniMax M2: Q and K normed over all heads, chances by sigmoid
+ *    hunyuan-moe Hunyuan with experts: heads are normed after RoPE
+ *    glm4moe   GLM 4.5 to 4.7: sigmoid, shared experts, an MTP head behind the last layer
+ *    bailingmoe2 Ling 2, Ring 2: like glm4moe, with Q, K and V in one tensor
+ *    ernie4_5-moe ERNIE 4.5 with experts, of which some are shared
+ *    llama4    Llama 4: arch_llama4.c
+ *    gpt-oss   gpt-oss 20b and 120b: sinks, a window in every other layer, experts with biases and limits */
+#include "compute/model/model_priv.h"
+
+static const char *const EXPERT_KEYS[] = {"expert_count", NULL};
+
+static void read_qwen3moe(struct reading *r, struct model *model)
+{
+    moe_read(r, model, 0, true);
+}
+
+static void read_plain_softmax(struct reading *r, struct model *model)
+{
+    model->route.gate = ROUTE_SOFTMAX;
+    moe_read(r, model, 0, true);
+}
+
+static void read_qwen2moe(struct reading *r, struct model *model)
+{
+    read_plain_softmax(r, model);
+    for (uint32_t i = 0; i < model->config.n_layers && model->config.shared_ffn; i++)
+        model->layers[i].ffn = &ffn_moe_shared_gated;
+}
+
+static const char *const GRANITEMOE_KEYS[] = {"expert_count", "embedding_scale", "residual_scale",
+                                              "logit_scale", NULL};
+
+static void read_granitemoe(struct reading *r, struct model *model)
+{
+    read_granite(r, model);
+    moe_read(r, model, 0, true);
+}
+
+static void read_minimax(struct reading *r, struct model *model)
+{
+    model->route.gate = ROUTE_SIGMOID;
+    model->route.is_normed = true;
+    moe_read(r, model, 0, true);
+}
+
+static const char *const GLM4MOE_KEYS[] = {"expert_count", "nextn_predict_layers", NULL};
+
+static void read_glm4moe(struct reading *r, struct model *model)
+{
+    uint32_t n_dense = 0;
+
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    model->route.gate = ROUTE_SIGMOID;
+    model->route.is_normed = true;
+    moe_read(r, model, n_dense, true);
+}
+
+/* One layer in every `step` has experts, from the first that is not dense. */
+static void read_ernie4_5_moe(struct reading *r, struct model *model)
+{
+    uint32_t n_dense = 0, step = 1;
+
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    read_count(r, "interleave_moe_layer_step", OPTIONAL, model->config.n_layers, &step);
+    moe_read(r, model, n_dense, true);
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if ((i + 1) % step != 0)
+            model->layers[i].ffn = &ffn_dense;
+}
+
+static const char *const LLAMA4_KEYS[] = {"expert_count", "attention.temperature_scale", NULL};
+
+/* YaRN without rounding its bounds to whole pairs. */
+static void read_gptoss(struct reading *r, struct model *model)
+{
+    model->rope_params[ROPE_GLOBAL].has_exact_bounds = true;
+    model->route.gate = ROUTE_SOFTMAX_CHOSEN;
+    moe_read(r, model, 0, true);
+}
+
+const struct arch EXPERT_ARCHS[] = {
+    {.name = "qwen3moe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .has_mtp = true,
+     .keys = EXPERT_KEYS,
+     .read = read_qwen3moe},
+    {.name = "gpt-oss",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe_biased,
+     .needs =
+         SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE) | SLOT_BIT(SINKS) | SLOT_BIT(OUT_BIAS) | QKV_BIASES,
+     .has_windows = true,
+     .window_period = 2,
+     .keys = EXPERT_KEYS,
+     .read = read_gptoss},
+    {.name = "qwen2moe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | QKV_BIASES,
+     .has_mtp = true,
+     .keys = EXPERT_KEYS,
+     .read = read_qwen2moe},
+    {.name = "olmoe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | WIDE_NORMS,
+     .has_mtp = true,
+     .keys = EXPERT_KEYS,
+     .read = read_plain_softmax},
+    {.name = "granitemoe",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS,
+     .has_mtp = true,
+     .keys = GRANITEMOE_KEYS,
+     .read = read_granitemoe},
+    {.name = "minimax-m2",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | WIDE_NORMS,
+     .has_mtp = true,
+     .keys = EXPERT_KEYS,
+     .read = read_minimax},
+    {.name = "hunyuan-moe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .norms_turned = true,
+     .has_mtp = true,
+     .keys = EXPERT_KEYS,
+     .read = read_qwen3moe},
+    {.name = "glm4moe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE),
+     .may = QKV_BIASES | HEAD_NORMS,
+     .has_mtp = true,
+     .keys = GLM4MOE_KEYS,
+     .read = read_glm4moe},
+    {.name = "bailingmoe2",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped_fused,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .keys = GLM4MOE_KEYS,
+     .read = read_glm4moe},
+    {.name = "ernie4_5-moe",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = EXPERT_KEYS,
+     .read = read_ernie4_5_moe},
+    {.name = "llama4",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe_shared,
+     .needs = PRE_NORMS,
+     .has_windows = true,
+     .window_period = 4,
+     .window_default = 8192,
+     .keys = LLAMA4_KEYS,
+     .read = read_llama4},
+};
+const uint32_t N_EXPERT_ARCHS = sizeof(EXPERT_ARCHS) / sizeof(EXPERT_ARCHS[0]);

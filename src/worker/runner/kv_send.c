@@ -13,7 +13,10 @@
  *
  * A failed hand-off does not stop the prefill, because the request needs the first token anyway.  The KV
  * becomes prefix cache here.  A sequence that is then held without a receiver ends with FAILED, and the
- * router sends PROCEED to the decode worker.
+ * router sends PROCEED to the decode worker.  The code of a refusal goes all the way:
+ *
+ *    kv_receive.c --GRANT_REFUSED--> transfer/kvxfer/send.c --result--> failed --tick: FAILED--> router
+ *    router: on_prefill_finish() --PROCEED--> decode worker: computes the prompt
  *
  * A struct kv_send may outlive its task, because its leases last until the transport reads the blocks no
  * more. */

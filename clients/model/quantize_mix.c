@@ -99,22 +99,14 @@ const char *mix_names(void)
 
 /* ---- a tensor's type ---- */
 
-static bool quantize_mix_ends_with(struct bytes name, const char *tail)
-{
-    size_t len_bytes = strlen(tail);
-
-    return name.len_bytes >= len_bytes &&
-           memcmp(name.data + name.len_bytes - len_bytes, tail, len_bytes) == 0;
-}
-
 bool mix_is_matrix(const struct gguf_tensor *tensor)
 {
     static const char *const kept[] = {"_norm.weight", "ffn_gate_inp.weight", "position_embd.weight"};
 
-    if (tensor->n_dims < 2 || tensor->dims[1] < 2 || !quantize_mix_ends_with(tensor->name, ".weight"))
+    if (tensor->n_dims < 2 || tensor->dims[1] < 2 || !bytes_ends_with(tensor->name, ".weight"))
         return false;
     for (size_t i = 0; i < ARRAY_LEN(kept); i++)
-        if (quantize_mix_ends_with(tensor->name, kept[i]))
+        if (bytes_ends_with(tensor->name, kept[i]))
             return false;
     return true;
 }

@@ -7,18 +7,14 @@
 #include "gguf/scales.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Gemma 4 has a tensor of its own by such a name: the forward pass multiplies by it. */
 static bool is_scale_of_architecture(const struct gguf *gguf, struct bytes name)
 {
-    static const char own[] = "ffn_down_exps.scale";
-    size_t n = sizeof(own) - 1;
     struct bytes arch = bytes_str("");
 
     gguf_get_str(gguf, "general.architecture", NULL, &arch);
-    return name.len_bytes >= n && memcmp(name.data + name.len_bytes - n, own, n) == 0 &&
-           arch.len_bytes >= 6 && memcmp(arch.data, "gemma4", 6) == 0;
+    return bytes_ends_with(name, "ffn_down_exps.scale") && bytes_starts_with(arch, "gemma4");
 }
 
 const struct gguf_tensor *scales_owner(const struct gguf *gguf, const struct gguf_tensor *tensor)

@@ -45,6 +45,14 @@ bool bytes_starts_with(struct bytes a, const char *text)
     return a.len_bytes >= len_bytes && bytes_equal(bytes_of(a.data, len_bytes), bytes_of(text, len_bytes));
 }
 
+bool bytes_ends_with(struct bytes a, const char *text)
+{
+    size_t len_bytes = strlen(text);
+
+    return a.len_bytes >= len_bytes &&
+           bytes_equal(bytes_of(a.data + a.len_bytes - len_bytes, len_bytes), bytes_of(text, len_bytes));
+}
+
 size_t bytes_find(struct bytes hay, struct bytes needle, size_t from)
 {
     if (from > hay.len_bytes || needle.len_bytes > hay.len_bytes - from)

@@ -40,6 +40,7 @@ struct bytes bytes_str(const char *text); /* NULL gives an empty view */
 bool bytes_equal(struct bytes a, struct bytes b);
 bool bytes_is(struct bytes a, const char *text);
 bool bytes_starts_with(struct bytes a, const char *text);
+bool bytes_ends_with(struct bytes a, const char *text);
 /* Offset of needle in hay at or after from, or SIZE_MAX. */
 size_t bytes_find(struct bytes hay, struct bytes needle, size_t from);
 

@@ -8,17 +8,10 @@
 
 #include "base/err.h"
 
-static bool gguf_image_ends_with(struct bytes name, struct bytes tail)
-{
-    return name.len_bytes >= tail.len_bytes &&
-           bytes_equal(bytes_of(name.data + name.len_bytes - tail.len_bytes, tail.len_bytes), tail);
-}
-
 static bool is_kept(struct bytes name)
 {
     return bytes_starts_with(name, "general.") || bytes_starts_with(name, "tokenizer.") ||
-           gguf_image_ends_with(name, bytes_str(".context_length")) ||
-           gguf_image_ends_with(name, bytes_str(".pooling_type"));
+           bytes_ends_with(name, ".context_length") || bytes_ends_with(name, ".pooling_type");
 }
 
 int gguf_vocabulary_image(const struct gguf *gguf, struct buf *image_out)

@@ -14,13 +14,6 @@ enum { SCALES_NAME_BYTES = 1032 };
 static const char *const suffixes[GGUF_SCALES] = {".scale", ".input_scale"};
 static const char *const ends[] = {".weight", ""}; /* of the weights: the shorter names come first */
 
-static bool scales_ends_with(struct bytes name, const char *suffix)
-{
-    size_t n = strlen(suffix);
-
-    return name.len_bytes >= n && memcmp(name.data + name.len_bytes - n, suffix, n) == 0;
-}
-
 /* Finds the tensor whose name has `to` at its end in place of `from`. */
 static const struct gguf_tensor *scales_sibling(const struct gguf *gguf, struct bytes name, const char *from,
                                                 const char *to)
@@ -28,7 +21,7 @@ static const struct gguf_tensor *scales_sibling(const struct gguf *gguf, struct 
     char text[SCALES_NAME_BYTES];
     size_t n = name.len_bytes - strlen(from);
 
-    if (!scales_ends_with(name, from) || n + strlen(to) >= sizeof(text))
+    if (!bytes_ends_with(name, from) || n + strlen(to) >= sizeof(text))
         return NULL;
     memcpy(text, name.data, n);
     memcpy(text + n, to, strlen(to) + 1);

@@ -10,7 +10,6 @@
 #include "compute/model/weight_scales_priv.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "gguf/scales.h"
@@ -24,11 +23,9 @@ struct weight_scales {
 
 static bool scales_are_a_slot(const struct loading *load, struct bytes name)
 {
-    const char *suffix = SLOTS[SLOT_EXPERT_SCALE].suffix;
-    size_t n = strlen(suffix);
     bool is_slot = false;
 
-    if (name.len_bytes < n || memcmp(name.data + name.len_bytes - n, suffix, n) != 0)
+    if (!bytes_ends_with(name, SLOTS[SLOT_EXPERT_SCALE].suffix))
         return false;
     for (uint32_t i = 0; i < load->model->config.n_layers && !is_slot; i++)
         is_slot = layer_may(load->model, i) >> SLOT_EXPERT_SCALE & 1;

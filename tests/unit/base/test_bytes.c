@@ -19,6 +19,11 @@ static void views_compare(void **state)
     assert_true(bytes_starts_with(bytes_str("abc"), "ab"));
     assert_true(bytes_starts_with(bytes_str("abc"), ""));
     assert_false(bytes_starts_with(bytes_str("a"), "ab"));
+    assert_true(bytes_ends_with(bytes_str("abc"), "bc"));
+    assert_true(bytes_ends_with(bytes_str("abc"), "abc"));
+    assert_true(bytes_ends_with(bytes_str("abc"), ""));
+    assert_false(bytes_ends_with(bytes_str("abc"), "ab"));
+    assert_false(bytes_ends_with(bytes_str("c"), "bc"));
 }
 
 static void find_stays_inside(void **state)

@@ -92,13 +92,13 @@ void worker_answer_serving(const struct task_answer *from, Baton__Serving *out)
     out->queue_ns = from->stats.queue_ns;
     out->prefill_ns = from->stats.prefill_ns;
     out->decode_ns = from->stats.decode_ns;
-    out->transfer_ns = from->transfer_ns;
-    out->exposed_ns = from->exposed_ns;
-    out->attention_bytes = from->attention_bytes;
-    out->recurrent_bytes = from->recurrent_bytes;
-    out->index_bytes = from->index_bytes;
-    out->mtp_bytes = from->mtp_bytes;
-    out->transport = (char *)from->transport;
+    out->transfer_ns = from->figures.transfer_ns;
+    out->exposed_ns = from->figures.exposed_ns;
+    out->attention_bytes = from->figures.attention_bytes;
+    out->recurrent_bytes = from->figures.recurrent_bytes;
+    out->index_bytes = from->figures.index_bytes;
+    out->mtp_bytes = from->figures.mtp_bytes;
+    out->transport = (char *)from->figures.transport;
 }
 
 static uint64_t answers_after(const struct task_times *times, uint64_t at_ns)

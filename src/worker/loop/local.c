@@ -251,7 +251,7 @@ static void local_job_take_serving(struct local_job *job, const struct task_answ
     GEN_SERVING_COUNTS(TAKE)
     GEN_SERVING_TIMES(TAKE)
 #undef TAKE
-    str_copy(job->serving.transport, sizeof(job->serving.transport), answer->transport);
+    str_copy(job->serving.transport, sizeof(job->serving.transport), answer->figures.transport);
 }
 
 static void local_job_end(struct local_job *job, Baton__Finish finish)

@@ -59,9 +59,7 @@ struct task { /* one submitted job on this worker; engine thread; the drawing is
     struct kv_send *kv_send;       /* mode PREFILL: its KV send; NULL: none yet, or over */
     struct kv_receive *kv_receive; /* mode DECODE: its KV receive; NULL: none yet, or over */
     struct task_times times;
-    uint64_t transfer_ns, exposed_ns; /* of the transfer of its KV; see serve/api/gen.h */
-    uint64_t attention_bytes, recurrent_bytes, index_bytes, mtp_bytes;
-    char transport[16];
+    struct task_figures figures;
     struct list in_fetch;       /* FETCHING: in the waiters of ... */
     struct prefix_fetch *fetch; /* ... this prefix fetch */
     uint64_t fetch_began_ns;

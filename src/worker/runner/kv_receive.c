@@ -129,13 +129,13 @@ static void kv_receive_count_kinds(const struct kv_receive *receive, const struc
     if (n_state > 0 && !arrival->is_whole)
         return;
     state_bytes = (uint64_t)n_state * kv_layout_block_bytes(layout);
-    task->recurrent_bytes = state_bytes < left ? state_bytes : left;
-    left -= task->recurrent_bytes;
+    task->figures.recurrent_bytes = state_bytes < left ? state_bytes : left;
+    left -= task->figures.recurrent_bytes;
     state_bytes = arrival->is_whole ? receive->head.n_blocks * kv_layout_block_bytes(layout) : 0;
-    task->mtp_bytes = state_bytes < left ? state_bytes : left;
-    left -= task->mtp_bytes;
-    task->index_bytes = left / kv_layout_layer_block_bytes(layout) * kv_layout_index_bytes(layout);
-    task->attention_bytes = left - task->index_bytes;
+    task->figures.mtp_bytes = state_bytes < left ? state_bytes : left;
+    left -= task->figures.mtp_bytes;
+    task->figures.index_bytes = left / kv_layout_layer_block_bytes(layout) * kv_layout_index_bytes(layout);
+    task->figures.attention_bytes = left - task->figures.index_bytes;
 }
 
 /* Returns how many of the prompt's tokens have usable KV here. A prefix needs its end state, and the end state comes last. */
@@ -161,13 +161,14 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
     worker_engine_observe_transfer(engine, arrival->n_bytes, arrival->elapsed_ns);
     if (task == NULL)
         return;
-    task->transfer_ns = arrival->elapsed_ns;
-    task->exposed_ns = arrival->exposed_ns;
+    task->figures.transfer_ns = arrival->elapsed_ns;
+    task->figures.exposed_ns = arrival->exposed_ns;
     task->times.transfer_ended_ns = clock_now_ns();
     task->times.transfer_bytes = arrival->n_bytes;
     kv_receive_count_kinds(receive, arrival);
     task->times.is_transfer_failed = !arrival->is_whole;
-    str_copy(task->transport, sizeof(task->transport), worker_transport_name(receive->transport));
+    str_copy(task->figures.transport, sizeof(task->figures.transport),
+             worker_transport_name(receive->transport));
     n_tokens = kv_receive_n_tokens(receive, arrival);
     if (!arrival->is_whole)
         log_warn("kv_receive_incomplete", LOG_STR("request_id", task->spec.order.work.request_id),

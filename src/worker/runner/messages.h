@@ -121,6 +121,13 @@ struct task_times {
     uint64_t ended_ns, wall_ns; /* in answers only; wall_ns: to add for wall time */
 };
 
+/* Figures of a task that its worker counts outside the scheduler, for the serving stats (serve/api/gen.h). */
+struct task_figures {
+    uint64_t transfer_ns, exposed_ns;                                  /* of the transfer of its KV */
+    uint64_t attention_bytes, recurrent_bytes, index_bytes, mtp_bytes; /* of a hand-off, by kind of state */
+    char transport[16];
+};
+
 #define ANSWER_TO_NONE UINT32_MAX
 
 struct task_answer {       /* an update on one request */
@@ -141,9 +148,7 @@ struct task_answer {       /* an update on one request */
     char *error_text;         /* FAILED: for people; heap, owned by the report; NULL: none */
     struct task_times *times; /* with a finish; heap, owned by the report; NULL: none */
     struct seq_stats stats;
-    uint64_t transfer_ns, exposed_ns;
-    uint64_t attention_bytes, recurrent_bytes, index_bytes, mtp_bytes; /* of a hand-off, by kind of state */
-    char transport[16];
+    struct task_figures figures;
 };
 
 enum report_kind {

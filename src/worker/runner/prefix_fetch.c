@@ -125,10 +125,11 @@ static void prefix_fetch_release(struct prefix_fetch *fetch, struct task *task)
     if (task == fetch->first && fetch->n_arrived > 0) {
         task->fetched_from = fetch->n_here * prefix_fetch_block_tokens(engine);
         task->fetched_to = (fetch->n_here + fetch->n_arrived) * prefix_fetch_block_tokens(engine);
-        str_copy(task->transport, sizeof(task->transport), worker_transport_name(fetch->transport));
+        str_copy(task->figures.transport, sizeof(task->figures.transport),
+                 worker_transport_name(fetch->transport));
     }
     worker_task_note(&task->times.fetched_ns);
-    task->transfer_ns = clock_now_ns() - task->fetch_began_ns;
+    task->figures.transfer_ns = clock_now_ns() - task->fetch_began_ns;
     worker_tasks_go_on(engine, task);
 }
 

@@ -76,11 +76,11 @@ static void task_put_transfer(const struct worker_engine *engine, const struct t
     span.kind = times->is_sender ? SPAN_CLIENT : SPAN_SERVER;
     span.end_ns = times->transfer_ended_ns != 0 ? times->transfer_ended_ns : end_ns;
     span_add_text(&span, "baton.peer", peer == NULL ? "" : peer->node);
-    span_add_text(&span, "baton.transport", task->transport);
+    span_add_text(&span, "baton.transport", task->figures.transport);
     if (times->transfer_bytes > 0)
         span_add_count(&span, "baton.transfer.bytes", times->transfer_bytes);
     if (!times->is_sender)
-        span_add_real(&span, "baton.transfer.exposed_s", (double)task->exposed_ns / 1e9);
+        span_add_real(&span, "baton.transfer.exposed_s", (double)task->figures.exposed_ns / 1e9);
     if (times->transfer_ended_ns == 0 || times->is_transfer_failed)
         span_fail(&span, "the transfer was not completed");
     span_queue_put(engine->opts.spans, &span);

@@ -103,13 +103,7 @@ static void task_put_serving(const struct task *task, struct task_answer *answer
     if (answer->finish != BATON__FINISH__FINISH_NONE)
         worker_task_put_times(task, answer);
     answer->stats = *seq_stats(task->seq);
-    answer->transfer_ns = task->transfer_ns;
-    answer->exposed_ns = task->exposed_ns;
-    answer->attention_bytes = task->attention_bytes;
-    answer->recurrent_bytes = task->recurrent_bytes;
-    answer->index_bytes = task->index_bytes;
-    answer->mtp_bytes = task->mtp_bytes;
-    memcpy(answer->transport, task->transport, sizeof(answer->transport));
+    answer->figures = task->figures;
 }
 
 /* ---- begin and end ---- */

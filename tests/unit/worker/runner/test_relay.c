@@ -316,7 +316,7 @@ static void a_hand_off(void **state)
     assert_int_equal(d.n_drawn, 10);
     assert_int_equal(p.n_drawn, 1);
     assert_int_equal(p.ids[0], d.ids[0]);
-    assert_true(last_word(&d, 1)->exposed_ns > 0 && last_word(&p, 1)->exposed_ns == 0);
+    assert_true(last_word(&d, 1)->figures.exposed_ns > 0 && last_word(&p, 1)->figures.exposed_ns == 0);
     assert_quiet(&p);
     assert_quiet(&d);
 }
@@ -344,7 +344,7 @@ static void proceed_then_a_late_offer(void **state)
     assert_int_equal(last_word(&p, 1)->finish, BATON__FINISH__FINISH_FAILED);
     assert_int_equal(last_word(&d, 1)->finish, BATON__FINISH__FINISH_LENGTH);
     assert_int_equal(last_word(&d, 1)->stats.n_computed, 100);
-    assert_int_equal(last_word(&d, 1)->exposed_ns, 0);
+    assert_int_equal(last_word(&d, 1)->figures.exposed_ns, 0);
     assert_quiet(&p);
     assert_quiet(&d);
 }

@@ -43,7 +43,7 @@ static void name_node(const struct main_options *options, void *arg)
     struct worker_conf *conf = arg;
     char **name = &conf->node;
     const char *role = options->table->daemon + strlen("baton-");
-    const char *colon = strrchr(conf->admin_listen, ':');
+    const char *colon = strrchr(conf->http.admin, ':');
     const char *port = colon != NULL ? colon + 1 : "";
     char host[256] = "", own[32], text[MAX_NODE_BYTES + 1];
 

@@ -65,12 +65,6 @@ static void router_on_stop(void *arg)
     front_abandon(daemon->front);
 }
 
-struct https_conf router_https_conf(const struct router_conf *conf)
-{
-    return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2,
-                               conf->congestion_control};
-}
-
 int router_make_tokens(const struct daemon *daemon, struct admin_tokens *out)
 {
     uint8_t all[TLS_MAX_KEYS][CLUSTER_KEY_BYTES], metrics[TLS_MAX_KEYS][CLUSTER_KEY_BYTES];
@@ -121,7 +115,7 @@ static struct reload_files router_conf_files(const void *conf)
 {
     const struct router_conf *fresh = conf;
 
-    return (struct reload_files){.api_keys = fresh->api_keys, .https = router_https_conf(fresh)};
+    return (struct reload_files){.api_keys = fresh->http.api_keys, .https = http_conf_https(&fresh->http)};
 }
 
 void router_apply(const struct daemon *daemon)

@@ -203,14 +203,14 @@ static int router_build_admin(struct daemon *daemon, struct fault *fault)
                                .metrics = router->metrics,
                                .calls = &router_admin_calls,
                                .calls_arg = daemon,
-                               .listen = router->conf->admin_listen,
+                               .listen = router->conf->http.admin,
                                .has_console = router->conf->console,
                                .tokens = &tokens};
     int rc = router_make_tokens(daemon, &tokens);
 
     if (rc < 0)
         return fault_set(fault, rc, "key derivation failed");
-    rc = addr_want_loopback(router->conf->admin_listen, "http.admin",
+    rc = addr_want_loopback(router->conf->http.admin, "http.admin",
                             "operate from the host itself, or through a tunnel", fault);
     if (rc == 0) {
         rc = admin_new(&admin, fault, &daemon->admin);
@@ -227,7 +227,7 @@ static int router_build_spending(struct router *router, const uint8_t key[32], s
     uint8_t limits_key[32];
     int rc = 0;
 
-    if (router->conf->api_keys[0] == '\0')
+    if (router->conf->http.api_keys[0] == '\0')
         return 0;
     if (cluster_key_derive(key, "limits", limits_key) < 0)
         return fault_set(fault, E_INTERNAL, "key derivation failed");
@@ -292,22 +292,18 @@ static int router_build_reload(struct daemon *daemon, struct fault *fault)
 static int router_build_front(struct daemon *daemon, struct fault *fault)
 {
     const struct router_conf *conf = daemon->router.conf;
-    struct https_conf https = router_https_conf(conf);
+    struct https_conf https = http_conf_https(&conf->http);
     struct front_opts opts;
     int rc = https_open(&https, daemon->router.loop, daemon->router.metrics, fault, &daemon->https);
 
     if (rc < 0)
         return rc;
     front_opts_init(&opts);
+    http_conf_fill(&conf->http, &opts);
     opts.tls = daemon->https;
-    opts.has_h2c = conf->h2c;
-    opts.congestion = conf->congestion_control;
-    opts.origins = (const char *const *)conf->cors_origin.items;
-    opts.n_origins = conf->cors_origin.n;
     opts.loop = daemon->router.loop;
     opts.backend = router_backend(&daemon->router);
     opts.metrics = daemon->router.metrics;
-    opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
     opts.common = router_spending_common(&daemon->router);
     opts.values = router_state_store(&daemon->router) != NULL
                       ? state_values_of(router_state_store(&daemon->router))
@@ -317,7 +313,6 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.on_shared_arg = &daemon->router;
     opts.login_salt = router_state_login_salt(&daemon->router);
     opts.has_console = conf->console;
-    opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
     opts.conversation_bytes = conf->conversation_bytes;
     opts.keeps_streams = conf->keeps_streams;
@@ -337,8 +332,8 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     router_state_serve(&daemon->router, daemon->front);
     if (rc == 0)
         rc = router_build_reload(daemon, fault);
-    for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
-        const char *address = conf->http_listen.items[i];
+    for (size_t i = 0; rc == 0 && i < conf->http.listen.n; i++) {
+        const char *address = conf->http.listen.items[i];
 
         rc = https_may_listen(address, opts.keys_path != NULL, opts.tls != NULL, fault);
         if (rc == 0)
@@ -417,7 +412,7 @@ static int router_register(struct daemon *daemon, struct fault *fault)
         .node = conf->node,
         .link = conf->link_advertise[0] ? conf->link_advertise : listener_address(daemon->router.links),
         .phase = "router",
-        .admin = conf->admin_listen[0] ? conf->admin_listen : NULL};
+        .admin = conf->http.admin[0] ? conf->http.admin : NULL};
 
     if (conf->link_register[0] == '\0')
         return 0;
@@ -474,7 +469,7 @@ int router_run(const struct router_opts *opts, struct fault *fault)
         router_apply(daemon);
         log_info("router_ready", LOG_STR("node", opts->conf->node),
                  LOG_STR("links", listener_address(daemon->router.links)),
-                 LOG_STR("admin", opts->conf->admin_listen), LOG_STR("version", PACKAGE_VERSION));
+                 LOG_STR("admin", opts->conf->http.admin), LOG_STR("version", PACKAGE_VERSION));
         service_ready(daemon->service);
         rc = ev_loop_run(daemon->router.loop);
         log_info("stopped");

@@ -29,14 +29,7 @@ void router_check(struct config_check *check)
 {
     const struct router_conf *conf = check->config;
     const struct setup_common common = {.node = conf->node,
-                                        .http_listen = &conf->http_listen,
-                                        .cors_origin = &conf->cors_origin,
-                                        .api_keys = conf->api_keys,
-                                        .tls_certificate = conf->tls_certificate,
-                                        .tls_key = conf->tls_key,
-                                        .tls_min = conf->tls_min,
-                                        .congestion_control = conf->congestion_control,
-                                        .admin = conf->admin_listen,
+                                        .http = &conf->http,
                                         .link_listen = conf->link_listen,
                                         .link = conf->link,
                                         .public_prefix = conf->public_prefix};

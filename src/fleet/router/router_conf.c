@@ -11,36 +11,7 @@
 static const struct config_key keys[] = {
     {"node", "name", CONFIG_STR, KEY(node), "router", 0, 0, NULL, false,
      "This daemon's name in the cluster, in logs and metrics: letters, digits, '.', '_' and '-'."},
-    {"http", "listen", CONFIG_LIST, KEY(http_listen), "127.0.0.1:8080", 0, 0, NULL, false,
-     "Addresses for clients, host:port; repeat the key for more. Only loopback is allowed unless an API key "
-     "file is given."},
-    {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "", 0, 0, NULL, true,
-     "File of API key hashes, one 'sha256-hex tenant [name] [limit=value ...]' per line ('batonctl new-key' "
-     "makes one). Empty: requests need no key, which is allowed on loopback only."},
-    {"http", "tls_certificate", CONFIG_PATH, KEY(tls_certificate), "", 0, 0, NULL, true,
-     "PEM file: this daemon's certificate, then its chain. Together with tls_key it turns on TLS for every "
-     "http.listen. Read again on SIGHUP and when either file changes; if the two do not match, the old pair "
-     "stays in use."},
-    {"http", "tls_key", CONFIG_PATH, KEY(tls_key), "", 0, 0, NULL, true,
-     "PEM file: the private key of tls_certificate, not encrypted, not readable by other users."},
-    {"http", "tls_min", CONFIG_ENUM, KEY(tls_min), "1.2", 0, 0, "1.2|1.3", true,
-     "Oldest TLS version that clients may use."},
-    {"http", "http2", CONFIG_BOOL, KEY(http2), "yes", 0, 0, NULL, false,
-     "Offer HTTP/2 to clients that use TLS."},
-    {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false,
-     "Accept HTTP/2 without TLS too, from clients (proxies) that start with it directly."},
-    {"http", "congestion_control", CONFIG_STR, KEY(congestion_control), "", 0, 0, NULL, false,
-     "TCP congestion control of client connections, such as cubic. The kernel lists its algorithms in "
-     "/proc/sys/net/ipv4/tcp_available_congestion_control. Empty: the system's. Small packets, one for each "
-     "token, cost more under bbr than under cubic."},
-    {"http", "cors_origin", CONFIG_LIST, KEY(cors_origin), "", 0, 0, NULL, false,
-     "Origin whose pages may send requests from a browser, such as https://app.example; repeat for more; * for "
-     "any. None: no CORS header is sent."},
-    {"http", "admin", CONFIG_ADDRESS, KEY(admin_listen), "127.0.0.1:8081", 0, 0, NULL, false,
-     "Address for batonctl (status, metrics, drain, reload). Loopback only."},
-    {"http", "metrics", CONFIG_ENUM, KEY(metrics_for), "admin", 0, 0, "admin|clients", false,
-     "Access to /metrics, whose labels name tenants, models and workers. admin: only with the admin token, on "
-     "http.admin. clients: also with any API key, on http.listen."},
+    HTTP_CONF_KEYS(KEY, "127.0.0.1:8080", "127.0.0.1:8081", "Addresses for clients")
     {"http", "console", CONFIG_BOOL, KEY(console), "no", 0, 0, NULL, false,
      "Serve a page for browsers at /console: a chat on http.listen, whose requests carry an API key, and the fleet "
      "on http.admin, whose requests carry the admin token."},

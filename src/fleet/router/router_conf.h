@@ -4,6 +4,7 @@
 #define FLEET_ROUTER_ROUTER_CONF_H
 
 #include "base/config/config.h"
+#include "serve/setup/http_conf.h"
 #include "serve/setup/link_access.h"
 
 enum router_refuse { ROUTER_REFUSE_TIMEOUT, ROUTER_REFUSE_PREDICTED };
@@ -11,19 +12,11 @@ enum router_roles_mode { ROUTER_ROLES_FIXED, ROUTER_ROLES_AUTO };
 
 struct router_conf {
     char *node;
-    struct config_list http_listen;
-    char *api_keys;
+    struct http_conf http;
     uint64_t replay_bytes;
     uint64_t conversation_bytes;
     char *public_prefix;
-    char *tls_certificate, *tls_key;
-    int tls_min; /* enum http_tls_min */
-    bool http2, h2c;
-    char *congestion_control;
-    struct config_list cors_origin;
-    char *admin_listen;
     bool console;
-    int metrics_for; /* enum front_metrics_for */
     uint64_t http_max_body, http_max_connections, http_max_per_address;
     uint64_t http_head_timeout_ns, http_body_timeout_ns, http_idle_timeout_ns, http_write_timeout_ns;
     uint64_t http_job_threads, http_max_requests, http_wrong_keys;

@@ -33,8 +33,8 @@ static void setup_files_check_keys(struct config_check *check, const char *path)
 
 static void check_tls(struct config_check *check, const struct setup_common *common)
 {
-    const char *certificate = common->tls_certificate, *key = common->tls_key;
-    struct http_tls_files files = {certificate, key, (enum http_tls_min)common->tls_min};
+    const char *certificate = common->http->tls_certificate, *key = common->http->tls_key;
+    struct http_tls_files files = {certificate, key, (enum http_tls_min)common->http->tls_min};
     struct fault fault = {0};
 
     if ((certificate[0] == '\0') != (key[0] == '\0')) {
@@ -56,7 +56,7 @@ void setup_check_files(struct config_check *check, const struct setup_common *co
     struct public_prefix *prefix = NULL;
     struct fault fault = {0};
 
-    setup_files_check_keys(check, common->api_keys);
+    setup_files_check_keys(check, common->http->api_keys);
     check_tls(check, common);
     link_access_check(check, &common->link);
     if (common->public_prefix[0] != '\0' && public_prefix_load(common->public_prefix, &fault, &prefix) < 0)

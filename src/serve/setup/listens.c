@@ -56,12 +56,12 @@ static int listens_look_up(const struct addr *addr, const char *text, struct fau
 static void check_front(struct config_check *check, const struct setup_common *common, size_t item,
                         struct setup_listens *listens)
 {
-    const char *text = common->http_listen->items[item];
+    const char *text = common->http->listen.items[item];
     struct setup_listen one = {.key = "http.listen", .item = item, .text = text};
     struct fault fault = {0};
     int rc = addr_parse(text, &fault, &one.addr);
 
-    if (rc == 0 && !one.addr.is_numeric && common->api_keys[0] != '\0' && !check->is_reload)
+    if (rc == 0 && !one.addr.is_numeric && common->http->api_keys[0] != '\0' && !check->is_reload)
         rc = listens_look_up(&one.addr, text, &fault);
     else if (rc < 0 || one.addr.is_numeric)
         rc = listen_check(text, &fault, &one.addr);
@@ -69,7 +69,7 @@ static void check_front(struct config_check *check, const struct setup_common *c
         config_refuse_item(check, "http.listen", item, "%s", fault.text);
         return;
     }
-    if (common->api_keys[0] == '\0' && !addr_is_loopback(&one.addr))
+    if (common->http->api_keys[0] == '\0' && !addr_is_loopback(&one.addr))
         config_refuse_item(
             check, "http.listen", item,
             "%.200s is not loopback: give http.api_keys a key file first, or listen on 127.0.0.1", text);
@@ -81,12 +81,12 @@ void setup_check_listens(struct config_check *check, const struct setup_common *
 {
     struct fault fault = {0};
 
-    for (size_t i = 0; i < common->http_listen->n; i++)
+    for (size_t i = 0; i < common->http->listen.n; i++)
         check_front(check, common, i, listens);
-    setup_check_listen(check, listens, "http.admin", common->admin);
-    if (addr_parse(common->admin, NULL, &(struct addr){0}) == 0 &&
-        addr_want_loopback(common->admin, "http.admin", "operate from the host itself, or through a tunnel",
-                           &fault) < 0)
+    setup_check_listen(check, listens, "http.admin", common->http->admin);
+    if (addr_parse(common->http->admin, NULL, &(struct addr){0}) == 0 &&
+        addr_want_loopback(common->http->admin, "http.admin",
+                           "operate from the host itself, or through a tunnel", &fault) < 0)
         config_refuse(check, "http.admin", "%s", fault.text);
     setup_check_listen(check, listens, "link.listen", common->link_listen);
 }

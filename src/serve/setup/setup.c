@@ -45,9 +45,9 @@ void setup_check_common(struct config_check *check, const struct setup_common *c
     struct fault fault = {0};
 
     check_node(check, common->node);
-    check_origins(check, common->cors_origin);
-    if (common->congestion_control[0] != '\0' &&
-        http_congestion_check(common->congestion_control, &fault) < 0)
+    check_origins(check, &common->http->cors_origin);
+    if (common->http->congestion_control[0] != '\0' &&
+        http_congestion_check(common->http->congestion_control, &fault) < 0)
         config_refuse(check, "http.congestion_control", "%s", fault.text);
     setup_check_files(check, common);
 }

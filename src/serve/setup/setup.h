@@ -8,15 +8,13 @@
 
 #include "base/config/config.h"
 #include "net/link/addr.h"
+#include "serve/setup/http_conf.h"
 #include "serve/setup/link_access.h"
 
 struct setup_common { /* borrowed from the snapshot; members have the names of the configuration keys */
     const char *node;
-    const struct config_list *http_listen, *cors_origin;
-    const char *api_keys, *tls_certificate, *tls_key;
-    int tls_min;
-    const char *congestion_control;
-    const char *admin, *link_listen;
+    const struct http_conf *http;
+    const char *link_listen;
     struct link_conf link;
     const char *public_prefix;
 };

@@ -59,7 +59,7 @@ static int discovery_register(struct worker *worker, struct fault *fault)
                                          .phase = role_text(worker->role),
                                          .model = worker->model.name,
                                          .fingerprint = worker->model.fingerprint,
-                                         .admin = conf->admin_listen[0] ? conf->admin_listen : NULL};
+                                         .admin = conf->http.admin[0] ? conf->http.admin : NULL};
 
     if (conf->link_register[0] == '\0')
         return 0;

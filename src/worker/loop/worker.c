@@ -143,7 +143,7 @@ static uint64_t on_lame_duck(void *arg)
 {
     struct worker *worker = arg;
 
-    if (worker->life == DAEMON_DRAINED || worker->conf->http_listen.n == 0)
+    if (worker->life == DAEMON_DRAINED || worker->conf->http.listen.n == 0)
         return 0;
     set_life(worker, DAEMON_LAME_DUCK);
     front_set_lame_duck(worker->front, true);
@@ -168,12 +168,6 @@ static void on_stop(void *arg)
     front_abandon(worker->front);
 }
 
-static struct https_conf https_conf(const struct worker_conf *conf)
-{
-    return (struct https_conf){conf->tls_certificate, conf->tls_key, conf->tls_min, conf->http2,
-                               conf->congestion_control};
-}
-
 static const void *read_conf(void *arg)
 {
     struct worker *worker = arg;
@@ -185,7 +179,7 @@ static struct reload_files conf_files(const void *conf)
 {
     const struct worker_conf *fresh = conf;
 
-    return (struct reload_files){.api_keys = fresh->api_keys, .https = https_conf(fresh)};
+    return (struct reload_files){.api_keys = fresh->http.api_keys, .https = http_conf_https(&fresh->http)};
 }
 
 /* Applies settings to objects that keep a copy of them.  The tables of both roles have the same keys. */
@@ -324,7 +318,7 @@ static uint64_t read_instance(const struct worker *worker)
     char text[600];
 
     (void)stat("/proc/self/ns/net", &space);
-    snprintf(text, sizeof(text), "%llu %s %u", (unsigned long long)space.st_ino, worker->conf->admin_listen,
+    snprintf(text, sizeof(text), "%llu %s %u", (unsigned long long)space.st_ino, worker->conf->http.admin,
              admin_port(worker->admin));
     return str_digest(text);
 }
@@ -349,13 +343,13 @@ static int build_admin(struct worker *worker, struct fault *fault)
                               .metrics = worker->metrics,
                               .calls = &admin_calls,
                               .calls_arg = worker,
-                              .listen = worker->conf->admin_listen,
+                              .listen = worker->conf->http.admin,
                               .tokens = &tokens};
     int rc = worker_make_tokens(worker, &tokens);
 
     if (rc < 0)
         return fault_set(fault, rc, "key derivation failed");
-    rc = addr_want_loopback(worker->conf->admin_listen, "http.admin",
+    rc = addr_want_loopback(worker->conf->http.admin, "http.admin",
                             "operate from the host itself, or through a tunnel", fault);
     if (rc == 0) {
         rc = admin_new(&opts, fault, &worker->admin);
@@ -383,7 +377,7 @@ static int build_reload(struct worker *worker, struct fault *fault)
 static int build_front(struct worker *worker, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
-    struct https_conf https = https_conf(conf);
+    struct https_conf https = http_conf_https(&conf->http);
     struct front_opts opts;
     int rc;
 
@@ -394,17 +388,12 @@ static int build_front(struct worker *worker, struct fault *fault)
     if (rc < 0)
         return rc;
     front_opts_init(&opts);
+    http_conf_fill(&conf->http, &opts);
     opts.tls = worker->https;
-    opts.has_h2c = conf->h2c;
-    opts.congestion = conf->congestion_control;
-    opts.origins = (const char *const *)conf->cors_origin.items;
-    opts.n_origins = conf->cors_origin.n;
     opts.loop = worker->loop;
     opts.jobs = worker->jobs;
     opts.backend = worker_backend(worker);
     opts.metrics = worker->metrics;
-    opts.keys_path = conf->api_keys[0] ? conf->api_keys : NULL;
-    opts.has_metrics = conf->metrics_for == FRONT_METRICS_CLIENTS;
     opts.replay_bytes = conf->replay_bytes;
     opts.conversation_bytes = conf->conversation_bytes;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
@@ -413,10 +402,10 @@ static int build_front(struct worker *worker, struct fault *fault)
     rc = front_new(&opts, fault, &worker->front);
     if (rc == 0)
         rc = build_reload(worker, fault);
-    for (size_t i = 0; rc == 0 && i < conf->http_listen.n; i++) {
-        rc = https_may_listen(conf->http_listen.items[i], opts.keys_path != NULL, opts.tls != NULL, fault);
+    for (size_t i = 0; rc == 0 && i < conf->http.listen.n; i++) {
+        rc = https_may_listen(conf->http.listen.items[i], opts.keys_path != NULL, opts.tls != NULL, fault);
         if (rc == 0)
-            rc = front_listen(worker->front, conf->http_listen.items[i], fault);
+            rc = front_listen(worker->front, conf->http.listen.items[i], fault);
         if (rc < 0)
             fault_set(fault, rc, "http.listen: %s", fault->text);
     }

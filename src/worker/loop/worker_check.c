@@ -18,14 +18,7 @@
 static struct setup_common common_of(const struct worker_conf *conf)
 {
     return (struct setup_common){.node = conf->node,
-                                 .http_listen = &conf->http_listen,
-                                 .cors_origin = &conf->cors_origin,
-                                 .api_keys = conf->api_keys,
-                                 .tls_certificate = conf->tls_certificate,
-                                 .tls_key = conf->tls_key,
-                                 .tls_min = conf->tls_min,
-                                 .congestion_control = conf->congestion_control,
-                                 .admin = conf->admin_listen,
+                                 .http = &conf->http,
                                  .link_listen = conf->link_listen,
                                  .link = conf->link,
                                  .public_prefix = conf->public_prefix};

@@ -207,31 +207,7 @@
     LINK_CONF_KEYS(KEY)                                                                                      \
     {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,        \
      "Heartbeat period; after three missed heartbeats the other side counts as lost."},                      \
-    {"http", "listen", CONFIG_LIST, KEY(http_listen), "127.0.0.1:" http_port, 0, 0, NULL, false,             \
-     "The worker's own Messages endpoint, host:port; repeat for more. Loopback only, unless an API "         \
-     "key file is given."},                                                                                  \
-    {"http", "api_keys", CONFIG_PATH, KEY(api_keys), "", 0, 0, NULL, true,                                   \
-     "File of API key hashes, as the router's."},                                                            \
-    {"http", "tls_certificate", CONFIG_PATH, KEY(tls_certificate), "", 0, 0, NULL, true,                     \
-     "PEM file: certificate and chain, as the router's. Together with tls_key it turns on TLS for "          \
-     "every http.listen."},                                                                                  \
-    {"http", "tls_key", CONFIG_PATH, KEY(tls_key), "", 0, 0, NULL, true,                                     \
-     "PEM file: the private key of tls_certificate, not encrypted, not readable by other users."},           \
-    {"http", "tls_min", CONFIG_ENUM, KEY(tls_min), "1.2", 0, 0, "1.2|1.3", true,                             \
-     "Oldest TLS version that clients may use."},                                                            \
-    {"http", "http2", CONFIG_BOOL, KEY(http2), "yes", 0, 0, NULL, false,                                     \
-     "Offer HTTP/2 to clients that use TLS."},                                                               \
-    {"http", "h2c", CONFIG_BOOL, KEY(h2c), "no", 0, 0, NULL, false,                                          \
-     "Accept HTTP/2 without TLS too."},                                                                      \
-    {"http", "congestion_control", CONFIG_STR, KEY(congestion_control), "", 0, 0, NULL, false,               \
-     "TCP congestion control of client connections, such as cubic; empty: the system's."},                   \
-    {"http", "cors_origin", CONFIG_LIST, KEY(cors_origin), "", 0, 0, NULL, false,                            \
-     "Origin whose pages may send requests from a browser; repeat for more; * for any."},                    \
-    {"http", "admin", CONFIG_ADDRESS, KEY(admin_listen), "127.0.0.1:" admin_port, 0, 0, NULL, false,         \
-     "Address for batonctl. Loopback only."},                                                                \
-    {"http", "metrics", CONFIG_ENUM, KEY(metrics_for), "admin", 0, 0, "admin|clients", false,                \
-     "Access to /metrics, whose labels name tenants, models and workers. admin: only with the admin "        \
-     "token, on http.admin. clients: also with any API key, on http.listen."},                               \
+    HTTP_CONF_KEYS(KEY, "127.0.0.1:" http_port, "127.0.0.1:" admin_port, "Addresses of its own endpoint")    \
     {"stream", "grace", CONFIG_DURATION, KEY(tails_grace_ns), "30s", 0, S(3600), NULL, false,                \
      "How long the worker keeps an answer whose router is lost, or that has ended, for a client that "       \
      "returns for its stream at any router. After that the work ends. 0: answers end with their "            \

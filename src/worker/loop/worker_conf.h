@@ -5,6 +5,7 @@
 #define WORKER_LOOP_WORKER_CONF_H
 
 #include "base/config/config.h"
+#include "serve/setup/http_conf.h"
 #include "serve/setup/link_access.h"
 
 enum worker_role { WORKER_PREFILL, WORKER_DECODE, WORKER_BOTH };
@@ -62,17 +63,10 @@ struct worker_conf {
     struct link_conf link;
     char *link_register, *discovery_ca, *discovery_certificate, *discovery_key;
     uint64_t link_heartbeat_ns;
-    struct config_list http_listen;
-    char *api_keys, *admin_listen;
-    int metrics_for; /* enum front_metrics_for */
+    struct http_conf http;
     char *public_prefix;
     uint64_t replay_bytes;
     uint64_t conversation_bytes;
-    char *tls_certificate, *tls_key;
-    int tls_min; /* enum http_tls_min */
-    bool http2, h2c;
-    char *congestion_control;
-    struct config_list cors_origin;
     uint64_t tails_grace_ns, tails_bytes, kept_bytes;
     uint64_t lame_duck_ns;
     uint64_t drain_timeout_ns;

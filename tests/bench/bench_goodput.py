@@ -3,7 +3,7 @@
 """Good answers beyond capacity: sends a rising load through real daemons, or through baton-sim, and counts the answers that
 keep both objectives.
 
-    bench_goodput.py [--engine cpu|sim] [--simulator] [--seconds S] [--seed N] [--repeat N] [--rates R,R,...]
+    bench_goodput.py [--engine cpu|sim] [--simulator] [--seconds S] [--seed N] [--repeat N] [--rates R,R,...] [--prompt N[:M]]
                      [--refuse predicted|timeout] [--warm S] [--check]
 
 A router, one prefill and one decode worker of one thread each; prompts of 512 to 1,024 tokens, answers of 64, objectives 500 ms
@@ -30,15 +30,20 @@ STEP, ROW, TOKEN = 0.004, 0.0008, 0.00007  # seconds, of the simulated engine
 FIGURES = ("offered", "served", "good", "errors", "ttft_p50", "ttft_p99", "itl_p99")
 
 
-def send(cluster, rate, seed, seconds, ttft, itl):
+def objectives(args):
+    return f"{500 * args.slow:g}ms", f"{50 * args.slow:g}ms"
+
+
+def send(cluster, args, rate, seed, seconds):
+    ttft, itl = objectives(args)
     return subprocess.run([os.path.join(BUILD, "baton-bench"), "--url", f"http://127.0.0.1:{cluster.routers[0].http}", "--json",
                            "--ttft-slo", ttft, "--itl-slo", itl, "--rate", str(rate), "--seed", str(seed), "-d", f"{seconds}s",
-                           "-p", "512:1024", "-a", "64"], capture_output=True, text=True, check=False)
+                           "-p", args.prompt, "-a", "64"], capture_output=True, text=True, check=False)
 
 
 def run_daemons(args, rate, seed):
     """A fresh fleet for each rate, so that rates learned from one load do not help the next."""
-    ttft, itl = f"{500 * args.slow:g}ms", f"{50 * args.slow:g}ms"
+    ttft, itl = objectives(args)
     sim = {"engine__kind": "sim", "engine__sim_step": f"{STEP * 1e3 * args.slow:g}ms",
            "engine__sim_prefill_token": f"{TOKEN * 1e6 * args.slow:g}us",
            "engine__sim_decode_seq": f"{ROW * 1e6 * args.slow:g}us", "engine__sim_answer_tokens": "1000000",
@@ -50,8 +55,8 @@ def run_daemons(args, rate, seed):
             c.worker(role, **(sim if args.engine == "sim" else {"kv__memory": "256MiB", "sched__itl": itl}), link__heartbeat="1s")
         c.wait_ready(prefill=1, decode=1)
         if args.warm:
-            send(c, rate / 2, seed + 1000, args.warm, ttft, itl)
-        out = send(c, rate, seed, args.seconds, ttft, itl)
+            send(c, args, rate / 2, seed + 1000, args.warm)
+        out = send(c, args, rate, seed, args.seconds)
         if out.returncode not in (0, 1) or not out.stdout:
             sys.exit(f"baton-bench: {out.stderr}")
         figures = json.loads(out.stdout)
@@ -74,9 +79,10 @@ def daemon_row(figures, seconds):
 def run_simulator(args, rate, seed):
     draw, at, n = random.Random(seed), 0.0, 0
     times = f"{STEP},{ROW},0,{TOKEN},0"
+    least, most = (args.prompt.split(":") * 2)[:2]
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as f:
         while (at := at + draw.expovariate(rate)) < args.seconds:
-            f.write('{"timestamp": %d, "input_length": %d, "output_length": 64, "hash_ids": []}\n' % (1e3 * at, draw.randint(512, 1024)))
+            f.write('{"timestamp": %d, "input_length": %d, "output_length": 64, "hash_ids": []}\n' % (1e3 * at, draw.randint(int(least), int(most))))
             n += 1
         f.flush()
         out = subprocess.run([os.path.join(BUILD, "baton-sim"), "--json", "--trace", f.name, "--preset", "demo", "--prefill", "1", "--decode", "1",
@@ -103,6 +109,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--prompt", default="512:1024", help="tokens, N or N:M; of one length, a load beyond capacity has no shorter ones to serve")
     parser.add_argument("--rates", default="6,9,12,18,36,90")
     parser.add_argument("--refuse", choices=("predicted", "timeout"), default="predicted")
     parser.add_argument("--slow", type=float, default=1, help="objectives so many times longer, and all times of --engine sim")

@@ -219,6 +219,8 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
                                                             : request->tools[i].input_schema};
     add_mark(answer, calls.think_open);
     add_mark(answer, calls.think_close);
+    for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS; i++)
+        add_mark(answer, calls_row_of(calls.format)->answer[i]);
     if (!calls.ignores_calls || calls.format == CALLS_HARMONY)
         for (const char *const *mark = calls_marks(calls.format); *mark != NULL; mark++)
             add_mark(answer, *mark);

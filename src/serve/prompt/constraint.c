@@ -246,16 +246,19 @@ static void put_open_answer(struct constraint *constraint, bool thinks)
 {
     const struct chat_format_info *format = constraint->format;
     bool calls = holds_calls(constraint);
-    const char *until[4] = {0};
+    const char *const *answer = calls_row_of(format->calls)->answer;
+    const char *until[3 + CALLS_MAX_ANSWER_MARKS] = {0};
     size_t n = 0;
 
+    for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && answer[i] != NULL; i++)
+        until[n++] = answer[i];
     if (format->think_open != NULL)
         until[n++] = format->think_open;
     if (constraint->request->n_tools > 0 && constraint_call_mark(constraint)[0] != '\0' &&
         (calls || format->calls != CALLS_LLAMA))
         until[n++] = constraint_call_mark(constraint);
     constraint_free(constraint, until, 0);
-    if (!calls && !(thinks && format->think_open != NULL))
+    if (!calls && !(thinks && format->think_open != NULL) && answer[0] == NULL)
         return;
     constraint_open_rep(constraint);
     constraint_open_seq(constraint);
@@ -264,6 +267,8 @@ static void put_open_answer(struct constraint *constraint, bool thinks)
         constraint_calls(constraint, false, false);
     if (thinks && format->think_open != NULL)
         put_thinking(constraint);
+    for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && answer[i] != NULL; i++)
+        constraint_mark(constraint, answer[i]);
     constraint_close(constraint);
     constraint_free(constraint, until, 0);
     constraint_close(constraint);

@@ -266,14 +266,16 @@ static struct value calls_value(const struct context *context, const struct chat
     return calls;
 }
 
-/* Harmony's templates read thinking from a key of their own. They refuse it beside the text of a turn
- * with calls. */
+/* Harmony's and Cohere's templates read thinking from keys of their own. Harmony's refuse it beside the text of a
+ * turn with calls. */
 static void set_thinking(const struct context *context, size_t i, struct value one)
 {
     const struct chat_message *message = &context->prompt->messages[i];
     struct value thinking =
         text_value(context, message->thinking, chat_context_mark_of(context, i, PART_THINKING, MARK_CLIENT));
 
+    if (context->format->info.calls == CALLS_COHERE)
+        dict_set_str(context->jinja, one, "tool_plan", thinking);
     if (context->format->info.calls != CALLS_HARMONY)
         dict_set_str(context->jinja, one, "reasoning_content", thinking);
     else if (message->n_calls == 0 || message->text.len_bytes == 0)

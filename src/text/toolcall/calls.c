@@ -41,6 +41,7 @@ int calls_new(const struct calls_opts *opts, const struct calls_events *events, 
     calls->parser =
         calls_row_of(opts->ignores_calls && opts->format != CALLS_HARMONY ? CALLS_PLAIN : opts->format)
             ->parser;
+    calls->answer = calls_row_of(opts->format)->answer;
     calls->state = opts->begins_thinking && opts->think_close != NULL ? CALLS_THINKING : CALLS_TEXT;
     *out = calls;
     return 0;
@@ -200,6 +201,8 @@ static struct find find_marks(const struct calls *calls)
         look_for(&find, text, parser->opens[i]);
     for (size_t i = 0; i < 4 && parser->drops[i] != NULL; i++)
         look_for(&find, text, parser->drops[i]);
+    for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && calls->answer[i] != NULL; i++)
+        look_for(&find, text, calls->answer[i]);
     if (calls->opts.think_open != NULL)
         look_for(&find, text, calls->opts.think_open);
     return find;

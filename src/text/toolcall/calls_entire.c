@@ -44,6 +44,13 @@ int calls_pass_raw(struct calls *calls, size_t n)
     return rc;
 }
 
+static struct bytes called_name(const json_t *call)
+{
+    const json_t *name = json_object_get(call, "name");
+
+    return api_json_str(name != NULL ? name : json_object_get(call, "tool_name"));
+}
+
 /* Reads "arguments": an object, or a string that holds one. */
 static json_t *arguments_of(const json_t *call)
 {
@@ -52,7 +59,7 @@ static json_t *arguments_of(const json_t *call)
 
     if (arguments == NULL)
         arguments = json_object_get(call, "parameters");
-    if (api_json_str(json_object_get(call, "name")).len_bytes == 0)
+    if (called_name(call).len_bytes == 0)
         return NULL;
     if (json_is_object(arguments))
         return json_incref(arguments);
@@ -67,7 +74,7 @@ static json_t *arguments_of(const json_t *call)
 static int pass_entire(struct calls *calls, const json_t *call)
 {
     json_t *arguments = arguments_of(call);
-    int rc = calls->events->on_begin(calls->arg, api_json_str(json_object_get(call, "name")));
+    int rc = calls->events->on_begin(calls->arg, called_name(call));
 
     buf_clear(&calls->good);
     if (rc == 0)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama, Kimi.
+/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama, Cohere, Kimi.
  *
  * A header ends before the brace of the arguments, which the splitter then walks.  The usual forms are
  *
- *     {"name": "N", "arguments": {            Hermes, Llama ("parameters"), an item of Mistral's list
+ *     {"name": "N", "arguments": {            Hermes, Llama ("parameters"), an item of a list
+ *     {"tool_call_id": "0", "tool_name": "N", "parameters": {      an item of Cohere's list
  *     N[ARGS]{    N[CALL_ID]I[ARGS]{          Mistral since Large 2411
  *     function<sep>N\n```json\n{    N<sep>{   DeepSeek up to R1, and since V3.1
  *     functions.N:INDEX<argument-begin>{      Kimi
  *
- * "type" and "id" may come before or between the two members.  "arguments" and "parameters" are accepted for
- * each other. */
+ * "type" and ids may come before or between the two members.  "arguments" and "parameters" are accepted for
+ * each other, and so are "name" and "tool_name". */
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"
@@ -59,6 +60,7 @@ static int calls_json_take_member(struct header *header, struct bytes *name)
 {
     struct bytes key = {0};
     struct bytes value = {0};
+    bool is_name;
     int rc = take_string(header, &key);
 
     if (rc == 1)
@@ -69,10 +71,11 @@ static int calls_json_take_member(struct header *header, struct bytes *name)
         rc = name->len_bytes == 0 ? -1 : calls_json_take_char(header, '{');
         return rc == 1 ? 2 : rc;
     }
-    if (!bytes_is(key, "name") && !bytes_is(key, "type") && !bytes_is(key, "id"))
+    is_name = bytes_is(key, "name") || bytes_is(key, "tool_name");
+    if (!is_name && !bytes_is(key, "type") && !bytes_is(key, "id") && !bytes_is(key, "tool_call_id"))
         return -1;
     rc = take_string(header, &value);
-    if (rc == 1 && bytes_is(key, "name")) {
+    if (rc == 1 && is_name) {
         *name = value;
         rc = calls_is_name(value) ? 1 : -1;
     }
@@ -170,6 +173,19 @@ int calls_mistral_header(struct calls *calls)
 
     if (at == text.len_bytes)
         return 0;
+    return text.data[at] == '{' || text.data[at] == '[' || calls->is_list ? calls_list_header(calls)
+                                                                          : named_header(calls, text, at);
+}
+
+/* ---- lists ---- */
+
+int calls_list_header(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at = calls_skip_blanks(text, 0);
+
+    if (at == text.len_bytes)
+        return 0;
     if (!calls->is_list && text.data[at] == '[') {
         /* The first item tells whether this is a list of calls. */
         size_t item = calls_skip_blanks(text, at + 1);
@@ -181,10 +197,8 @@ int calls_mistral_header(struct calls *calls)
         if (calls_take(calls, at + 1) < 0)
             return E_NOMEM;
         calls->is_list = true;
-        return calls_object_header(calls);
     }
-    return text.data[at] == '{' || calls->is_list ? calls_object_header(calls)
-                                                  : named_header(calls, text, at);
+    return calls_object_header(calls);
 }
 
 enum calls_next calls_list_next(struct calls *calls)
@@ -219,6 +233,15 @@ int calls_list_tail(struct calls *calls)
     if (next != CALLS_NEXT_ITEM)
         calls_begin_text(calls);
     return 1;
+}
+
+int calls_marked_list_tail(struct calls *calls)
+{
+    enum calls_next next = calls_list_next(calls);
+
+    if (next == CALLS_NEXT_MORE)
+        return 0;
+    return next == CALLS_NEXT_ITEM ? 1 : calls_mark_tail(calls);
 }
 
 /* ---- DeepSeek ---- */

@@ -270,12 +270,3 @@ int calls_keywords_header(struct calls *calls)
         rc = calls_take(calls, at + 1);
     return rc < 0 ? rc : 1;
 }
-
-int calls_keywords_tail(struct calls *calls)
-{
-    enum calls_next next = calls_list_next(calls);
-
-    if (next == CALLS_NEXT_MORE)
-        return 0;
-    return next == CALLS_NEXT_ITEM ? 1 : calls_mark_tail(calls);
-}

@@ -49,6 +49,7 @@ struct calls {       /* fields used for every piece of text come first */
     enum calls_state state;
     unsigned n_before; /* number of calls and thinkings passed on */
     const struct calls_parser *parser;
+    const char *const *answer; /* [CALLS_MAX_ANSWER_MARKS] of the row */
     const struct calls_events *events;
     void *arg;
     bool has_text;     /* the current run of text has begun */
@@ -79,6 +80,7 @@ struct calls {       /* fields used for every piece of text come first */
 /* Headers and tails, for the rows.
  * calls_json.c */
 int calls_object_header(struct calls *calls); /* {"name": "N", "arguments": {...} */
+int calls_list_header(struct calls *calls);   /* a list of such objects, or one */
 int calls_mistral_header(struct calls *calls);
 int calls_deepseek_header(struct calls *calls);
 int calls_kimi_header(struct calls *calls);
@@ -90,8 +92,9 @@ enum calls_next {
     CALLS_NEXT_NONE  /* other text follows; nothing was taken */
 };
 enum calls_next calls_list_next(struct calls *calls);
-int calls_list_tail(struct calls *calls);  /* the next item of a list, or its end */
-int calls_llama_tail(struct calls *calls); /* a semicolon or a comma */
+int calls_list_tail(struct calls *calls);        /* the next item of a list, or its end */
+int calls_marked_list_tail(struct calls *calls); /* likewise, and a closing mark after the end */
+int calls_llama_tail(struct calls *calls);       /* a semicolon or a comma */
 /* calls_tags.c */
 int calls_xml_header(struct calls *calls);
 int calls_glm_header(struct calls *calls);
@@ -99,7 +102,6 @@ int calls_tags_tail(struct calls *calls);
 /* calls_keywords.c */
 int calls_keywords_header(struct calls *calls);
 int calls_keywords_arguments(struct calls *calls);
-int calls_keywords_tail(struct calls *calls);
 /* calls_harmony.c */
 int calls_harmony_header(struct calls *calls);
 int calls_harmony_tail(struct calls *calls);

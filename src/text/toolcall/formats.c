@@ -196,7 +196,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                     .detect = {{"<|tool_call_start|>"}, {"<|tool_list_start|>"}},
                     .parser = PARSER(.opens = {"<|tool_call_start|>"}, .close = "<|tool_call_end|>",
                                      .header = calls_keywords_header, .arguments = calls_keywords_arguments,
-                                     .tail = calls_keywords_tail,
+                                     .tail = calls_marked_list_tail,
                                      .marks = MARKS("<|tool_call_start|>", "<|tool_call_end|>")),
                     .grammar = {.mark = "<|tool_call_start|>",
                                 .open = {MARK("<|tool_call_start|>"), TEXT("[")},
@@ -208,6 +208,25 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                 .close = {TEXT("]"), MARK("<|tool_call_end|>")},
                                 .has_list = true,
                                 .has_commas = true}},
+
+    /* <|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "N", "parameters": {...}}, ...\n]<|END_ACTION|>
+     * Command R7B, Command A */
+    [CALLS_COHERE] = {.name = "cohere",
+                      .detect = {{"<|START_ACTION|>"}},
+                      .answer = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"},
+                      .parser = PARSER(.opens = {"<|START_ACTION|>"}, .close = "<|END_ACTION|>",
+                                       .header = calls_list_header, .tail = calls_marked_list_tail,
+                                       .marks = MARKS("<|START_ACTION|>", "<|END_ACTION|>")),
+                      .grammar = {.mark = "<|START_ACTION|>",
+                                  .open = {MARK("<|START_ACTION|>"), TEXT("[\n    ")},
+                                  .call_open = {TEXT("{\"tool_call_id\": \""), INDEX},
+                                  .name_before = "\", \"tool_name\": \"",
+                                  .name_after = "\", \"parameters\": ",
+                                  .call_close = {TEXT("}")},
+                                  .between = ",\n    ",
+                                  .close = {TEXT("\n]"), MARK("<|END_ACTION|>")},
+                                  .has_list = true,
+                                  .has_commas = true}},
 
     /* <|tool_calls_section_begin|><|tool_call_begin|>functions.N:0<|tool_call_argument_begin|>{...}
      * <|tool_call_end|><|tool_calls_section_end|>      Kimi K2 */

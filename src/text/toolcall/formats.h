@@ -22,6 +22,7 @@ enum calls_format {
     CALLS_LLAMA,
     CALLS_GRANITE,
     CALLS_LFM2,
+    CALLS_COHERE,
     CALLS_KIMI,
     CALLS_FORMAT_COUNT
 };
@@ -79,7 +80,8 @@ enum calls_ids {
 
 /* ---- the table ---- */
 
-#define CALLS_MAX_DETECT 2
+#define CALLS_MAX_DETECT       2
+#define CALLS_MAX_ANSWER_MARKS 4
 
 struct calls_parser; /* calls_priv.h */
 
@@ -88,6 +90,8 @@ struct calls_row {
     /* The format is detected if all texts of one list occur in the template. */
     const char *detect[CALLS_MAX_DETECT][2];
     enum calls_ids ids;
+    /* Marks around the text of an answer.  They are dropped, also if calls are ignored. */
+    const char *answer[CALLS_MAX_ANSWER_MARKS];
     const struct calls_parser *parser;
     struct calls_grammar grammar;
 };

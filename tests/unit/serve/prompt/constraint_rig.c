@@ -52,6 +52,10 @@ const struct constraint_family families[] = {
      false},
     {"lfm2", FAMILY("<|tool_call_start|>"), "<|tool_call_start|>[set(mode=\"on\", n=5)]<|tool_call_end|>",
      false},
+    {"cohere", FAMILY("<|START_ACTION|>"),
+     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"set\", \"parameters\": " ARGS
+     "}\n]<|END_ACTION|>",
+     false},
     {"kimi",
      FAMILY("<|tool_calls_section_begin|><|tool_calls_section_end|><|tool_call_begin|><|tool_call_end|>"
             "<|tool_call_argument_begin|>"),

@@ -304,6 +304,20 @@ static void documents_have_their_schema(void **state)
     }
 }
 
+/* Free text has no control tokens, so the marks around an answer's text are named. */
+static void marks_around_text_are_allowed(void **state)
+{
+    struct gen_model model;
+    struct ask free_text;
+
+    assert_int_equal(sim_model_open_with(FAMILY("<|START_ACTION|>"), 8192, &model), 0);
+    ask(&model, TOOLS("true"), false, &free_text);
+    assert_non_null(strstr((const char *)free_text.constraint.data, "{\"mark\":\"<|START_RESPONSE|>\"}"));
+    assert_true(takes(&free_text, "<|START_RESPONSE|>Hi<|END_RESPONSE|>"));
+    ask_fini(&free_text);
+    sim_model_close(&model);
+}
+
 /* ---- thinking ---- */
 
 #define THINKING(source) "{# <think></think> #}" source
@@ -554,6 +568,7 @@ int main(void)
         cmocka_unit_test(strict_calls_are_good_calls),
         cmocka_unit_test(no_call_is_made_where_none_may_be),
         cmocka_unit_test(documents_have_their_schema),
+        cmocka_unit_test(marks_around_text_are_allowed),
         cmocka_unit_test(thinking_is_held_to_its_budget),
         cmocka_unit_test(verdicts_are_kept),
         cmocka_unit_test(schemas_that_cannot_be_held_are_named),

@@ -51,6 +51,7 @@ static void families_are_recognised(void **state)
         {EACH("{# <|channel|> #}", SHOWN), "harmony", CALLS_HARMONY},
         {EACH("{# <|tool_call|> #}", SHOWN), "granite", CALLS_GRANITE},
         {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
+        {EACH("{# <|START_ACTION|> #}", SHOWN), "cohere", CALLS_COHERE},
         {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
@@ -363,6 +364,51 @@ static void kimi_ids_have_a_name_and_an_index(void **state)
     chat_format_free(format);
 }
 
+/* Cohere's templates read the thinking of a turn with calls from tool_plan. */
+static void cohere_thinking_is_a_plan(void **state)
+{
+    const struct chat_call call = {bytes_str("get"), bytes_str("{}"), bytes_str("call-1")};
+    const struct chat_message messages[] = {
+        {.role = CHAT_USER, .text = bytes_str("Q")},
+        {.role = CHAT_ASSISTANT, .calls = &call, .n_calls = 1, .thinking = bytes_str("T")},
+        {.role = CHAT_TOOL, .text = bytes_str("R"), .call_id = bytes_str("call-1")}};
+    const struct chat_prompt prompt = {.messages = messages, .n_messages = ARRAY_LEN(messages)};
+    struct chat_format *format = chat_format_for(
+        "{# <|START_ACTION|> <|END_THINKING|> #}{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
+        "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}"
+        "<|START_THINKING|>{{ m.tool_plan }}<|END_THINKING|>{{ c.function.name }}{{ c.function.arguments "
+        "}}{% endfor %};"
+        "{% endfor %}");
+
+    expect_chat_text(format, &prompt, "user:Q;assistant:<|START_THINKING|>T<|END_THINKING|>get{};tool:R;");
+    chat_format_free(format);
+}
+
+static void marks_around_thinking_are_found(void **state)
+{
+    static const char *const cases[][3] = {
+        {"{# <think> #}", "<think>", "</think>"},
+        {"{# [/THINK] #}", "[THINK]", "[/THINK]"},
+        {"{# <seed:think> #}", "<seed:think>", "</seed:think>"},
+        {"{# <|START_THINKING|> #}", "<|START_THINKING|>", "<|END_THINKING|>"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct chat_format *format = NULL;
+        struct buf image = {0}, source = {0};
+        struct tokenizer *tokenizer;
+
+        buf_printf(&source, "%s%s", cases[i][0], EACH("", ""));
+        byte_level_image("qwen2", NULL, NULL, (const char *)source.data, &image);
+        tokenizer = tokenizer_of_image(&image);
+        assert_int_equal(chat_format_new(tokenizer, NULL, &format), 0);
+        assert_string_equal(chat_format_info(format)->think_open, cases[i][1]);
+        assert_string_equal(chat_format_info(format)->think_close, cases[i][2]);
+        chat_format_free(format);
+        tokenizer_unref(tokenizer);
+        buf_fini(&source);
+    }
+}
+
 static void templates_that_fail_on_no_tools_get_none(void **state)
 {
     struct chat_format *format =
@@ -479,6 +525,8 @@ int main(void)
         cmocka_unit_test(calls_are_given_as_the_template_wants_them),
         cmocka_unit_test(ids_take_the_shape_a_family_wants),
         cmocka_unit_test(kimi_ids_have_a_name_and_an_index),
+        cmocka_unit_test(cohere_thinking_is_a_plan),
+        cmocka_unit_test(marks_around_thinking_are_found),
         cmocka_unit_test(templates_that_fail_on_no_tools_get_none),
         cmocka_unit_test(a_templates_own_refusal_is_reported),
         cmocka_unit_test(rendering_is_bounded),

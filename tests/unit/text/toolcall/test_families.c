@@ -27,6 +27,7 @@ static const char schema[] =
 #define H       CALLS_HARMONY, false, false
 #define GR      CALLS_GRANITE, false, false
 #define LF      CALLS_LFM2, false, false
+#define CO      CALLS_COHERE, false, false
 #define K       CALLS_KIMI, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
@@ -41,6 +42,9 @@ static const char schema[] =
 #define KIMI_ALL(calls) "<|tool_calls_section_begin|>" calls "<|tool_calls_section_end|>"
 
 #define PY(calls) "<|tool_call_start|>[" calls "]<|tool_call_end|>"
+
+#define ACT(items)       "<|START_ACTION|>[\n    " items "\n]<|END_ACTION|>"
+#define ACTION(id, name) "{\"tool_call_id\": \"" id "\", \"tool_name\": \"" name "\", \"parameters\": "
 
 #define BAR             "\xef\xbd\x9c"
 #define LOW             "\xe2\x96\x81"
@@ -197,6 +201,18 @@ static const struct {
     {LF, "<|tool_call_start|>[f(a=\"x", true, "[f:{\"a\": \"x!]"},
     {LF, "<|tool_call_start|>[f(a=12", true, "[f:{\"a\": !]"},
     {LF, "<|tool_call_start|>[f", true, ""},
+    /* Cohere */
+    {CO, ACT(ACTION("0", "f") "{\"a\": 1}}"), false, "[f:{\"a\": 1}]"},
+    {CO, ACT(ACTION("3", "f") "{}},\n    " ACTION("4", "g") "{\"x\": \"]\"}}") "\n", false,
+     "[f:{}][g:{\"x\": \"]\"}]"},
+    {CO, "<|START_RESPONSE|>Hello.<|END_RESPONSE|>", false, "Hello."},
+    {CO, "<|START_TEXT|>So.<|END_TEXT|>" ACT(ACTION("0", "f") "{}}") "x", false, "So.[f:{}]x"},
+    {CO, "<|START_ACTION|>{\"tool_name\": \"f\", \"parameters\": {}}<|END_ACTION|>", false, "[f:{}]"},
+    {CO, ACT("{\"parameters\": {\"a\": 1}, \"tool_name\": \"f\"}"), false, "[f:{\"a\": 1}]"},
+    {CO, ACT("1"), false, "" ACT("1") ""},
+    {CO, "a <|START_", false, "a <|START_"},
+    {CO, "<|START_ACTION|>[\n    {\"tool_call_id\"", true, ""},
+    {CO, "<|START_ACTION|>[" ACTION("0", "f") "{\"a\": \"x", true, "[f:{\"a\": \"x!]"},
     /* Kimi */
     {K, KIMI_ALL(KIMI("functions.get_weather:0", "{\"city\": \"Oslo\"}")), false,
      "[get_weather:{\"city\": \"Oslo\"}]"},
@@ -341,11 +357,16 @@ static void long_schemas_are_shortened(void **state)
 static void calls_may_be_ignored(void **state)
 {
     const struct calls_opts plain = {.format = CALLS_MISTRAL, .ignores_calls = true};
+    const struct calls_opts cohere = {.format = CALLS_COHERE, .ignores_calls = true};
     const struct calls_opts harmony = {.format = CALLS_HARMONY, .ignores_calls = true};
     struct calls_sink sink = {0};
 
     calls_sink_run(&sink, &plain, bytes_str("[TOOL_CALLS]f[ARGS]{}"), 3, false);
     assert_true(bytes_is(buf_view(&sink.out), "[TOOL_CALLS]f[ARGS]{}"));
+    buf_clear(&sink.out);
+    calls_sink_run(&sink, &cohere, bytes_str("<|START_RESPONSE|>a <|START_ACTION|>b<|END_RESPONSE|>"), 3,
+                   false);
+    assert_true(bytes_is(buf_view(&sink.out), "a <|START_ACTION|>b"));
     buf_clear(&sink.out);
     calls_sink_run(&sink, &harmony, bytes_str("<|channel|>analysis<|message|>a<|end|>" TO("f", "{}")), 3,
                    false);
@@ -407,6 +428,11 @@ static const char *const words[] = {"<tool_call>",
                                     "<|tool_call_begin|>",
                                     "<|tool_call_argument_begin|>",
                                     "functions.f:0",
+                                    "<|START_ACTION|>",
+                                    "<|END_ACTION|>",
+                                    "<|START_RESPONSE|>",
+                                    "<|END_RESPONSE|>",
+                                    ACTION("0", "f"),
                                     ";",
                                     "<|channel|>",
                                     "<|message|>",

@@ -53,6 +53,9 @@ static void texts_are_the_formats_own(void **state)
         {CALLS_XML, 1, "{\"city\":\"a\\nb\",\"days\":3}",
          "<tool_call>\n<function=get>\n<parameter=city>\na\nb\n</parameter>\n<parameter=days>\n3\n</"
          "parameter>\n</function>\n</tool_call>"},
+        {CALLS_COHERE, 2, "{}",
+         "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get\", \"parameters\": {}},\n    "
+         "{\"tool_call_id\": \"1\", \"tool_name\": \"get\", \"parameters\": {}}\n]<|END_ACTION|>"},
         {CALLS_KIMI, 2, "{}",
          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{}"
          "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}"

@@ -228,6 +228,23 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                   .has_list = true,
                                   .has_commas = true}},
 
+    /* <TOOLCALL>[{"name": "N", "arguments": {...}}, ...]</TOOLCALL>      Nemotron Nano 2, Nemotron Super */
+    [CALLS_NEMOTRON] = {.name = "nemotron",
+                        .detect = {{"<TOOLCALL>"}},
+                        .is_first = true,
+                        .parser = PARSER(.opens = {"<TOOLCALL>"}, .close = "</TOOLCALL>",
+                                         .header = calls_list_header, .tail = calls_marked_list_tail,
+                                         .marks = MARKS("<TOOLCALL>", "</TOOLCALL>")),
+                        .grammar = {.mark = "<TOOLCALL>",
+                                    .open = {MARK("<TOOLCALL>"), TEXT("[")},
+                                    .name_before = "{\"name\": \"",
+                                    .name_after = "\", \"arguments\": ",
+                                    .call_close = {TEXT("}")},
+                                    .between = ", ",
+                                    .close = {TEXT("]"), MARK("</TOOLCALL>")},
+                                    .has_list = true,
+                                    .has_commas = true}},
+
     /* <|tool_calls_section_begin|><|tool_call_begin|>functions.N:0<|tool_call_argument_begin|>{...}
      * <|tool_call_end|><|tool_calls_section_end|>      Kimi K2 */
     [CALLS_KIMI] = {.name = "kimi",
@@ -273,8 +290,9 @@ static bool row_is_detected(const struct calls_row *row, struct bytes text)
 
 enum calls_format calls_format_detect(struct bytes chat_template)
 {
-    for (unsigned i = CALLS_PLAIN + 1; i < CALLS_FORMAT_COUNT; i++)
-        if (row_is_detected(&rows[i], chat_template))
-            return (enum calls_format)i;
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (unsigned i = CALLS_PLAIN + 1; i < CALLS_FORMAT_COUNT; i++)
+            if (rows[i].is_first == (pass == 0) && row_is_detected(&rows[i], chat_template))
+                return (enum calls_format)i;
     return CALLS_PLAIN;
 }

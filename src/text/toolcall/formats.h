@@ -10,7 +10,7 @@
 
 enum calls_format {
     CALLS_PLAIN, /* no calls: thinking and text only */
-    /* In the order of detection: the first one that the template matches applies. */
+    /* In the order of detection. */
     CALLS_XML,
     CALLS_GLM,
     CALLS_HERMES,
@@ -23,6 +23,7 @@ enum calls_format {
     CALLS_GRANITE,
     CALLS_LFM2,
     CALLS_COHERE,
+    CALLS_NEMOTRON,
     CALLS_KIMI,
     CALLS_FORMAT_COUNT
 };
@@ -89,6 +90,7 @@ struct calls_row {
     const char *name; /* for logs */
     /* The format is detected if all texts of one list occur in the template. */
     const char *detect[CALLS_MAX_DETECT][2];
+    bool is_first; /* only this family has these texts: the row is tried before all others */
     enum calls_ids ids;
     /* Marks around the text of an answer.  They are dropped, also if calls are ignored. */
     const char *answer[CALLS_MAX_ANSWER_MARKS];
@@ -97,7 +99,8 @@ struct calls_row {
 };
 
 const struct calls_row *calls_row_of(enum calls_format format);
-/* The first format that occurs in the template; CALLS_PLAIN: none. */
+/* The format that occurs in the template: the first of the rows with is_first, else the first of the others.
+ * CALLS_PLAIN: none. */
 enum calls_format calls_format_detect(struct bytes chat_template);
 
 #endif

@@ -56,6 +56,8 @@ const struct constraint_family families[] = {
      "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"set\", \"parameters\": " ARGS
      "}\n]<|END_ACTION|>",
      false},
+    {"nemotron", FAMILY("<TOOLCALL>"), "<TOOLCALL>[{\"name\": \"set\", \"arguments\": " ARGS "}]</TOOLCALL>",
+     false},
     {"kimi",
      FAMILY("<|tool_calls_section_begin|><|tool_calls_section_end|><|tool_call_begin|><|tool_call_end|>"
             "<|tool_call_argument_begin|>"),

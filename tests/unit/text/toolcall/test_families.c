@@ -28,6 +28,7 @@ static const char schema[] =
 #define GR      CALLS_GRANITE, false, false
 #define LF      CALLS_LFM2, false, false
 #define CO      CALLS_COHERE, false, false
+#define NE      CALLS_NEMOTRON, false, false
 #define K       CALLS_KIMI, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
@@ -45,6 +46,8 @@ static const char schema[] =
 
 #define ACT(items)       "<|START_ACTION|>[\n    " items "\n]<|END_ACTION|>"
 #define ACTION(id, name) "{\"tool_call_id\": \"" id "\", \"tool_name\": \"" name "\", \"parameters\": "
+
+#define NEMO(items) "<TOOLCALL>[" items "]</TOOLCALL>"
 
 #define BAR             "\xef\xbd\x9c"
 #define LOW             "\xe2\x96\x81"
@@ -213,6 +216,17 @@ static const struct {
     {CO, "a <|START_", false, "a <|START_"},
     {CO, "<|START_ACTION|>[\n    {\"tool_call_id\"", true, ""},
     {CO, "<|START_ACTION|>[" ACTION("0", "f") "{\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    /* Nemotron */
+    {NE, NEMO("{\"name\": \"f\", \"arguments\": {\"a\": 1}}") "\n", false, "[f:{\"a\": 1}]"},
+    {NE,
+     "Two.\n\n" NEMO("{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {\"x\": "
+                     "\"</TOOLCALL>\"}}") "x",
+     false, "Two.\n\n[f:{}][g:{\"x\": \"</TOOLCALL>\"}]x"},
+    {NE, NEMO("{\"arguments\": \"{}\", \"name\": \"f\"}"), false, "[f:{}]"},
+    {NE, NEMO(""), false, "" NEMO("") ""},
+    {NE, "a <TOOL", false, "a <TOOL"},
+    {NE, "<TOOLCALL>[{\"name\": \"f\"", true, ""},
+    {NE, "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
     /* Kimi */
     {K, KIMI_ALL(KIMI("functions.get_weather:0", "{\"city\": \"Oslo\"}")), false,
      "[get_weather:{\"city\": \"Oslo\"}]"},
@@ -428,6 +442,8 @@ static const char *const words[] = {"<tool_call>",
                                     "<|tool_call_begin|>",
                                     "<|tool_call_argument_begin|>",
                                     "functions.f:0",
+                                    "</TOOLCALL>",
+                                    "<TOOLCALL>",
                                     "<|START_ACTION|>",
                                     "<|END_ACTION|>",
                                     "<|START_RESPONSE|>",

@@ -56,6 +56,9 @@ static void texts_are_the_formats_own(void **state)
         {CALLS_COHERE, 2, "{}",
          "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get\", \"parameters\": {}},\n    "
          "{\"tool_call_id\": \"1\", \"tool_name\": \"get\", \"parameters\": {}}\n]<|END_ACTION|>"},
+        {CALLS_NEMOTRON, 2, "{}",
+         "<TOOLCALL>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
+         "{}}]</TOOLCALL>"},
         {CALLS_KIMI, 2, "{}",
          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{}"
          "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}"

@@ -241,24 +241,30 @@ static void put_begun(struct constraint *constraint, bool is_closed)
 
 /* ---- most families ---- */
 
+/* A mark around the text of an answer that may be a control token, which free text does not have; NULL: none. */
+static const char *constraint_answer_mark(const struct calls_row *row, size_t i)
+{
+    return row->has_text_marks ? NULL : row->answer[i];
+}
+
 /* Text, with calls and thinking between as far as they are allowed. */
 static void put_open_answer(struct constraint *constraint, bool thinks)
 {
     const struct chat_format_info *format = constraint->format;
     bool calls = holds_calls(constraint);
-    const char *const *answer = calls_row_of(format->calls)->answer;
+    const struct calls_row *row = calls_row_of(format->calls);
     const char *until[3 + CALLS_MAX_ANSWER_MARKS] = {0};
     size_t n = 0;
 
-    for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && answer[i] != NULL; i++)
-        until[n++] = answer[i];
+    for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && constraint_answer_mark(row, i) != NULL; i++)
+        until[n++] = row->answer[i];
     if (format->think_open != NULL)
         until[n++] = format->think_open;
     if (constraint->request->n_tools > 0 && constraint_call_mark(constraint)[0] != '\0' &&
         (calls || format->calls != CALLS_LLAMA))
         until[n++] = constraint_call_mark(constraint);
     constraint_free(constraint, until, 0);
-    if (!calls && !(thinks && format->think_open != NULL) && answer[0] == NULL)
+    if (!calls && !(thinks && format->think_open != NULL) && constraint_answer_mark(row, 0) == NULL)
         return;
     constraint_open_rep(constraint);
     constraint_open_seq(constraint);
@@ -267,8 +273,8 @@ static void put_open_answer(struct constraint *constraint, bool thinks)
         constraint_calls(constraint, false, false);
     if (thinks && format->think_open != NULL)
         put_thinking(constraint);
-    for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && answer[i] != NULL; i++)
-        constraint_mark(constraint, answer[i]);
+    for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && constraint_answer_mark(row, i) != NULL; i++)
+        constraint_mark(constraint, row->answer[i]);
     constraint_close(constraint);
     constraint_free(constraint, until, 0);
     constraint_close(constraint);

@@ -41,7 +41,7 @@ int calls_new(const struct calls_opts *opts, const struct calls_events *events, 
     calls->parser =
         calls_row_of(opts->ignores_calls && opts->format != CALLS_HARMONY ? CALLS_PLAIN : opts->format)
             ->parser;
-    calls->answer = calls_row_of(opts->format)->answer;
+    calls->row = calls_row_of(opts->format);
     calls->state = opts->begins_thinking && opts->think_close != NULL ? CALLS_THINKING : CALLS_TEXT;
     *out = calls;
     return 0;
@@ -191,6 +191,38 @@ static void look_for(struct find *find, struct bytes text, const char *mark)
         find->n_partial = n;
 }
 
+/* True if text begins with the mark after blanks, or may do so with more text. */
+static bool begins_with_mark(struct bytes text, const char *mark)
+{
+    size_t at = calls_skip_blanks(text, 0), n = strlen(mark);
+
+    n = n < text.len_bytes - at ? n : text.len_bytes - at;
+    return memcmp(text.data + at, mark, n) == 0;
+}
+
+/* Looks for the marks around the text of an answer. */
+static void look_for_answer(const struct calls *calls, struct find *find, struct bytes text)
+{
+    const char *const *marks = calls->row->answer;
+
+    for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && marks[i] != NULL; i++) {
+        bool is_close = i > 0;
+
+        if (calls->row->has_text_marks &&
+            (is_close ? !calls->is_answer : calls->has_text || !begins_with_mark(text, marks[i])))
+            continue;
+        look_for(find, text, marks[i]);
+    }
+}
+
+/* The text of an answer begins or ends at a mark of plain text: blanks beside it are left out. */
+static void enter_answer(struct calls *calls, bool is_open)
+{
+    calls->is_answer = is_open;
+    calls->has_text = false;
+    calls->n_before++;
+}
+
 static struct find find_marks(const struct calls *calls)
 {
     const struct calls_parser *parser = calls->parser;
@@ -201,8 +233,7 @@ static struct find find_marks(const struct calls *calls)
         look_for(&find, text, parser->opens[i]);
     for (size_t i = 0; i < 4 && parser->drops[i] != NULL; i++)
         look_for(&find, text, parser->drops[i]);
-    for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && calls->answer[i] != NULL; i++)
-        look_for(&find, text, calls->answer[i]);
+    look_for_answer(calls, &find, text);
     if (calls->opts.think_open != NULL)
         look_for(&find, text, calls->opts.think_open);
     return find;
@@ -229,6 +260,9 @@ static int calls_enter(struct calls *calls, const char *mark)
     if (mark == calls->opts.think_open) {
         calls->state = CALLS_THINKING;
         calls->has_thinking = false;
+    } else if (calls->row->has_text_marks &&
+               calls_is_among(mark, calls->row->answer, CALLS_MAX_ANSWER_MARKS)) {
+        enter_answer(calls, mark == calls->row->answer[0]);
     }
     return 1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama, Cohere, Kimi.
+/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama, Cohere, Hunyuan, Kimi.
  *
  * A header ends before the brace of the arguments, which the splitter then walks.  The usual forms are
  *
@@ -7,6 +7,7 @@
  *     {"tool_call_id": "0", "tool_name": "N", "parameters": {      an item of Cohere's list
  *     N[ARGS]{    N[CALL_ID]I[ARGS]{          Mistral since Large 2411
  *     function<sep>N\n```json\n{    N<sep>{   DeepSeek up to R1, and since V3.1
+ *     N\n```json\n{                           Hunyuan
  *     functions.N:INDEX<argument-begin>{      Kimi
  *
  * "type" and ids may come before or between the two members.  "arguments" and "parameters" are accepted for
@@ -280,6 +281,32 @@ int calls_deepseek_header(struct calls *calls)
     if (text.data[at] != '{' || !calls_is_name(name))
         return -1;
     rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);
+    calls->is_braced = false;
+    if (rc == 0)
+        rc = calls_take(calls, at);
+    return rc < 0 ? rc : 1;
+}
+
+/* ---- Hunyuan ---- */
+
+int calls_fenced_header(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t from = calls_skip_blanks(text, 0), end = from, at;
+    int rc;
+
+    if (from < text.len_bytes && text.data[from] == '{')
+        return calls_object_header(calls);
+    while (end < text.len_bytes && calls_is_name(bytes_of(text.data + end, 1)))
+        end++;
+    at = end;
+    while (at < text.len_bytes && is_fence(text.data[at]))
+        at++;
+    if (at == text.len_bytes)
+        return 0;
+    if (text.data[at] != '{' || end == from)
+        return -1;
+    rc = calls_begin_call(calls, bytes_of(text.data + from, end - from), CALLS_ARGUMENTS);
     calls->is_braced = false;
     if (rc == 0)
         rc = calls_take(calls, at);

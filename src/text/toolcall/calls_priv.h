@@ -47,12 +47,13 @@ struct calls_parser {     /* how a format is parsed; a part of its row in format
 struct calls {       /* fields used for every piece of text come first */
     struct buf held; /* text not parsed yet */
     enum calls_state state;
-    unsigned n_before; /* number of calls and thinkings passed on */
+    unsigned n_before; /* number of calls, thinkings and marks of answers passed on */
     const struct calls_parser *parser;
-    const char *const *answer; /* [CALLS_MAX_ANSWER_MARKS] of the row */
+    const struct calls_row *row; /* of the format, also if calls are ignored */
     const struct calls_events *events;
     void *arg;
     bool has_text;     /* the current run of text has begun */
+    bool is_answer;    /* a mark of plain text opened the answer's text */
     bool has_thinking; /* a part of the current thinking was passed on */
     struct calls_opts opts;
     bool is_bare;       /* the call began with its own brace */
@@ -83,6 +84,7 @@ int calls_object_header(struct calls *calls); /* {"name": "N", "arguments": {...
 int calls_list_header(struct calls *calls);   /* a list of such objects, or one */
 int calls_mistral_header(struct calls *calls);
 int calls_deepseek_header(struct calls *calls);
+int calls_fenced_header(struct calls *calls); /* N ```json {...}, or an object */
 int calls_kimi_header(struct calls *calls);
 int calls_mark_tail(struct calls *calls); /* a closing mark */
 enum calls_next {

@@ -28,6 +28,8 @@
     PARSER(.opens = {"[TOOL_CALLS]"}, .header = calls_mistral_header, .tail = calls_list_tail,               \
            .marks = MARKS("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"))
 
+#define HUNYUAN_ANSWER .answer = {"<answer>", "\n</answer>", "</answer>"}, .has_text_marks = true
+
 static const struct calls_tags xml_tags = {.key_open = "<parameter=",
                                            .key_close = ">",
                                            .value_close = "</parameter>",
@@ -244,6 +246,44 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                     .close = {TEXT("]"), MARK("</TOOLCALL>")},
                                     .has_list = true,
                                     .has_commas = true}},
+
+    /* <tool_calls>[{"name": "N", "arguments": {...}}, ...]</tool_calls>      Hunyuan A13B as vLLM asks for it, Apriel */
+    [CALLS_HUNYUAN_LIST] = {.name = "hunyuan",
+                            .detect = {{"<tool_calls>["}},
+                            .is_first = true,
+                            HUNYUAN_ANSWER,
+                            .parser = PARSER(.opens = {"<tool_calls>"}, .close = "</tool_calls>",
+                                             .header = calls_list_header, .tail = calls_marked_list_tail,
+                                             .marks = MARKS("<tool_calls>", "</tool_calls>")),
+                            .grammar = {.mark = "<tool_calls>",
+                                        .open = {MARK("<tool_calls>"), TEXT("[")},
+                                        .name_before = "{\"name\": \"",
+                                        .name_after = "\", \"arguments\": ",
+                                        .call_close = {TEXT("}")},
+                                        .between = ", ",
+                                        .close = {TEXT("]"), MARK("</tool_calls>")},
+                                        .has_list = true,
+                                        .has_commas = true}},
+
+    /* <tool_calls><tool_call>N\n```json\n{...}\n```</tool_call>\n<tool_call>...</tool_calls>      Hunyuan */
+    [CALLS_HUNYUAN] = {.name = "hunyuan",
+                       .detect = {{"<tool_calls>", "```json"}},
+                       .is_first = true,
+                       HUNYUAN_ANSWER,
+                       .parser = PARSER(.opens = {"<tool_call>"}, .drops = {"<tool_calls>", "</tool_calls>"},
+                                        .close = "</tool_call>", .header = calls_fenced_header,
+                                        .tail = calls_mark_tail,
+                                        .marks = MARKS("<tool_calls>", "</tool_calls>", "<tool_call>",
+                                                       "</tool_call>")),
+                       .grammar = {.mark = "<tool_calls>",
+                                   .open = {MARK("<tool_calls>")},
+                                   .call_open = {MARK("<tool_call>")},
+                                   .name_before = "",
+                                   .name_after = "\n```json\n",
+                                   .call_close = {TEXT("\n```"), MARK("</tool_call>")},
+                                   .between = "\n",
+                                   .close = {MARK("</tool_calls>")},
+                                   .has_list = true}},
 
     /* <|tool_calls_section_begin|><|tool_call_begin|>functions.N:0<|tool_call_argument_begin|>{...}
      * <|tool_call_end|><|tool_calls_section_end|>      Kimi K2 */

@@ -24,6 +24,8 @@ enum calls_format {
     CALLS_LFM2,
     CALLS_COHERE,
     CALLS_NEMOTRON,
+    CALLS_HUNYUAN_LIST, /* a list of objects */
+    CALLS_HUNYUAN,      /* a name and a block of JSON */
     CALLS_KIMI,
     CALLS_FORMAT_COUNT
 };
@@ -94,6 +96,8 @@ struct calls_row {
     enum calls_ids ids;
     /* Marks around the text of an answer.  They are dropped, also if calls are ignored. */
     const char *answer[CALLS_MAX_ANSWER_MARKS];
+    /* They are plain text: the first one counts only where text begins, the others close it. */
+    bool has_text_marks;
     const struct calls_parser *parser;
     struct calls_grammar grammar;
 };

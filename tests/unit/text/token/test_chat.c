@@ -53,6 +53,8 @@ static void families_are_recognised(void **state)
         {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
         {EACH("{# <|START_ACTION|> #}", SHOWN), "cohere", CALLS_COHERE},
         {EACH("{# <|eot_id|> \"parameters\": <TOOLCALL> #}", SHOWN), "nemotron", CALLS_NEMOTRON},
+        {EACH("{# <tool_call> <tool_calls>[ #}", SHOWN), "hunyuan", CALLS_HUNYUAN_LIST},
+        {EACH("{# <tool_calls><tool_call> ```json #}", SHOWN), "hunyuan", CALLS_HUNYUAN},
         {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},

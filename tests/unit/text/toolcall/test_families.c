@@ -29,6 +29,9 @@ static const char schema[] =
 #define LF      CALLS_LFM2, false, false
 #define CO      CALLS_COHERE, false, false
 #define NE      CALLS_NEMOTRON, false, false
+#define HL      CALLS_HUNYUAN_LIST, false, false
+#define HY      CALLS_HUNYUAN, false, false
+#define HY_T    CALLS_HUNYUAN, true, false
 #define K       CALLS_KIMI, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
@@ -48,6 +51,9 @@ static const char schema[] =
 #define ACTION(id, name) "{\"tool_call_id\": \"" id "\", \"tool_name\": \"" name "\", \"parameters\": "
 
 #define NEMO(items) "<TOOLCALL>[" items "]</TOOLCALL>"
+
+#define HLIST(items)      "<tool_calls>[" items "]</tool_calls>"
+#define HCALL(name, args) "<tool_call>" name "\n```json\n" args "\n```</tool_call>"
 
 #define BAR             "\xef\xbd\x9c"
 #define LOW             "\xe2\x96\x81"
@@ -227,6 +233,27 @@ static const struct {
     {NE, "a <TOOL", false, "a <TOOL"},
     {NE, "<TOOLCALL>[{\"name\": \"f\"", true, ""},
     {NE, "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    /* Hunyuan */
+    {HL, HLIST("{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}"), false,
+     "[f:{\"a\": 1}][g:{}]"},
+    {HL, "<answer>\n" HLIST("{\"name\": \"f\", \"arguments\": {}}") "\n</answer>", false, "[f:{}]"},
+    {HL, HLIST(""), false, "" HLIST("") ""},
+    {HL, "<tool_calls>[{\"name\": \"f\", \"arguments\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    {HY, "<tool_calls>" HCALL("f", "{\"a\": 1}") "\n" HCALL("g", "{}") "</tool_calls>", false,
+     "[f:{\"a\": 1}][g:{}]"},
+    {HY, "So.<tool_calls><tool_call>f{\"a\": \"`\"}</tool_call>\n</tool_calls>x", false,
+     "So.[f:{\"a\": \"`\"}]x"},
+    {HY, "<tool_calls><tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call></tool_calls>", false,
+     "[f:{}]"},
+    {HY, "<tool_call>not a call</tool_call>", false, "<tool_call>not a call</tool_call>"},
+    {HY, "<tool_calls><tool_call>f\n```js", true, ""},
+    {HY, "<tool_call>f\n```json\n{\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    {HY_T, "<think>\nHm.\n</think>\n<answer>\nHello <b>.\n</answer>", false, "~Hm.~Hello <b>."},
+    {HY_T, "<think>\n\n</think>\n<answer>\nA</answer> B", false, "AB"},
+    {HY, "  <answer>Hello\n\n</answer>\n", false, "Hello\n"},
+    {HY, "<answer>a<answer>b</answer>c</answer>", false, "a<answer>bc</answer>"},
+    {HY, "Say <answer>\n and </answer>.", false, "Say <answer>\n and </answer>."},
+    {HY, "<answ", false, "<answ"},
     /* Kimi */
     {K, KIMI_ALL(KIMI("functions.get_weather:0", "{\"city\": \"Oslo\"}")), false,
      "[get_weather:{\"city\": \"Oslo\"}]"},
@@ -442,6 +469,10 @@ static const char *const words[] = {"<tool_call>",
                                     "<|tool_call_begin|>",
                                     "<|tool_call_argument_begin|>",
                                     "functions.f:0",
+                                    "\n</answer>",
+                                    "<answer>",
+                                    "</tool_calls>",
+                                    "<tool_calls>",
                                     "</TOOLCALL>",
                                     "<TOOLCALL>",
                                     "<|START_ACTION|>",

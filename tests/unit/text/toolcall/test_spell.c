@@ -59,6 +59,13 @@ static void texts_are_the_formats_own(void **state)
         {CALLS_NEMOTRON, 2, "{}",
          "<TOOLCALL>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
          "{}}]</TOOLCALL>"},
+        {CALLS_HUNYUAN_LIST, 2, "{}",
+         "<tool_calls>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
+         "{}}]</tool_calls>"},
+        {CALLS_HUNYUAN, 2, "{}",
+         "<tool_calls><tool_call>get\n```json\n{}\n```</tool_call>\n<tool_call>get\n```json\n{}\n```</"
+         "tool_call>"
+         "</tool_calls>"},
         {CALLS_KIMI, 2, "{}",
          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{}"
          "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}"

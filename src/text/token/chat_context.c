@@ -3,6 +3,7 @@
  *
  *     messages               [{"role", "content", "reasoning_content", "tool_calls": [{"id", "type",
  *                              "function": {"name", "arguments"}}], "tool_call_id", "name"}]
+ *     messages[0].tools      only if the template reads tools there: the tools as JSON text
  *     tools                  [{"type": "function", "function": {"name", "description",
  *                              "parameters"}}], or none
  *     documents              none
@@ -115,6 +116,21 @@ static struct value tools_value(const struct context *context)
     for (size_t i = 0; i < context->prompt->n_tools; i++)
         list_push(context->jinja, tools, tool_value(context, &context->prompt->tools[i]));
     return tools;
+}
+
+/* All tools as JSON text, for the system message. */
+static struct value tools_text(const struct context *context)
+{
+    struct buf text = {0};
+
+    for (size_t i = 0; i < context->prompt->n_tools; i++) {
+        buf_append_str(&text, i == 0 ? "[" : ", ");
+        chat_put_tool(&context->prompt->tools[i], &text);
+    }
+    buf_append_byte(&text, ']');
+    struct value value = value_copy(context->jinja, buf_view(&text), MARK_CLIENT);
+    buf_fini(&text);
+    return value;
 }
 
 /* ---- messages ---- */
@@ -300,6 +316,9 @@ static struct value message_value(const struct context *context, size_t i, struc
                  text_value(context, bytes_str(role_name(message->role)),
                             chat_context_mark_of(context, i, PART_OTHER, MARK_OWN)));
     dict_set_str(jinja, one, "content", content);
+    if (message->role == CHAT_SYSTEM && i == 0 && context->format->wants_system_tools &&
+        context->prompt->n_tools > 0)
+        dict_set_str(jinja, one, "tools", tools_text(context));
     if (message->thinking.len_bytes > 0 && context->format->asks_thinking)
         set_thinking(context, i, one);
     if (message->n_calls > 0)

@@ -46,8 +46,9 @@ struct chat_format {
     struct chat_format_info info;
     bool asks_thinking; /* the template gets the thinking of earlier turns */
     /* Found by trial renderings, in this order (chat_probe.c): */
-    bool leaves_tools_out; /* without tools the variable "tools" is undefined, rather than none */
-    bool has_no_system;    /* the system text must go into the first user message */
+    bool leaves_tools_out;   /* without tools the variable "tools" is undefined, rather than none */
+    bool has_no_system;      /* the system text must go into the first user message */
+    bool wants_system_tools; /* the system message has the tools, as JSON text */
     enum chat_describe describes;
     bool lists_tools;      /* the template shows tools */
     bool has_tools;        /* the template shows tools, calls and results */
@@ -95,6 +96,9 @@ void chat_run_fini(struct chat_run *run);
  * a changed conversation each turn has the number of the message that it comes from. E_NOMEM. */
 int chat_reshape(const struct chat_format *format, const struct chat_prompt *from, struct arena *arena,
                  struct chat_prompt *out);
+
+/* Writes a tool as a JSON object. */
+void chat_put_tool(const struct chat_tool *tool, struct buf *out);
 
 /* ---- chat_splice.c: marked text -> tokens ---- */
 

@@ -62,9 +62,11 @@ static void probe_system(struct chat_format *format)
 
 static bool shows_tool(const struct chat_format *format, const char *parameters)
 {
+    const struct chat_message messages[] = {{.role = CHAT_SYSTEM, .text = bytes_str(SYSTEM_WORD)}, question};
+    size_t n = format->wants_system_tools ? 2 : 1;
     struct chat_tool tool = {.name = bytes_str(TOOL_WORD)};
-    const struct chat_prompt prompt = {.messages = &question,
-                                       .n_messages = 1,
+    const struct chat_prompt prompt = {.messages = messages + 2 - n,
+                                       .n_messages = n,
                                        .tools = &tool,
                                        .n_tools = 1,
                                        .adds_generation = true,
@@ -76,7 +78,8 @@ static bool shows_tool(const struct chat_format *format, const char *parameters)
     return chat_probe_shows(format, &prompt, words, 1, NULL);
 }
 
-/* Tries a tool that has only a name, and one whose parameter has no description. */
+/* Tries a tool that has only a name, and one whose parameter has no description; then the same in the system message
+ * (Phi 4 mini). */
 static bool probe_tools(struct chat_format *format)
 {
     static const char bare[] = "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\"}}, "
@@ -88,6 +91,10 @@ static bool probe_tools(struct chat_format *format)
             return true;
     }
     format->describes = CHAT_DESCRIBE_NOTHING;
+    format->wants_system_tools = true;
+    if (shows_tool(format, NULL) && shows_tool(format, bare))
+        return true;
+    format->wants_system_tools = false;
     return false;
 }
 

@@ -5,6 +5,7 @@
  *                               into answers and questions, in the Hermes format, and parsed as such
  *     tools but no calls        the template lists the tools; calls are written in the template's own
  *                               format where one is detected, results into questions
+ *     tools in the system text  an empty one is added where there is none
  *     one call per turn         a turn with more calls is split into turns, each with its result
  *     no text beside a call     the text becomes a turn before the call, or is left out if refused there too
  *     no answer without text    the answer is left out
@@ -68,9 +69,16 @@ static bool wants_question(const struct chat_format *format, const struct chat_p
     return format->has_no_first_answer || (i == 1 && format->has_no_system);
 }
 
+/* True if an empty system message must be added, to have the tools. */
+static bool lacks_system(const struct chat_format *format, const struct chat_prompt *prompt)
+{
+    return format->wants_system_tools && prompt->n_tools > 0 &&
+           (prompt->n_messages == 0 || prompt->messages[0].role != CHAT_SYSTEM);
+}
+
 static bool chat_reshape_is_plain(const struct chat_format *format, const struct chat_prompt *prompt)
 {
-    if (!format->has_tools && chat_reshape_wants_tools(prompt))
+    if ((!format->has_tools && chat_reshape_wants_tools(prompt)) || lacks_system(format, prompt))
         return false;
     for (size_t i = 0; i < prompt->n_messages; i++) {
         const struct chat_message *message = &prompt->messages[i];
@@ -131,23 +139,27 @@ static struct bytes chat_reshape_keep(struct reshape *reshape, struct buf *text)
 
 /* ---- a template without tools ---- */
 
+void chat_put_tool(const struct chat_tool *tool, struct buf *out)
+{
+    buf_append_str(out, "{\"name\": ");
+    json_put_str(out, tool->name);
+    if (tool->description.len_bytes > 0) {
+        buf_append_str(out, ", \"description\": ");
+        json_put_str(out, tool->description);
+    }
+    if (tool->parameters.len_bytes > 0) {
+        buf_append_str(out, ", \"parameters\": ");
+        buf_append(out, tool->parameters.data, tool->parameters.len_bytes);
+    }
+    buf_append_byte(out, '}');
+}
+
 static void chat_reshape_put_tools(const struct chat_prompt *from, struct buf *out)
 {
     buf_append_str(out, "These tools can be called, one JSON object a line:\n<tools>\n");
     for (size_t i = 0; i < from->n_tools; i++) {
-        const struct chat_tool *tool = &from->tools[i];
-
-        buf_append_str(out, "{\"name\": ");
-        json_put_str(out, tool->name);
-        if (tool->description.len_bytes > 0) {
-            buf_append_str(out, ", \"description\": ");
-            json_put_str(out, tool->description);
-        }
-        if (tool->parameters.len_bytes > 0) {
-            buf_append_str(out, ", \"parameters\": ");
-            buf_append(out, tool->parameters.data, tool->parameters.len_bytes);
-        }
-        buf_append_str(out, "}\n");
+        chat_put_tool(&from->tools[i], out);
+        buf_append_byte(out, '\n');
     }
     buf_append_str(out, "</tools>\n");
 }
@@ -392,6 +404,8 @@ int chat_reshape(const struct chat_format *format, const struct chat_prompt *fro
     reshape.is_generic = !format->has_tools && chat_reshape_wants_tools(from);
     if (describes_calls(&reshape) && (from->n_messages == 0 || from->messages[0].role != CHAT_SYSTEM))
         add_made(&reshape, CHAT_SYSTEM, describe_tools(&reshape, bytes_of(NULL, 0)));
+    else if (lacks_system(format, from))
+        add_made(&reshape, CHAT_SYSTEM, bytes_str(""));
     for (size_t i = 0; i < from->n_messages; i++)
         chat_reshape_add_message(&reshape, &i);
     join_turns(&reshape);

@@ -28,6 +28,9 @@
     PARSER(.opens = {"[TOOL_CALLS]"}, .header = calls_mistral_header, .tail = calls_list_tail,               \
            .marks = MARKS("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"))
 
+#define PHI_PARSER                                                                                           \
+    PARSER(.opens = {"<|tool_call|>"}, .close = "<|/tool_call|>", .header = calls_list_header,               \
+           .tail = calls_marked_list_tail, .marks = MARKS("<|tool_call|>", "<|/tool_call|>"))
 #define HUNYUAN_ANSWER .answer = {"<answer>", "\n</answer>", "</answer>"}, .has_text_marks = true
 
 static const struct calls_tags xml_tags = {.key_open = "<parameter=",
@@ -284,6 +287,33 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                    .between = "\n",
                                    .close = {MARK("</tool_calls>")},
                                    .has_list = true}},
+
+    /* <|tool_call|>{"name": "N", "arguments": {...}}<|/tool_call|>      Phi 4 mini as llama.cpp asks for it */
+    [CALLS_PHI] = {.name = "phi",
+                   .detect = {{"<|/tool_call|>"}},
+                   .is_first = true,
+                   .parser = PHI_PARSER,
+                   .grammar = {.mark = "<|tool_call|>",
+                               .call_open = {MARK("<|tool_call|>")},
+                               .name_before = "{\"name\": \"",
+                               .name_after = "\", \"arguments\": ",
+                               .call_close = {TEXT("}"), MARK("<|/tool_call|>")},
+                               .between = ""}},
+
+    /* <|tool_call|>[{"name": "N", "arguments": {...}}, ...]<|/tool_call|>      Phi 4 mini */
+    [CALLS_PHI_LIST] = {.name = "phi",
+                        .detect = {{"<|/tool|>"}},
+                        .is_first = true,
+                        .parser = PHI_PARSER,
+                        .grammar = {.mark = "<|tool_call|>",
+                                    .open = {MARK("<|tool_call|>"), TEXT("[")},
+                                    .name_before = "{\"name\": \"",
+                                    .name_after = "\", \"arguments\": ",
+                                    .call_close = {TEXT("}")},
+                                    .between = ", ",
+                                    .close = {TEXT("]"), MARK("<|/tool_call|>")},
+                                    .has_list = true,
+                                    .has_commas = true}},
 
     /* <|tool_calls_section_begin|><|tool_call_begin|>functions.N:0<|tool_call_argument_begin|>{...}
      * <|tool_call_end|><|tool_calls_section_end|>      Kimi K2 */

@@ -26,6 +26,8 @@ enum calls_format {
     CALLS_NEMOTRON,
     CALLS_HUNYUAN_LIST, /* a list of objects */
     CALLS_HUNYUAN,      /* a name and a block of JSON */
+    CALLS_PHI,          /* an object in each pair of marks */
+    CALLS_PHI_LIST,
     CALLS_KIMI,
     CALLS_FORMAT_COUNT
 };

@@ -62,6 +62,10 @@ const struct constraint_family families[] = {
      "<tool_calls>[{\"name\": \"set\", \"arguments\": " ARGS "}]</tool_calls>", false},
     {"hunyuan", FAMILY("<tool_calls><tool_call> ```json"),
      "<tool_calls><tool_call>set\n```json\n" ARGS "\n```</tool_call></tool_calls>", false},
+    {"phi", FAMILY("<|tool_call|> <|/tool_call|>"),
+     "<|tool_call|>{\"name\": \"set\", \"arguments\": " ARGS "}<|/tool_call|>", false},
+    {"phi, a list", FAMILY("<|/tool|>"),
+     "<|tool_call|>[{\"name\": \"set\", \"arguments\": " ARGS "}]<|/tool_call|>", false},
     {"kimi",
      FAMILY("<|tool_calls_section_begin|><|tool_calls_section_end|><|tool_call_begin|><|tool_call_end|>"
             "<|tool_call_argument_begin|>"),

@@ -55,6 +55,8 @@ static void families_are_recognised(void **state)
         {EACH("{# <|eot_id|> \"parameters\": <TOOLCALL> #}", SHOWN), "nemotron", CALLS_NEMOTRON},
         {EACH("{# <tool_call> <tool_calls>[ #}", SHOWN), "hunyuan", CALLS_HUNYUAN_LIST},
         {EACH("{# <tool_calls><tool_call> ```json #}", SHOWN), "hunyuan", CALLS_HUNYUAN},
+        {EACH("{# <|tool_call|> <|/tool_call|> <|/tool|> #}", SHOWN), "phi", CALLS_PHI},
+        {EACH("{# <|/tool|> #}", SHOWN), "phi", CALLS_PHI_LIST},
         {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},

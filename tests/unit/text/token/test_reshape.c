@@ -345,6 +345,33 @@ static void templates_that_fail_on_answers_are_reported(void **state)
     }
 }
 
+/* ---- Phi 4 mini's: the system message has the tools ---- */
+
+#define PHI_TOOLS                                                                                            \
+    "{[{\"name\": \"get\", \"description\": \"gets\", \"parameters\": {\"type\": \"object\", "               \
+    "\"properties\": "                                                                                       \
+    "{\"a\": {\"type\": \"integer\"}}, \"required\": []}}, {\"name\": \"put\"}]};"
+
+static void tools_go_into_the_system_message(void **state)
+{
+    static const struct shape shapes[] = {
+        {{SYSTEM("s"), USER("a")}, 2, 2, "system:s" PHI_TOOLS "user:a;"},
+        {{USER("a")}, 1, 2, "system:" PHI_TOOLS "user:a;"},
+        {{USER("a"), ANSWER("b"), USER("c")}, 3, 0, "user:a;assistant:b;user:c;"},
+        {{SYSTEM("s"), USER("a"), CALLS("b", 1), RESULT("r", 0)},
+         4,
+         2,
+         "system:s" PHI_TOOLS "user:a;assistant:b<|tool_call|>[{\"name\": \"get\", \"arguments\": {\"a\": "
+         "1}}]<|/tool_call|>;user:<tool_response>\nr\n</tool_response>;"},
+    };
+
+    expect_shapes(
+        "{# <|/tool|> #}{% for m in messages %}{{ m.role + ':' + m.content }}"
+        "{% if m.role == 'system' and 'tools' in m and m.tools is not none %}{{ '{' + m.tools + '}' }}"
+        "{% endif %};{% endfor %}",
+        shapes, ARRAY_LEN(shapes));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -361,6 +388,7 @@ int main(void)
         cmocka_unit_test(a_queue_of_ids_may_be_appended_to),
         cmocka_unit_test(a_second_system_text_does_not_replace_the_first),
         cmocka_unit_test(templates_that_fail_on_answers_are_reported),
+        cmocka_unit_test(tools_go_into_the_system_message),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

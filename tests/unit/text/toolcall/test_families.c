@@ -32,6 +32,7 @@ static const char schema[] =
 #define HL      CALLS_HUNYUAN_LIST, false, false
 #define HY      CALLS_HUNYUAN, false, false
 #define HY_T    CALLS_HUNYUAN, true, false
+#define PH      CALLS_PHI_LIST, false, false
 #define K       CALLS_KIMI, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
@@ -54,6 +55,8 @@ static const char schema[] =
 
 #define HLIST(items)      "<tool_calls>[" items "]</tool_calls>"
 #define HCALL(name, args) "<tool_call>" name "\n```json\n" args "\n```</tool_call>"
+
+#define PHI(calls) "<|tool_call|>" calls "<|/tool_call|>"
 
 #define BAR             "\xef\xbd\x9c"
 #define LOW             "\xe2\x96\x81"
@@ -254,6 +257,15 @@ static const struct {
     {HY, "<answer>a<answer>b</answer>c</answer>", false, "a<answer>bc</answer>"},
     {HY, "Say <answer>\n and </answer>.", false, "Say <answer>\n and </answer>."},
     {HY, "<answ", false, "<answ"},
+    /* Phi */
+    {PH, PHI("[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", \"arguments\": {}}]"), false,
+     "[f:{\"a\": 1}][g:{}]"},
+    {PH, "Hm." PHI("{\"name\": \"f\", \"arguments\": {}}") PHI("{\"name\": \"g\", \"arguments\": {}}") "x",
+     false, "Hm.[f:{}][g:{}]x"},
+    {PH, PHI("[1]") "", false, PHI("[1]") ""},
+    {PH, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}", false, "[f:{}]"},
+    {PH, "<|tool_call|>[{\"name\": \"f\"", true, ""},
+    {PH, "<|tool_call|>{\"name\": \"f\", \"arguments\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
     /* Kimi */
     {K, KIMI_ALL(KIMI("functions.get_weather:0", "{\"city\": \"Oslo\"}")), false,
      "[get_weather:{\"city\": \"Oslo\"}]"},
@@ -469,6 +481,7 @@ static const char *const words[] = {"<tool_call>",
                                     "<|tool_call_begin|>",
                                     "<|tool_call_argument_begin|>",
                                     "functions.f:0",
+                                    "<|/tool_call|>",
                                     "\n</answer>",
                                     "<answer>",
                                     "</tool_calls>",

@@ -66,6 +66,13 @@ static void texts_are_the_formats_own(void **state)
          "<tool_calls><tool_call>get\n```json\n{}\n```</tool_call>\n<tool_call>get\n```json\n{}\n```</"
          "tool_call>"
          "</tool_calls>"},
+        {CALLS_PHI, 2, "{}",
+         "<|tool_call|>{\"name\": \"get\", \"arguments\": {}}<|/tool_call|><|tool_call|>{\"name\": \"get\", "
+         "\"arguments\": "
+         "{}}<|/tool_call|>"},
+        {CALLS_PHI_LIST, 2, "{}",
+         "<|tool_call|>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
+         "{}}]<|/tool_call|>"},
         {CALLS_KIMI, 2, "{}",
          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{}"
          "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}"

@@ -174,7 +174,7 @@ static bool holds_calls(const struct constraint *constraint)
     for (size_t i = 0; i < request->n_tools; i++)
         has_strict |= request->tools[i].is_strict;
     return request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE &&
-           (has_strict || constraint->format->calls != CALLS_LLAMA);
+           (has_strict || !constraint_is_bare(constraint));
 }
 
 /* True if thinking is off but the template has no switch for it, or opens the thinking anyway. */
@@ -261,7 +261,7 @@ static void put_open_answer(struct constraint *constraint, bool thinks)
     if (format->think_open != NULL)
         until[n++] = format->think_open;
     if (constraint->request->n_tools > 0 && constraint_call_mark(constraint)[0] != '\0' &&
-        (calls || format->calls != CALLS_LLAMA))
+        (calls || !constraint_is_bare(constraint)))
         until[n++] = constraint_call_mark(constraint);
     constraint_free(constraint, until, 0);
     if (!calls && !(thinks && format->think_open != NULL) && constraint_answer_mark(row, 0) == NULL)

@@ -22,6 +22,11 @@ const char *constraint_call_mark(const struct constraint *constraint)
     return constraint_grammar(constraint)->mark;
 }
 
+bool constraint_is_bare(const struct constraint *constraint)
+{
+    return constraint_grammar(constraint)->is_bare;
+}
+
 bool constraint_may_call(const struct constraint *constraint, const struct gen_tool *tool)
 {
     return constraint->request->tool_choice != GEN_TOOLS_ONE ||

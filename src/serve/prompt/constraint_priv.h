@@ -62,6 +62,8 @@ void constraint_tagged(struct constraint *constraint, const struct calls_tags *t
 void constraint_calls(struct constraint *constraint, bool is_held, bool is_many);
 /* The mark that begins a call; plain text must not contain it.  Empty: no mark begins a call. */
 const char *constraint_call_mark(const struct constraint *constraint);
+/* True if calls need no mark, so that free text is held only if tools are strict. */
+bool constraint_is_bare(const struct constraint *constraint);
 /* False if tool_choice names another tool. */
 bool constraint_may_call(const struct constraint *constraint, const struct gen_tool *tool);
 

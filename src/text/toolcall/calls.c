@@ -267,18 +267,18 @@ static int calls_enter(struct calls *calls, const char *mark)
     return 1;
 }
 
-/* 1: a brace begins a call without a mark; 0: not known yet; -1: no. */
+/* 1: a character begins a call without a mark; 0: not known yet; -1: no. */
 static int enter_bare(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t at;
 
-    if (!calls->parser->is_bare || calls->has_text)
+    if (calls->parser->bare == NULL || calls->has_text)
         return -1;
     at = calls_skip_blanks(text, 0);
     if (at == text.len_bytes)
         return 0;
-    if (text.data[at] != '{')
+    if (text.data[at] == '\0' || strchr(calls->parser->bare, text.data[at]) == NULL)
         return -1;
     buf_consume(&calls->held, at);
     calls->state = CALLS_HEADER;
@@ -390,7 +390,7 @@ static int run_header(struct calls *calls)
         rc = -1;
     if (rc != -1)
         return rc;
-    /* A brace that does not begin a call begins a JSON answer, unless only the order is odd. */
+    /* A bracket that does not begin a call begins text, unless only the order is odd. */
     if (calls->is_bare && !has_odd_order(buf_view(&calls->held))) {
         rc = calls_pass_raw(calls, 1);
         return rc != 0 ? rc : 1;
@@ -431,7 +431,7 @@ static int run_arguments(struct calls *calls)
     size_t n;
     int rc = 0;
 
-    if (calls->parser->arguments != NULL)
+    if (calls->parser->arguments != NULL && !calls->is_braced)
         return calls->parser->arguments(calls);
     buf_clear(&calls->good);
     n = walk_held(calls, &result);

@@ -137,6 +137,11 @@ int calls_llama_tail(struct calls *calls)
     return 1;
 }
 
+int calls_llama4_tail(struct calls *calls)
+{
+    return calls->is_list ? calls_list_tail(calls) : calls_llama_tail(calls);
+}
+
 /* ---- Mistral ---- */
 
 /* N[ARGS]{, N[CALL_ID]I[ARGS]{ or N{ */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as in Python: [f(a=1, b="x"), g()], as LFM2 does.
+/* Calls written as in Python: [f(a=1, b="x"), g()], as LFM2 and Llama 4 do.
  *
  * The arguments become JSON as they arrive.  Each value is a literal: a string in either quotes, a number,
  * True, False, None or their JSON words, a list, a dict with string keys.  Anything else (a positional
@@ -236,6 +236,16 @@ int calls_keywords_arguments(struct calls *calls)
 
 /* ---- the list around calls ---- */
 
+/* Without a mark, only the name of a tool tells a call from other text. */
+static bool is_callable(const struct calls *calls, struct bytes name)
+{
+    bool is_known = !calls->is_bare || calls->opts.n_tools == 0;
+
+    for (size_t i = 0; i < calls->opts.n_tools && !is_known; i++)
+        is_known = bytes_equal(calls->opts.tools[i].name, name);
+    return is_known;
+}
+
 int calls_keywords_header(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
@@ -256,7 +266,7 @@ int calls_keywords_header(struct calls *calls)
         at++;
     if (at == text.len_bytes)
         return 0;
-    if (at == from || text.data[at] != '(')
+    if (at == from || text.data[at] != '(' || !is_callable(calls, bytes_of(text.data + from, at - from)))
         return -1;
     rc = calls_begin_call(calls, bytes_of(text.data + from, at - from), CALLS_ARGUMENTS);
     calls->is_list = true;
@@ -269,4 +279,23 @@ int calls_keywords_header(struct calls *calls)
     if (rc == 0)
         rc = calls_take(calls, at + 1);
     return rc < 0 ? rc : 1;
+}
+
+int calls_llama4_header(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at = calls_skip_blanks(text, 0), item;
+
+    if (at == text.len_bytes)
+        return 0;
+    if (text.data[at] == '{')
+        return calls_object_header(calls);
+    if (text.data[at] != '[' || calls->is_list)
+        return calls_keywords_header(calls);
+    item = calls_skip_blanks(text, at + 1);
+    if (item == text.len_bytes)
+        return 0;
+    if (text.data[item] != '{')
+        return calls_keywords_header(calls);
+    return calls->is_bare ? -1 : calls_list_header(calls); /* a bare list of objects is an answer in JSON */
 }

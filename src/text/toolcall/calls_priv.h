@@ -25,11 +25,12 @@ struct calls_parser {     /* how a format is parsed; a part of its row in format
     const char *opens[3]; /* marks that begin a call */
     const char *drops[4]; /* marks around calls that are dropped */
     const char *close;    /* mark that ends a call; NULL: the end of the answer ends it */
-    bool is_bare;         /* a brace at the beginning of the answer, or after a call, also begins a call */
+    const char *bare; /* characters that also begin a call, at the beginning of the answer or after a call */
     /* Parses the header; held text begins after the mark.  1: the header was taken and the state set; 0: more
      * text is needed; -1: not the usual form; lower: an error. */
     int (*header)(struct calls *calls);
-    /* Parses arguments that are not JSON, in the state ARGUMENTS; NULL: they are JSON.  Returns as header. */
+    /* Parses arguments that are not JSON, in the state ARGUMENTS, unless the call is an object (is_braced); NULL:
+     * they are JSON.  Returns as header. */
     int (*arguments)(struct calls *calls);
     /* Parses the text after the arguments.  1: the state was set; 0: more text is needed. */
     int (*tail)(struct calls *calls);
@@ -56,7 +57,7 @@ struct calls {       /* fields used for every piece of text come first */
     bool is_answer;    /* a mark of plain text opened the answer's text */
     bool has_thinking; /* a part of the current thinking was passed on */
     struct calls_opts opts;
-    bool is_bare;       /* the call began with its own brace */
+    bool is_bare;       /* the call began without a mark */
     bool is_list;       /* mistral: calls are items of a list */
     bool is_braced;     /* a closing brace must still follow the arguments */
     const char *opened; /* the mark that began the call; "" for a bare one */
@@ -97,12 +98,14 @@ enum calls_next calls_list_next(struct calls *calls);
 int calls_list_tail(struct calls *calls);        /* the next item of a list, or its end */
 int calls_marked_list_tail(struct calls *calls); /* likewise, and a closing mark after the end */
 int calls_llama_tail(struct calls *calls);       /* a semicolon or a comma */
+int calls_llama4_tail(struct calls *calls);      /* either */
 /* calls_tags.c */
 int calls_xml_header(struct calls *calls);
 int calls_glm_header(struct calls *calls);
 int calls_tags_tail(struct calls *calls);
 /* calls_keywords.c */
 int calls_keywords_header(struct calls *calls);
+int calls_llama4_header(struct calls *calls); /* the same, or objects */
 int calls_keywords_arguments(struct calls *calls);
 /* calls_harmony.c */
 int calls_harmony_header(struct calls *calls);

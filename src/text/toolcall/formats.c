@@ -28,6 +28,10 @@
     PARSER(.opens = {"[TOOL_CALLS]"}, .header = calls_mistral_header, .tail = calls_list_tail,               \
            .marks = MARKS("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"))
 
+#define LLAMA4_PARSER                                                                                        \
+    PARSER(.opens = {"<|python_start|>"}, .drops = {"<|python_end|>"}, .close = "<|python_end|>",            \
+           .bare = "{[", .header = calls_llama4_header, .arguments = calls_keywords_arguments,               \
+           .tail = calls_llama4_tail, .marks = MARKS("<|python_start|>", "<|python_end|>"))
 #define PHI_PARSER                                                                                           \
     PARSER(.opens = {"<|tool_call|>"}, .close = "<|/tool_call|>", .header = calls_list_header,               \
            .tail = calls_marked_list_tail, .marks = MARKS("<|tool_call|>", "<|/tool_call|>"))
@@ -171,15 +175,15 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* {"name": "N", "parameters": {...}} as the whole answer, after <|python_tag|> or not */
     [CALLS_LLAMA] = {.name = "llama",
                      .detect = {{"<|eot_id|>", "\"parameters\": "}, {"<|python_tag|>"}},
-                     .parser =
-                         PARSER(.opens = {"<|python_tag|>"}, .is_bare = true, .header = calls_object_header,
-                                .tail = calls_llama_tail, .marks = MARKS("<|python_tag|>")),
+                     .parser = PARSER(.opens = {"<|python_tag|>"}, .bare = "{", .header = calls_object_header,
+                                      .tail = calls_llama_tail, .marks = MARKS("<|python_tag|>")),
                      .grammar = {.mark = "{\"name\": \"",
                                  .name_before = "{\"name\": \"",
                                  .name_after = "\", \"parameters\": ",
                                  .call_close = {TEXT("}")},
                                  .between = "",
-                                 .is_one = true}},
+                                 .is_one = true,
+                                 .is_bare = true}},
 
     /* <|tool_call|>[{"name": "N", "arguments": {...}}, ...]      Granite 3 */
     [CALLS_GRANITE] = {.name = "granite",
@@ -314,6 +318,36 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                     .close = {TEXT("]"), MARK("<|/tool_call|>")},
                                     .has_list = true,
                                     .has_commas = true}},
+
+    /* [N(K=V, ...), ...] as the whole answer, between <|python_start|> and <|python_end|> or not      Llama 4 */
+    [CALLS_LLAMA4_PYTHON] = {.name = "llama4",
+                             .detect = {{"<|header_start|>", "[func_name1(param1=value1"}},
+                             .is_first = true,
+                             .parser = LLAMA4_PARSER,
+                             .grammar = {.mark = "[",
+                                         .open = {TEXT("[")},
+                                         .name_before = "",
+                                         .name_after = "(",
+                                         .has_keywords = true,
+                                         .call_close = {TEXT(")")},
+                                         .between = ", ",
+                                         .close = {TEXT("]")},
+                                         .is_bare = true,
+                                         .has_list = true,
+                                         .has_commas = true}},
+
+    /* {"name": "N", "parameters": {...}} as the whole answer      Llama 4, the first templates */
+    [CALLS_LLAMA4] = {.name = "llama4",
+                      .detect = {{"<|header_start|>", "\"parameters\": "}},
+                      .is_first = true,
+                      .parser = LLAMA4_PARSER,
+                      .grammar = {.mark = "{\"name\": \"",
+                                  .name_before = "{\"name\": \"",
+                                  .name_after = "\", \"parameters\": ",
+                                  .call_close = {TEXT("}")},
+                                  .between = "",
+                                  .is_one = true,
+                                  .is_bare = true}},
 
     /* <|tool_calls_section_begin|><|tool_call_begin|>functions.N:0<|tool_call_argument_begin|>{...}
      * <|tool_call_end|><|tool_calls_section_end|>      Kimi K2 */

@@ -28,6 +28,8 @@ enum calls_format {
     CALLS_HUNYUAN,      /* a name and a block of JSON */
     CALLS_PHI,          /* an object in each pair of marks */
     CALLS_PHI_LIST,
+    CALLS_LLAMA4_PYTHON, /* as in Python */
+    CALLS_LLAMA4,
     CALLS_KIMI,
     CALLS_FORMAT_COUNT
 };
@@ -69,6 +71,7 @@ struct calls_grammar {
     bool has_keywords;             /* the arguments are K=V, as in Python, instead */
     const char *between;           /* text between calls */
     bool is_one;                   /* the format allows one call per answer */
+    bool is_bare;                  /* calls need no mark: free text is held only if tools are strict */
     bool has_list;                 /* one pair of open and close surrounds all calls of an answer */
     bool has_commas;               /* `between` comes between two calls, and not after the last */
 };

@@ -66,6 +66,10 @@ const struct constraint_family families[] = {
      "<|tool_call|>{\"name\": \"set\", \"arguments\": " ARGS "}<|/tool_call|>", false},
     {"phi, a list", FAMILY("<|/tool|>"),
      "<|tool_call|>[{\"name\": \"set\", \"arguments\": " ARGS "}]<|/tool_call|>", false},
+    {"llama 4, as in Python", FAMILY("<|header_start|> [func_name1(param1=value1"), "[set(mode=\"on\", n=5)]",
+     false},
+    {"llama 4", FAMILY("<|header_start|> \"parameters\": "), "{\"name\": \"set\", \"parameters\": " ARGS "}",
+     true},
     {"kimi",
      FAMILY("<|tool_calls_section_begin|><|tool_calls_section_end|><|tool_call_begin|><|tool_call_end|>"
             "<|tool_call_argument_begin|>"),

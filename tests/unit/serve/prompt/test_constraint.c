@@ -255,7 +255,7 @@ static void no_call_is_made_where_none_may_be(void **state)
 
         assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
         ask(&model, TOOLS("true") CHOICE("\"type\":\"none\""), false, &none);
-        if (strcmp(families[i].name, "llama") != 0) /* its calls are then text */
+        if (strncmp(families[i].name, "llama", 5) != 0) /* its calls are then text */
             assert_false(takes(&none, families[i].call));
         assert_true(takes(&none, strcmp(families[i].name, "harmony") == 0
                                      ? "<|channel|>final<|message|>Hello."

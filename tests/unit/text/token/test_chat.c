@@ -57,6 +57,8 @@ static void families_are_recognised(void **state)
         {EACH("{# <tool_calls><tool_call> ```json #}", SHOWN), "hunyuan", CALLS_HUNYUAN},
         {EACH("{# <|tool_call|> <|/tool_call|> <|/tool|> #}", SHOWN), "phi", CALLS_PHI},
         {EACH("{# <|/tool|> #}", SHOWN), "phi", CALLS_PHI_LIST},
+        {EACH("{# <|header_start|> [func_name1(param1=value1, #}", SHOWN), "llama4", CALLS_LLAMA4_PYTHON},
+        {EACH("{# <|header_start|> \"parameters\": #}", SHOWN), "llama4", CALLS_LLAMA4},
         {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},

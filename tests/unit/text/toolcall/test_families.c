@@ -33,6 +33,7 @@ static const char schema[] =
 #define HY      CALLS_HUNYUAN, false, false
 #define HY_T    CALLS_HUNYUAN, true, false
 #define PH      CALLS_PHI_LIST, false, false
+#define L4      CALLS_LLAMA4, false, false
 #define K       CALLS_KIMI, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
@@ -266,6 +267,26 @@ static const struct {
     {PH, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}", false, "[f:{}]"},
     {PH, "<|tool_call|>[{\"name\": \"f\"", true, ""},
     {PH, "<|tool_call|>{\"name\": \"f\", \"arguments\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    /* Llama 4 */
+    {L4, "[f(a=1, b='x'), f()]", false, "[f:{\"a\": 1, \"b\": \"x\"}][f:{}]"},
+    {L4, "<|python_start|>[f(a=[1]), g()]<|python_end|>", false, "[f:{\"a\": [1]}][g:{}]"},
+    {L4, "{\"name\": \"f\", \"parameters\": {\"a\": 1}}{\"name\": \"g\", \"parameters\": {}}", false,
+     "[f:{\"a\": 1}][g:{}]"},
+    {L4, "<|python_start|>{\"name\": \"f\", \"parameters\": {}}<|python_end|>", false, "[f:{}]"},
+    {L4,
+     "<|python_start|>[{\"name\": \"f\", \"parameters\": {}}, {\"name\": \"g\", \"parameters\": "
+     "{}}]<|python_end|>",
+     false, "[f:{}][g:{}]"},
+    {L4, "\n[f(s=\"]\")] and so on", false, "[f:{\"s\": \"]\"}]and so on"},
+    {L4, "[{\"name\": \"f\", \"parameters\": {}}]", false, "[{\"name\": \"f\", \"parameters\": {}}]"},
+    {L4, "[g(x)](url) is a link", false, "[g(x)](url) is a link"},
+    {L4, "[1, 2]", false, "[1, 2]"},
+    {L4, "[f(1)]", false, "[f:{?][f(1)]"},
+    {L4, "See: [f(a=1)]", false, "See: [f(a=1)]"},
+    {L4, "<|python_start|>print(1)<|python_end|>", false, "<|python_start|>print(1)<|python_end|>"},
+    {L4, "[f(a=\"x", true, "[f:{\"a\": \"x!]"},
+    {L4, "[f", false, "[f"},
+    {L4, "[", false, "["},
     /* Kimi */
     {K, KIMI_ALL(KIMI("functions.get_weather:0", "{\"city\": \"Oslo\"}")), false,
      "[get_weather:{\"city\": \"Oslo\"}]"},
@@ -481,6 +502,9 @@ static const char *const words[] = {"<tool_call>",
                                     "<|tool_call_begin|>",
                                     "<|tool_call_argument_begin|>",
                                     "functions.f:0",
+                                    "[f(a=1",
+                                    "<|python_end|>",
+                                    "<|python_start|>",
                                     "<|/tool_call|>",
                                     "\n</answer>",
                                     "<answer>",

@@ -73,6 +73,8 @@ static void texts_are_the_formats_own(void **state)
         {CALLS_PHI_LIST, 2, "{}",
          "<|tool_call|>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
          "{}}]<|/tool_call|>"},
+        {CALLS_LLAMA4_PYTHON, 2, "{\"a\": 1}", "[get(a=1), get(a=1)]"},
+        {CALLS_LLAMA4, 1, "{}", "{\"name\": \"get\", \"parameters\": {}}"},
         {CALLS_KIMI, 2, "{}",
          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{}"
          "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}"

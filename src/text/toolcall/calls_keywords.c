@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as in Python: [f(a=1, b="x"), g()], as LFM2 and Llama 4 do.
+/* Calls written as in Python: [f(a=1, b="x"), g()], as LFM2 and Llama 4 do; or one call a line, as
+ * OLMo 3 does.
  *
  * The arguments become JSON as they arrive.  Each value is a literal: a string in either quotes, a number,
  * True, False, None or their JSON words, a list, a dict with string keys.  Anything else (a positional
@@ -246,10 +247,35 @@ static bool is_callable(const struct calls *calls, struct bytes name)
     return is_known;
 }
 
+/* Begins a call whose name is at `from`. */
+static int begin_keywords(struct calls *calls, size_t from)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at = from;
+    int rc;
+
+    while (at < text.len_bytes && calls_is_name(bytes_of(text.data + at, 1)))
+        at++;
+    if (at == text.len_bytes)
+        return 0;
+    if (at == from || text.data[at] != '(' || !is_callable(calls, bytes_of(text.data + from, at - from)))
+        return -1;
+    rc = calls_begin_call(calls, bytes_of(text.data + from, at - from), CALLS_ARGUMENTS);
+    calls->is_braced = calls->has_key = calls->has_comma = false;
+    calls->quote = 0;
+    calls->n_values = 0;
+    json_walk_byte(&calls->walk, '{');
+    if (rc == 0)
+        rc = calls->events->on_arguments(calls->arg, bytes_str("{"));
+    if (rc == 0)
+        rc = calls_take(calls, at + 1);
+    return rc < 0 ? rc : 1;
+}
+
 int calls_keywords_header(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
-    size_t from = calls_skip_blanks(text, 0), at;
+    size_t from = calls_skip_blanks(text, 0);
     int rc;
 
     if (from < text.len_bytes && calls->is_list && text.data[from] == ']') {
@@ -261,24 +287,27 @@ int calls_keywords_header(struct calls *calls)
             return -1;
         from = calls_skip_blanks(text, from + 1);
     }
-    at = from;
-    while (at < text.len_bytes && calls_is_name(bytes_of(text.data + at, 1)))
-        at++;
-    if (at == text.len_bytes)
-        return 0;
-    if (at == from || text.data[at] != '(' || !is_callable(calls, bytes_of(text.data + from, at - from)))
-        return -1;
-    rc = calls_begin_call(calls, bytes_of(text.data + from, at - from), CALLS_ARGUMENTS);
-    calls->is_list = true;
-    calls->is_braced = calls->has_key = calls->has_comma = false;
-    calls->quote = 0;
-    calls->n_values = 0;
-    json_walk_byte(&calls->walk, '{');
-    if (rc == 0)
-        rc = calls->events->on_arguments(calls->arg, bytes_str("{"));
-    if (rc == 0)
-        rc = calls_take(calls, at + 1);
-    return rc < 0 ? rc : 1;
+    rc = begin_keywords(calls, from);
+    calls->is_list = calls->is_list || rc == 1;
+    return rc;
+}
+
+int calls_lines_header(struct calls *calls)
+{
+    return begin_keywords(calls, calls_skip_blanks(buf_view(&calls->held), 0));
+}
+
+int calls_lines_tail(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at = calls_skip_blanks(text, 0);
+
+    if (at == text.len_bytes || !calls_is_name(bytes_of(text.data + at, 1)))
+        return at == text.len_bytes ? 0 : calls_mark_tail(calls);
+    buf_consume(&calls->held, at);
+    calls->opened = "";
+    calls->state = CALLS_HEADER;
+    return 1;
 }
 
 int calls_llama4_header(struct calls *calls)

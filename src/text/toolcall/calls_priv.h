@@ -106,6 +106,8 @@ int calls_tags_tail(struct calls *calls);
 /* calls_keywords.c */
 int calls_keywords_header(struct calls *calls);
 int calls_llama4_header(struct calls *calls); /* the same, or objects */
+int calls_lines_header(struct calls *calls);  /* the same without brackets */
+int calls_lines_tail(struct calls *calls);    /* the next call, or a closing mark */
 int calls_keywords_arguments(struct calls *calls);
 /* calls_harmony.c */
 int calls_harmony_header(struct calls *calls);

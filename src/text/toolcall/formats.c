@@ -349,6 +349,25 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                   .is_one = true,
                                   .is_bare = true}},
 
+    /* <function_calls>N(K=V, ...)\nN(K=V, ...)</function_calls>      OLMo 3 */
+    [CALLS_OLMO] = {.name = "olmo",
+                    .detect = {{"<function_calls>"}},
+                    .is_first = true,
+                    .parser = PARSER(.opens = {"<function_calls>"}, .close = "</function_calls>",
+                                     .header = calls_lines_header, .arguments = calls_keywords_arguments,
+                                     .tail = calls_lines_tail,
+                                     .marks = MARKS("<function_calls>", "</function_calls>")),
+                    .grammar = {.mark = "<function_calls>",
+                                .open = {MARK("<function_calls>")},
+                                .name_before = "",
+                                .name_after = "(",
+                                .has_keywords = true,
+                                .call_close = {TEXT(")")},
+                                .between = "\n",
+                                .close = {MARK("</function_calls>")},
+                                .has_list = true,
+                                .has_commas = true}},
+
     /* <|tool_calls_section_begin|><|tool_call_begin|>functions.N:0<|tool_call_argument_begin|>{...}
      * <|tool_call_end|><|tool_calls_section_end|>      Kimi K2 */
     [CALLS_KIMI] = {.name = "kimi",

@@ -30,6 +30,7 @@ enum calls_format {
     CALLS_PHI_LIST,
     CALLS_LLAMA4_PYTHON, /* as in Python */
     CALLS_LLAMA4,
+    CALLS_OLMO,
     CALLS_KIMI,
     CALLS_FORMAT_COUNT
 };

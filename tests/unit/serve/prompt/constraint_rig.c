@@ -70,6 +70,7 @@ const struct constraint_family families[] = {
      false},
     {"llama 4", FAMILY("<|header_start|> \"parameters\": "), "{\"name\": \"set\", \"parameters\": " ARGS "}",
      true},
+    {"olmo", FAMILY("<function_calls>"), "<function_calls>set(mode=\"on\", n=5)</function_calls>", false},
     {"kimi",
      FAMILY("<|tool_calls_section_begin|><|tool_calls_section_end|><|tool_call_begin|><|tool_call_end|>"
             "<|tool_call_argument_begin|>"),

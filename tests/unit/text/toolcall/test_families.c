@@ -34,6 +34,7 @@ static const char schema[] =
 #define HY_T    CALLS_HUNYUAN, true, false
 #define PH      CALLS_PHI_LIST, false, false
 #define L4      CALLS_LLAMA4, false, false
+#define OL      CALLS_OLMO, false, false
 #define K       CALLS_KIMI, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
@@ -287,6 +288,17 @@ static const struct {
     {L4, "[f(a=\"x", true, "[f:{\"a\": \"x!]"},
     {L4, "[f", false, "[f"},
     {L4, "[", false, "["},
+    /* OLMo */
+    {OL, "<function_calls>f(a=1, b=\"x\")</function_calls>", false, "[f:{\"a\": 1, \"b\": \"x\"}]"},
+    {OL, "So.\n<function_calls>\nf(s='a\\nb')\ng(x=null, y=True)\n</function_calls>Done.", false,
+     "So.\n[f:{\"s\": \"a\\nb\"}][g:{\"x\": null, \"y\": true}]Done."},
+    {OL, "<function_calls>f()\nDone.", false, "[f:{}]Done."},
+    {OL, "<function_calls>{\"name\": \"f\", \"arguments\": {}}</function_calls>", false, "[f:{}]"},
+    {OL, "<function_calls>f(1)</function_calls>", false, "[f:{?]<function_calls>f(1)</function_calls>"},
+    {OL, "<function_calls></function_calls>", false, "<function_calls></function_calls>"},
+    {OL, "a <function_", false, "a <function_"},
+    {OL, "<function_calls>f(a=1)\nf(a=\"x", true, "[f:{\"a\": 1}][f:{\"a\": \"x!]"},
+    {OL, "<function_calls>f", true, ""},
     /* Kimi */
     {K, KIMI_ALL(KIMI("functions.get_weather:0", "{\"city\": \"Oslo\"}")), false,
      "[get_weather:{\"city\": \"Oslo\"}]"},
@@ -502,6 +514,8 @@ static const char *const words[] = {"<tool_call>",
                                     "<|tool_call_begin|>",
                                     "<|tool_call_argument_begin|>",
                                     "functions.f:0",
+                                    "</function_calls>",
+                                    "<function_calls>",
                                     "[f(a=1",
                                     "<|python_end|>",
                                     "<|python_start|>",

@@ -75,6 +75,7 @@ static void texts_are_the_formats_own(void **state)
          "{}}]<|/tool_call|>"},
         {CALLS_LLAMA4_PYTHON, 2, "{\"a\": 1}", "[get(a=1), get(a=1)]"},
         {CALLS_LLAMA4, 1, "{}", "{\"name\": \"get\", \"parameters\": {}}"},
+        {CALLS_OLMO, 2, "{\"a\": \"x\"}", "<function_calls>get(a=\"x\")\nget(a=\"x\")</function_calls>"},
         {CALLS_KIMI, 2, "{}",
          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{}"
          "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Letters with case, in the Unicode version of DeepSeek's vocabulary. */
+/* Sets of characters: letters with case, in the Unicode version of DeepSeek's vocabulary; the script Han, which Kimi's
+ * pattern names. */
 #include "text/token/pretok_priv.h"
 
 #include "base/check.h"
@@ -28,19 +29,37 @@ static const struct range cased[] = {
     {0x10c80, 0x10cb2}, {0x10cc0, 0x10cf2}, {0x118a0, 0x118df}, {0x1e900, 0x1e943},
 };
 
-bool pretok_is_cased(uint32_t code)
+static const struct range han[] = {
+    {0x2e80, 0x2e99},   {0x2e9b, 0x2ef3},   {0x2f00, 0x2fd5},   {0x3005, 0x3005},   {0x3007, 0x3007},
+    {0x3021, 0x3029},   {0x3038, 0x303b},   {0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfa6d},
+    {0xfa70, 0xfad9},   {0x16fe2, 0x16fe3}, {0x16ff0, 0x16ff1}, {0x20000, 0x2a6df}, {0x2a700, 0x2b739},
+    {0x2b740, 0x2b81d}, {0x2b820, 0x2cea1}, {0x2ceb0, 0x2ebe0}, {0x2ebf0, 0x2ee5d}, {0x2f800, 0x2fa1d},
+    {0x30000, 0x3134a}, {0x31350, 0x323af},
+};
+
+static bool is_in_ranges(const struct range *ranges, size_t n, uint32_t code)
 {
-    size_t low = 0, high = ARRAY_LEN(cased);
+    size_t low = 0, high = n;
 
     while (low < high) {
         size_t middle = (low + high) / 2;
 
-        if (code < cased[middle].first)
+        if (code < ranges[middle].first)
             high = middle;
-        else if (code > cased[middle].last)
+        else if (code > ranges[middle].last)
             low = middle + 1;
         else
             return true;
     }
     return false;
+}
+
+bool pretok_is_cased(uint32_t code)
+{
+    return is_in_ranges(cased, ARRAY_LEN(cased), code);
+}
+
+bool pretok_is_han(uint32_t code)
+{
+    return code >= han[0].first && is_in_ranges(han, ARRAY_LEN(han), code);
 }

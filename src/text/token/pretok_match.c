@@ -387,8 +387,8 @@ size_t match_qwen35(struct bytes text, size_t at, unsigned param)
  * Capitals are in U only, small letters in W only, other letters in both. U takes as many characters as it
  * can. If a small letter follows, W continues from there. If not, U must give back its last character that is
  * no capital, and all behind it; W can take only the first of these. If there is no such character, the
- * second alternative takes the capitals. */
-static size_t cased_end(struct bytes text, size_t at)
+ * second alternative takes the capitals.  has_han false: U and W are without Han. */
+static size_t cased_end(struct bytes text, size_t at, bool has_han)
 {
     size_t end = at, last_both_end = at;
     struct peek here;
@@ -396,13 +396,13 @@ static size_t cased_end(struct bytes text, size_t at)
     for (; (here = pretok_match_look(text, end)).class != CLASS_END; end = here.end) {
         if (is_capital(here.code))
             continue;
-        if (is_small(here.code) || !is_letter_or_mark(here.code))
+        if (is_small(here.code) || !is_letter_or_mark(here.code) || (!has_han && pretok_is_han(here.code)))
             break;
         last_both_end = here.end;
     }
     if (here.class != CLASS_END && is_small(here.code)) {
         while ((here = pretok_match_look(text, end)).class != CLASS_END && is_letter_or_mark(here.code) &&
-               !is_capital(here.code))
+               !is_capital(here.code) && (has_han || !pretok_is_han(here.code)))
             end = here.end;
         return end;
     }
@@ -411,16 +411,16 @@ static size_t cased_end(struct bytes text, size_t at)
 
 /* Returns where [^\r\n\p{L}\p{N}]?([U]*[W]+|[U]+[W]*) ends. An engine tries the first alternative with the
  * character before and without it, then the second alternative in the same way. */
-static size_t cased_word_end(struct bytes text, size_t at)
+static size_t cased_word_end(struct bytes text, size_t at, bool has_han)
 {
     struct peek here = pretok_match_look(text, at);
 
     if (here.class == CLASS_NUMBER || here.class == CLASS_END || is_newline(here.code))
         return at;
     if (here.class == CLASS_LETTER)
-        return cased_end(text, at);
+        return cased_end(text, at, has_han);
 
-    size_t end = cased_end(text, here.end);
+    size_t end = cased_end(text, here.end, has_han);
     if (!is_mark(here.code))
         return end > here.end ? end : at;
     /* A mark can be the character before the word or the word's first character. As the character before it
@@ -434,20 +434,33 @@ static size_t cased_word_end(struct bytes text, size_t at)
     return here.end;
 }
 
-size_t match_cased(struct bytes text, size_t at, unsigned param)
+/* is_kimi: match_kimi(), apart from its first alternative. */
+static size_t cased_match(struct bytes text, size_t at, unsigned n_digits, bool is_kimi)
 {
     struct peek here = pretok_match_look(text, at);
-    size_t end = cased_word_end(text, at);
+    size_t end = cased_word_end(text, at, !is_kimi);
 
     if (end > at)
-        return param == 3 ? contraction_end(text, end, true) : end;
+        return n_digits == 3 ? contraction_end(text, end, true) : end;
     if (here.class == CLASS_NUMBER)
-        return pretok_match_run_end(text, here.end, CLASS_NUMBER, param - 1);
+        return pretok_match_run_end(text, here.end, CLASS_NUMBER, n_digits - 1);
 
     struct peek other = here.code == ' ' ? pretok_match_look(text, here.end) : here;
     if (other.class != CLASS_OTHER)
         return whitespace_end(text, at, true);
-    return newlines_end(text, pretok_match_run_end(text, other.end, CLASS_OTHER, SIZE_MAX), true);
+    return newlines_end(text, pretok_match_run_end(text, other.end, CLASS_OTHER, SIZE_MAX), !is_kimi);
+}
+
+size_t match_cased(struct bytes text, size_t at, unsigned param)
+{
+    return cased_match(text, at, param, false);
+}
+
+size_t match_kimi(struct bytes text, size_t at, unsigned param)
+{
+    size_t end = set_end(text, at, pretok_is_han);
+
+    return end > at ? end : cased_match(text, at, param, true);
 }
 
 size_t match_deepseek3(struct bytes text, size_t at, unsigned param)

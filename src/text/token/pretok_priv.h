@@ -19,6 +19,8 @@ size_t match_qwen35(struct bytes text, size_t at, unsigned param);
  * [^\r\n\p{L}\p{N}]?[U]*[W]+C?|[^\r\n\p{L}\p{N}]?[U]+[W]*C?|\p{N}{1,param}| ?[^\s\p{L}\p{N}]+[\r\n/]*|
  * \s*[\r\n]+|\s+(?!\S)|\s+      (C for param 3 only, which is gpt-4o; 1 is tekken) */
 size_t match_cased(struct bytes text, size_t at, unsigned param);
+/* [\p{Han}]+, then the same as gpt-4o, with U and W without \p{Han}, and [\r\n]* for [\r\n/]* */
+size_t match_kimi(struct bytes text, size_t at, unsigned param);
 /* [ASCII punctuation][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|
  * \s+(?!\S)|\s+ */
 size_t match_deepseek3(struct bytes text, size_t at, unsigned param);
@@ -34,6 +36,7 @@ size_t match_deepseek_punct(struct bytes text, size_t at, unsigned param);   /* 
 size_t match_deepseek_cjk(struct bytes text, size_t at, unsigned param); /* [U+0800-U+9FA5 U+AC00-U+D7FF]+ */
 size_t match_kana_han(struct bytes text, size_t at, unsigned param);     /* [U+4E00-U+9FA5 U+3040-U+30FF]+ */
 
+bool pretok_is_han(uint32_t code);   /* \p{Han} */
 bool pretok_is_cased(uint32_t code); /* a cased letter, as DeepSeek's vocabulary defines it */
 
 /* Returns where the whitespace at the end of text begins; text.len_bytes: none. Searches back as far as

@@ -41,6 +41,7 @@ enum pretok { /* rules that cut text into words, each named after the model that
               PRETOK_QWEN35,
               PRETOK_GPT4O,
               PRETOK_TEKKEN,
+              PRETOK_KIMI,
               PRETOK_STARCODER,
               PRETOK_FALCON,
               PRETOK_DEEPSEEK3,

@@ -140,10 +140,31 @@ static void the_alphabet_is_a_bijection(void **state)
     assert_int_equal(alphabet_byte(0x2581), -1);
 }
 
+static void kimi_cuts(void **state)
+{
+    static const char *const cases[] = {
+        "Hello| World's| it|'x",
+        "HTMLParser's|B",
+        "we'RE| HTML's",
+        "\xe4\xb8\xad\xe6\x96\x87|abc|\xe4\xb8\xad", /* Han is apart from letters */
+        " |\xe4\xb8\xad| a",
+        "a|.|\xe4\xb8\xad",
+        "\xe3\x81\x82\xed\x95\x9c|\xe6\xbc\xa2", /* kana and Hangul are letters */
+        "1\xe3\x80\x87\xe3\x80\x87",             /* a zero that is Han continues a number */
+        "123|456|7",
+        "x|!?/\n|/a",
+        "\n\n| a",
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        expect_cuts(PRETOK_KIMI, cases[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2_cuts),
+        cmocka_unit_test(kimi_cuts),
         cmocka_unit_test(llama3_cuts),
         cmocka_unit_test(qwen2_cuts_numbers_singly),
         cmocka_unit_test(other_rules),

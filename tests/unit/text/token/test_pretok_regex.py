@@ -28,9 +28,15 @@ def llama3(numbers):
             r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
 
 
-def cased(numbers, end):
-    return [r"[^\r\n\p{L}\p{N}]?" + UPPER + "*" + LOWER + "+" + end + r"|[^\r\n\p{L}\p{N}]?" + UPPER + "+" +
-            LOWER + "*" + end + "|" + numbers + r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
+def cased(numbers, end, upper=UPPER, lower=LOWER, newlines=r"[\r\n/]*"):
+    return [r"[^\r\n\p{L}\p{N}]?" + upper + "*" + lower + "+" + end + r"|[^\r\n\p{L}\p{N}]?" + upper + "+" +
+            lower + "*" + end + "|" + numbers + r"| ?[^\s\p{L}\p{N}]+" + newlines + r"|\s*[\r\n]+|\s+(?!\S)|\s+"]
+
+
+def kimi():
+    """The published pattern has [...&&[^\\p{Han}]], which this module writes differently."""
+    sets = [r"(?:(?!\p{Han})" + letters + ")" for letters in (UPPER, LOWER)]
+    return [r"\p{Han}+|" + cased(r"\p{N}{1,3}", END + "?", *sets, newlines=r"[\r\n]*")[0]]
 
 
 DEEPSEEK_LETTERS = (  # first and last of ranges, in hex
@@ -54,6 +60,7 @@ RULES = {  # the passes of each rule: one expression, or several one after the o
     "qwen2": llama3(r"\p{N}"),
     "qwen35": [END + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
     "gpt-4o": cased(r"\p{N}{1,3}", END + "?"),
+    "kimi-k2": kimi(),
     "tekken": cased(r"\p{N}", ""),
     "starcoder": [r"\p{N}", GPT2],
     "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"],

@@ -28,6 +28,15 @@
     PARSER(.opens = {"[TOOL_CALLS]"}, .header = calls_mistral_header, .tail = calls_list_tail,               \
            .marks = MARKS("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"))
 
+#define HERMES_PARSER                                                                                        \
+    PARSER(.opens = {"<tool_call>"}, .close = "</tool_call>", .header = calls_list_header,                   \
+           .tail = calls_marked_list_tail, .marks = MARKS("<tool_call>", "</tool_call>"))
+#define HERMES_GRAMMAR                                                                                       \
+    {                                                                                                        \
+        .mark = "<tool_call>", .call_open = {MARK("<tool_call>")}, .name_before = "\n{\"name\": \"",         \
+        .name_after = "\", \"arguments\": ", .call_close = {TEXT("}\n"), MARK("</tool_call>")},              \
+        .between = "\n"                                                                                      \
+    }
 #define LLAMA4_PARSER                                                                                        \
     PARSER(.opens = {"<|python_start|>"}, .drops = {"<|python_end|>"}, .close = "<|python_end|>",            \
            .bare = "{[", .header = calls_llama4_header, .arguments = calls_keywords_arguments,               \
@@ -89,15 +98,8 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* <tool_call>\n{"name": "N", "arguments": {...}}\n</tool_call>      Qwen, Hermes, many more */
     [CALLS_HERMES] = {.name = "hermes",
                       .detect = {{"<tool_call>"}},
-                      .parser = PARSER(.opens = {"<tool_call>"}, .close = "</tool_call>",
-                                       .header = calls_object_header, .tail = calls_mark_tail,
-                                       .marks = MARKS("<tool_call>", "</tool_call>")),
-                      .grammar = {.mark = "<tool_call>",
-                                  .call_open = {MARK("<tool_call>")},
-                                  .name_before = "\n{\"name\": \"",
-                                  .name_after = "\", \"arguments\": ",
-                                  .call_close = {TEXT("}\n"), MARK("</tool_call>")},
-                                  .between = "\n"}},
+                      .parser = HERMES_PARSER,
+                      .grammar = HERMES_GRAMMAR},
 
     /* [TOOL_CALLS]N[ARGS]{...}      Mistral since Large 2411 */
     [CALLS_MISTRAL_NAMED] = {.name = "mistral",
@@ -367,6 +369,15 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                 .close = {MARK("</function_calls>")},
                                 .has_list = true,
                                 .has_commas = true}},
+
+    /* The same as Hermes, with the text of an answer between <response> and </response>      ERNIE 4.5 Thinking */
+    [CALLS_ERNIE] = {.name = "ernie",
+                     .detect = {{"<tool_call>", "<response>"}},
+                     .is_first = true,
+                     .answer = {"<response>", "\n</response>", "</response>"},
+                     .has_text_marks = true,
+                     .parser = HERMES_PARSER,
+                     .grammar = HERMES_GRAMMAR},
 
     /* <|tool_calls_section_begin|><|tool_call_begin|>functions.N:0<|tool_call_argument_begin|>{...}
      * <|tool_call_end|><|tool_calls_section_end|>      Kimi K2 */

@@ -31,6 +31,7 @@ enum calls_format {
     CALLS_LLAMA4_PYTHON, /* as in Python */
     CALLS_LLAMA4,
     CALLS_OLMO,
+    CALLS_ERNIE,
     CALLS_KIMI,
     CALLS_FORMAT_COUNT
 };

@@ -71,6 +71,8 @@ const struct constraint_family families[] = {
     {"llama 4", FAMILY("<|header_start|> \"parameters\": "), "{\"name\": \"set\", \"parameters\": " ARGS "}",
      true},
     {"olmo", FAMILY("<function_calls>"), "<function_calls>set(mode=\"on\", n=5)</function_calls>", false},
+    {"ernie", FAMILY("<tool_call> <response>"),
+     "<tool_call>\n{\"name\": \"set\", \"arguments\": " ARGS "}\n</tool_call>", false},
     {"kimi",
      FAMILY("<|tool_calls_section_begin|><|tool_calls_section_end|><|tool_call_begin|><|tool_call_end|>"
             "<|tool_call_argument_begin|>"),

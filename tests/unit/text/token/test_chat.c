@@ -60,6 +60,7 @@ static void families_are_recognised(void **state)
         {EACH("{# <|header_start|> [func_name1(param1=value1, #}", SHOWN), "llama4", CALLS_LLAMA4_PYTHON},
         {EACH("{# <|header_start|> \"parameters\": #}", SHOWN), "llama4", CALLS_LLAMA4},
         {EACH("{# <function_calls> #}", SHOWN), "olmo", CALLS_OLMO},
+        {EACH("{# <tool_call> <response> #}", SHOWN), "ernie", CALLS_ERNIE},
         {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},

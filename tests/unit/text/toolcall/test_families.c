@@ -35,6 +35,7 @@ static const char schema[] =
 #define PH      CALLS_PHI_LIST, false, false
 #define L4      CALLS_LLAMA4, false, false
 #define OL      CALLS_OLMO, false, false
+#define ER      CALLS_ERNIE, true, true
 #define K       CALLS_KIMI, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
@@ -299,6 +300,15 @@ static const struct {
     {OL, "a <function_", false, "a <function_"},
     {OL, "<function_calls>f(a=1)\nf(a=\"x", true, "[f:{\"a\": 1}][f:{\"a\": \"x!]"},
     {OL, "<function_calls>f", true, ""},
+    /* ERNIE, and a list in Hermes' marks */
+    {ER, "Hm.\n</think>\n\n\n<response>\nHello.\n</response>\n", false, "~Hm.~Hello."},
+    {ER, "Hm.\n</think>\n\n\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n", false,
+     "~Hm.~[f:{}]"},
+    {T,
+     "<tool_call>\n[\n  {\"name\": \"f\", \"arguments\": {\"a\": 1}},\n  {\"name\": \"g\", \"arguments\": "
+     "{}}\n]\n</tool_call>x",
+     false, "[f:{\"a\": 1}][g:{}]x"},
+    {T, "<tool_call>[{\"name\": \"f\", \"arguments\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
     /* Kimi */
     {K, KIMI_ALL(KIMI("functions.get_weather:0", "{\"city\": \"Oslo\"}")), false,
      "[get_weather:{\"city\": \"Oslo\"}]"},
@@ -514,6 +524,8 @@ static const char *const words[] = {"<tool_call>",
                                     "<|tool_call_begin|>",
                                     "<|tool_call_argument_begin|>",
                                     "functions.f:0",
+                                    "<response>",
+                                    "\n</response>",
                                     "</function_calls>",
                                     "<function_calls>",
                                     "[f(a=1",

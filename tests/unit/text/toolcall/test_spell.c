@@ -76,6 +76,7 @@ static void texts_are_the_formats_own(void **state)
         {CALLS_LLAMA4_PYTHON, 2, "{\"a\": 1}", "[get(a=1), get(a=1)]"},
         {CALLS_LLAMA4, 1, "{}", "{\"name\": \"get\", \"parameters\": {}}"},
         {CALLS_OLMO, 2, "{\"a\": \"x\"}", "<function_calls>get(a=\"x\")\nget(a=\"x\")</function_calls>"},
+        {CALLS_ERNIE, 1, "{}", "<tool_call>\n{\"name\": \"get\", \"arguments\": {}}\n</tool_call>"},
         {CALLS_KIMI, 2, "{}",
          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{}"
          "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}"

@@ -35,7 +35,11 @@ static const char *const more_markers[] = {"<s>",
                                            "<|tool_calls_section_end|>",
                                            "<|tool_call_begin|>",
                                            "<|tool_call_argument_begin|>",
-                                           "<|tool_call_end|>"};
+                                           "<|tool_call_end|>",
+                                           "<|START_ACTION|>",
+                                           "<|END_ACTION|>",
+                                           "<|START_RESPONSE|>",
+                                           "<|END_RESPONSE|>"};
 
 /* Turns, calls and results as Kimi's template writes them. */
 static const char kimi_template[] =
@@ -50,6 +54,19 @@ static const char kimi_template[] =
     "<|tool_call_argument_begin|>{{ c.function.arguments|tojson }}<|tool_call_end|>{% endfor %}"
     "<|tool_calls_section_end|>{% endif %}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}<|im_assistant|>assistant<|im_middle|>{% endif %}";
+
+/* Calls and the marks around answers as Cohere's template writes them. */
+static const char cohere_template[] =
+    "{% if tools %}<|im_start|>system\n{{ tools|tojson }}<|im_end|>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role ~ '\n' }}"
+    "{% if m.tool_calls %}<|START_ACTION|>[{% for c in m.tool_calls %}"
+    "{{ '\n    {\"tool_call_id\": \"' ~ loop.index0 ~ '\", \"tool_name\": \"' ~ c.function.name ~ '\", "
+    "\"parameters\": ' "
+    "}}"
+    "{{ c.function.arguments|tojson ~ '}' }}{{ ',' if not loop.last }}{% endfor %}{{ '\n]' }}<|END_ACTION|>"
+    "{% elif m.role == 'assistant' %}<|START_RESPONSE|>{{ m.content }}<|END_RESPONSE|>"
+    "{% else %}{{ m.content }}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
 static char *source_path(const char *name)
 {
@@ -130,6 +147,8 @@ bool rig_model_open(const char *template_name, struct rig_model *model)
     str_copy(model->name, sizeof(model->name), template_name == NULL ? "bundled" : template_name);
     if (template_name != NULL && strcmp(template_name, "kimi") == 0)
         buf_append_str(&chat_template, kimi_template);
+    else if (template_name != NULL && strcmp(template_name, "cohere") == 0)
+        buf_append_str(&chat_template, cohere_template);
     else if (template_name != NULL && !read_file(template_name, &chat_template))
         return false;
     path = source_path("share/baton-demo.gguf");

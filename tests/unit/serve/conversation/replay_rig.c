@@ -345,6 +345,11 @@ static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
             put_input(talk, out);
             buf_append_str(out, "<|tool_call_end|>");
             buf_append_str(out, i + 1 == n ? "<|tool_calls_section_end|>" : "");
+        } else if (calls == CALLS_COHERE) {
+            buf_printf(out, "%s\n    {\"tool_call_id\": \"%u\", \"tool_name\": \"read\", \"parameters\": ",
+                       i == 0 ? "<|START_ACTION|>[" : ",", (unsigned)i);
+            put_input(talk, out);
+            buf_append_str(out, i + 1 == n ? "}\n]<|END_ACTION|>" : "}");
         } else {
             assert_true(calls == CALLS_HERMES);
             buf_append_str(out, out->len_bytes > 0 ? "\n" : "");
@@ -367,8 +372,10 @@ static void put_answer(struct rig_talk *talk, struct buf *out)
     }
     if (talk->traits.has_tools)
         n = talk->traits.always_calls ? 1 + rng_below(&talk->rng, most) : rng_below(&talk->rng, most + 1);
+    buf_append_str(out, calls == CALLS_COHERE && n == 0 ? "<|START_RESPONSE|>" : "");
     if (n == 0 || (calls == CALLS_HERMES && chance(talk, 50)))
         put_words(talk, out);
+    buf_append_str(out, calls == CALLS_COHERE && n == 0 ? "<|END_RESPONSE|>" : "");
     put_calls(talk, n, out);
 }
 

@@ -39,6 +39,7 @@ static const struct {
     /* The template moves the system text and the tools to the last question. */
     {"mistral-nemo", "text", {0}},
     {"mistral-nemo", "tools", {.has_tools = true, .always_calls = true}},
+    {"cohere", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
     {"kimi", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
 };
 

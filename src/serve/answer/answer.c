@@ -198,6 +198,7 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
     const struct chat_format_info *info = chat_format_info(opts->model->chat);
     const struct gen_request *request = opts->request;
     struct calls_opts calls = {.format = info->calls,
+                               .answers = info->answers,
                                .ignores_calls =
                                    request->n_tools == 0 || request->tool_choice == GEN_TOOLS_NONE,
                                .think_open = info->think_open,
@@ -209,7 +210,7 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
     if (calls.tools == NULL)
         return E_NOMEM;
     if (request->n_prompts > 0) { /* raw prompts have no conversation and no chat format */
-        calls.format = CALLS_PLAIN;
+        calls.format = calls.answers = CALLS_PLAIN;
         calls.think_open = calls.think_close = NULL;
     }
     for (size_t i = 0; i < request->n_tools; i++)
@@ -220,7 +221,7 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
     add_mark(answer, calls.think_open);
     add_mark(answer, calls.think_close);
     for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS; i++)
-        add_mark(answer, calls_row_of(calls.format)->answer[i]);
+        add_mark(answer, calls_row_of(calls.answers)->answer[i]);
     if (!calls.ignores_calls || calls.format == CALLS_HARMONY)
         for (const char *const *mark = calls_marks(calls.format); *mark != NULL; mark++)
             add_mark(answer, *mark);

@@ -252,7 +252,7 @@ static void put_open_answer(struct constraint *constraint, bool thinks)
 {
     const struct chat_format_info *format = constraint->format;
     bool calls = holds_calls(constraint);
-    const struct calls_row *row = calls_row_of(format->calls);
+    const struct calls_row *row = calls_row_of(format->answers);
     const char *until[3 + CALLS_MAX_ANSWER_MARKS] = {0};
     size_t n = 0;
 

@@ -69,6 +69,7 @@ static int open_template(struct chat_format *format, struct fault *fault)
             format->info.calls = CALLS_HARMONY;
         else
             chat_family_thinking(format->tokenizer, &format->info);
+        chat_family_answers(format->tokenizer, format->detected, &format->info);
         format->asks_thinking = format->info.calls == CALLS_HARMONY || format->info.calls == CALLS_COHERE ||
                                 bytes_find(source, bytes_str("reasoning_content"), 0) != SIZE_MAX;
     }

@@ -89,7 +89,8 @@ struct chat_extras {
 
 struct chat_format_info { /* how the model writes thinking and tool calls */
     enum calls_format calls;
-    bool has_think_switch; /* chat_prompt.thinking changes how the answer's turn begins */
+    enum calls_format answers; /* the format whose marks surround the text of answers */
+    bool has_think_switch;     /* chat_prompt.thinking changes how the answer's turn begins */
     /* The marks around thinking, as tokens or text. NULL: the model does not think, or it thinks in harmony's
      * channel. */
     const char *think_open, *think_close;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two things that depend on the model family: the form of call ids, and the marks around thinking.  The row of
- * the tool-call format (text/toolcall/formats.c) has the form of ids.
+/* Three things that depend on the model family: the form of call ids, and the marks around thinking and around the
+ * text of answers.  The row of the tool-call format (text/toolcall/formats.c) has the form of ids.
  *
  * Marks surround the model's thinking. They are tokens of the vocabulary or words of the template. Harmony is
  * the exception: it has a channel for thinking. */
@@ -93,4 +93,16 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_
         info->think_open = marks[i][0];
         info->think_close = marks[i][1];
     }
+}
+
+void chat_family_answers(const struct tokenizer *tokenizer, enum calls_format detected,
+                         struct chat_format_info *info)
+{
+    struct bytes cohere = bytes_str(calls_row_of(CALLS_COHERE)->answer[0]);
+
+    info->answers = info->calls;
+    if (calls_row_of(detected)->answer[0] != NULL)
+        info->answers = detected;
+    else if (tokenizer_find(tokenizer, cohere) != TOKEN_NONE)
+        info->answers = CALLS_COHERE;
 }

@@ -23,6 +23,10 @@ struct bytes chat_family_id(enum calls_format calls, const struct chat_family_ca
                             char room[CHAT_FAMILY_ID_BYTES]);
 /* Finds the marks around thinking, if there are any. */
 void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info);
+/* Finds the marks around answers.  A model writes them also if its template lists no tools, so that calls have another
+ * format, and if its template does not have the marks. */
+void chat_family_answers(const struct tokenizer *tokenizer, enum calls_format detected,
+                         struct chat_format_info *info);
 
 /* ---- properties of a template ---- */
 

@@ -41,7 +41,7 @@ int calls_new(const struct calls_opts *opts, const struct calls_events *events, 
     calls->parser =
         calls_row_of(opts->ignores_calls && opts->format != CALLS_HARMONY ? CALLS_PLAIN : opts->format)
             ->parser;
-    calls->row = calls_row_of(opts->format);
+    calls->row = calls_row_of(opts->answers != CALLS_PLAIN ? opts->answers : opts->format);
     calls->state = opts->begins_thinking && opts->think_close != NULL ? CALLS_THINKING : CALLS_TEXT;
     *out = calls;
     return 0;

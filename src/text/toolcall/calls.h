@@ -33,12 +33,13 @@ struct calls_tool {
 
 struct calls_opts {
     enum calls_format format;
-    bool ignores_calls;       /* only the format's other marks count; calls stay text */
-    const char *think_open;   /* mark before thinking; NULL: none (harmony has its channel) */
-    const char *think_close;  /* both must outlive the splitter */
-    bool begins_thinking;     /* the prompt already has think_open */
-    struct calls_tool *tools; /* [n_tools], heap; taken, also on failure */
-    size_t n_tools;           /* names and schemas are borrowed */
+    enum calls_format answers; /* marks around the text of answers are this format's; CALLS_PLAIN: format's */
+    bool ignores_calls;        /* only the format's other marks count; calls stay text */
+    const char *think_open;    /* mark before thinking; NULL: none (harmony has its channel) */
+    const char *think_close;   /* both must outlive the splitter */
+    bool begins_thinking;      /* the prompt already has think_open */
+    struct calls_tool *tools;  /* [n_tools], heap; taken, also on failure */
+    size_t n_tools;            /* names and schemas are borrowed */
 };
 
 /* The marks of this format and its thinking, for callers that have them as single tokens.  NULL ends the

@@ -50,7 +50,7 @@ struct calls {       /* fields used for every piece of text come first */
     enum calls_state state;
     unsigned n_before; /* number of calls, thinkings and marks of answers passed on */
     const struct calls_parser *parser;
-    const struct calls_row *row; /* of the format, also if calls are ignored */
+    const struct calls_row *row; /* has the marks around answers, also if calls are ignored */
     const struct calls_events *events;
     void *arg;
     bool has_text;     /* the current run of text has begun */

@@ -289,6 +289,8 @@ static int got_close(void *arg, enum calls_end how)
                                         (char *)got->text.data, got->text.len_bytes, "signature",
                                         (char *)got->signature.data, got->signature.len_bytes));
     } else if (got->id[0] == '\0') {
+        /* no client sees the marks around an answer */
+        assert_true(bytes_find(buf_view(&got->text), bytes_str("_RESPONSE|>"), 0) == SIZE_MAX);
         json_array_append_new(got->content, json_pack("{s:s,s:s%}", "type", "text", "text",
                                                       (char *)got->text.data, got->text.len_bytes));
     } else {

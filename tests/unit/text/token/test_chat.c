@@ -393,6 +393,34 @@ static void cohere_thinking_is_a_plan(void **state)
     chat_format_free(format);
 }
 
+/* Without tools in the template, calls are in the Hermes format, and the model still marks its answers. */
+static void marks_around_answers_are_found(void **state)
+{
+    static const struct token_spec extra[] = {{"<|START_RESPONSE|>", 3, 0}, {NULL, 0, 0}};
+    static const struct {
+        const struct token_spec *extra;
+        const char *source;
+        enum calls_format answers;
+    } cases[] = {{NULL, EACH("{# <|START_ACTION|> #}", ""), CALLS_COHERE},
+                 {NULL, EACH("{# <tool_calls>[ #}", ""), CALLS_HUNYUAN_LIST},
+                 {extra, EACH("", ""), CALLS_COHERE},
+                 {NULL, EACH("", ""), CALLS_HERMES}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct chat_format *format = NULL;
+        struct tokenizer *tokenizer;
+        struct buf image = {0};
+
+        byte_level_image("qwen2", NULL, cases[i].extra, cases[i].source, &image);
+        tokenizer = tokenizer_of_image(&image);
+        assert_int_equal(chat_format_new(tokenizer, NULL, &format), 0);
+        assert_int_equal(chat_format_info(format)->calls, CALLS_HERMES);
+        assert_int_equal(chat_format_info(format)->answers, cases[i].answers);
+        chat_format_free(format);
+        tokenizer_unref(tokenizer);
+    }
+}
+
 static void marks_around_thinking_are_found(void **state)
 {
     static const char *const cases[][3] = {
@@ -535,6 +563,7 @@ int main(void)
         cmocka_unit_test(ids_take_the_shape_a_family_wants),
         cmocka_unit_test(kimi_ids_have_a_name_and_an_index),
         cmocka_unit_test(cohere_thinking_is_a_plan),
+        cmocka_unit_test(marks_around_answers_are_found),
         cmocka_unit_test(marks_around_thinking_are_found),
         cmocka_unit_test(templates_that_fail_on_no_tools_get_none),
         cmocka_unit_test(a_templates_own_refusal_is_reported),

@@ -454,6 +454,7 @@ static void calls_may_be_ignored(void **state)
 {
     const struct calls_opts plain = {.format = CALLS_MISTRAL, .ignores_calls = true};
     const struct calls_opts cohere = {.format = CALLS_COHERE, .ignores_calls = true};
+    const struct calls_opts fallback = {.format = CALLS_HERMES, .answers = CALLS_COHERE};
     const struct calls_opts harmony = {.format = CALLS_HARMONY, .ignores_calls = true};
     struct calls_sink sink = {0};
 
@@ -463,6 +464,9 @@ static void calls_may_be_ignored(void **state)
     calls_sink_run(&sink, &cohere, bytes_str("<|START_RESPONSE|>a <|START_ACTION|>b<|END_RESPONSE|>"), 3,
                    false);
     assert_true(bytes_is(buf_view(&sink.out), "a <|START_ACTION|>b"));
+    buf_clear(&sink.out);
+    calls_sink_run(&sink, &fallback, bytes_str("<|START_RESPONSE|>a<|END_RESPONSE|>"), 3, false);
+    assert_true(bytes_is(buf_view(&sink.out), "a"));
     buf_clear(&sink.out);
     calls_sink_run(&sink, &harmony, bytes_str("<|channel|>analysis<|message|>a<|end|>" TO("f", "{}")), 3,
                    false);

@@ -258,7 +258,6 @@ static void put_property(struct place *place, const char *key, const json_t *sch
                      bytes_str(place->tags->key_written));
     constraint_tags_put_value(place, schema, 0);
     constraint_text(constraint, place->tags->value_written);
-    constraint_text(constraint, "\n");
     constraint_close(constraint);
 }
 

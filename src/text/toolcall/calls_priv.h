@@ -93,7 +93,7 @@ enum calls_next calls_list_next(struct calls *calls);
 int calls_list_tail(struct calls *calls);  /* the next item of a list, or its end */
 int calls_llama_tail(struct calls *calls); /* a semicolon or a comma */
 /* calls_tags.c */
-int calls_xml_header(struct calls *calls);
+int calls_tags_header(struct calls *calls); /* the name between the row's tags */
 int calls_glm_header(struct calls *calls);
 int calls_tags_tail(struct calls *calls);
 /* calls_keywords.c */

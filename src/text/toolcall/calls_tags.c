@@ -70,22 +70,24 @@ static int is_next(struct bytes text, size_t at, const char *word)
     return left >= n;
 }
 
-int calls_xml_header(struct calls *calls)
+int calls_tags_header(struct calls *calls)
 {
-    static const char function[] = "<function=";
+    const struct calls_tags *tags = calls->parser->tags;
     struct bytes text = buf_view(&calls->held);
     size_t at = 0, end;
     int rc;
 
-    if (strcmp(calls->opened, function) != 0) {
+    if (strcmp(calls->opened, tags->name_open) != 0) {
         at = calls_skip_blanks(text, 0);
-        rc = at == text.len_bytes ? 0 : is_next(text, at, function);
+        rc = at == text.len_bytes ? 0 : is_next(text, at, tags->name_open);
         if (rc != 1)
             return rc;
-        at += sizeof(function) - 1;
+        at += strlen(tags->name_open);
     }
-    end = bytes_find(text, bytes_str(">"), at);
-    return end == SIZE_MAX ? 0 : calls_tags_begin(calls, bytes_of(text.data + at, end - at), end + 1);
+    end = bytes_find(text, bytes_str(tags->name_close), at);
+    if (end == SIZE_MAX)
+        return 0;
+    return calls_tags_begin(calls, bytes_of(text.data + at, end - at), end + strlen(tags->name_close));
 }
 
 int calls_glm_header(struct calls *calls)
@@ -154,7 +156,8 @@ int calls_run_values(struct calls *calls)
     const struct calls_tags *tags = calls->parser->tags;
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
-    const char *const ends[] = {tags->end, "</tool_call>"};
+    const char *close = calls->parser->close;
+    const char *const ends[] = {tags->end, close};
     int rc = at == text.len_bytes ? 0 : is_next(text, at, tags->key_open);
 
     if (rc == 1)
@@ -169,7 +172,7 @@ int calls_run_values(struct calls *calls)
         if (rc < 0)
             return rc;
         /* The tail expects the mark that closes the call, so do not consume it. */
-        buf_consume(&calls->held, strcmp(ends[i], "</tool_call>") == 0 ? at : at + strlen(ends[i]));
+        buf_consume(&calls->held, strcmp(ends[i], close) == 0 ? at : at + strlen(ends[i]));
         return calls_end_whole(calls);
     }
     return rc == 0 ? 0 : calls_end_broken(calls);
@@ -255,15 +258,36 @@ int calls_run_value(struct calls *calls)
 
 /* ---- ends ---- */
 
+/* Another call may follow within the same marks. */
+static int take_next_call(struct calls *calls, size_t at)
+{
+    int rc = is_next(buf_view(&calls->held), at, calls->parser->tags->name_open);
+
+    if (rc != 1)
+        return rc;
+    buf_consume(&calls->held, at);
+    calls->opened = "";
+    calls->state = CALLS_HEADER;
+    return 1;
+}
+
 int calls_tags_tail(struct calls *calls)
 {
+    const char *close = calls->parser->close;
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
-    int rc = at == text.len_bytes ? 0 : is_next(text, at, "</tool_call>");
+    int rc = at == text.len_bytes ? 0 : is_next(text, at, close);
 
+    if (rc == -1 && calls->parser->tags->has_block) {
+        rc = take_next_call(calls, at);
+        if (rc == 1)
+            return 1;
+    } else if (rc == 1) {
+        at += strlen(close);
+    }
     if (rc == 0)
         return 0;
-    buf_consume(&calls->held, rc == 1 ? at + strlen("</tool_call>") : at);
+    buf_consume(&calls->held, at);
     calls_begin_text(calls);
     return 1;
 }

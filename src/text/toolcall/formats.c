@@ -28,19 +28,21 @@
     PARSER(.opens = {"[TOOL_CALLS]"}, .header = calls_mistral_header, .tail = calls_list_tail,               \
            .marks = MARKS("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"))
 
-static const struct calls_tags xml_tags = {.key_open = "<parameter=",
+static const struct calls_tags xml_tags = {.name_open = "<function=",
+                                           .name_close = ">",
+                                           .key_open = "<parameter=",
                                            .key_close = ">",
                                            .value_close = "</parameter>",
                                            .end = "</function>",
                                            .key_written = ">\n",
-                                           .value_written = "\n</parameter>"};
+                                           .value_written = "\n</parameter>\n"};
 static const struct calls_tags glm_tags = {.key_open = "<arg_key>",
                                            .key_close = "</arg_key>",
                                            .value_open = "<arg_value>",
                                            .value_close = "</arg_value>",
                                            .end = "</tool_call>",
                                            .key_written = "</arg_key>\n<arg_value>",
-                                           .value_written = "</arg_value>",
+                                           .value_written = "</arg_value>\n",
                                            .is_tight = true};
 
 static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
@@ -52,7 +54,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_XML] = {.name = "xml",
                    .detect = {{"<tool_call>", "<function="}},
                    .parser = PARSER(.opens = {"<tool_call>", "<function="}, .close = "</tool_call>",
-                                    .header = calls_xml_header, .tail = calls_tags_tail, .tags = &xml_tags,
+                                    .header = calls_tags_header, .tail = calls_tags_tail, .tags = &xml_tags,
                                     .marks = MARKS("<tool_call>", "</tool_call>")),
                    .grammar = {.mark = "<tool_call>",
                                .call_open = {MARK("<tool_call>")},

@@ -42,14 +42,16 @@ struct calls_piece { /* fixed text of a format */
 };
 #define CALLS_MAX_PIECES 4 /* a list of pieces ends with CALLS_PIECE_END */
 
-struct calls_tags {                   /* arguments between tags */
-    const char *key_open, *key_close; /* around a key */
-    const char *value_open;           /* NULL: the key's tag opens the value */
-    const char *value_close;          /* ends a value; no value contains it */
-    const char *end;                  /* after the last value */
-    const char *key_written;          /* from a key to its value, as the model writes it */
-    const char *value_written;        /* from a value to the next tag, as the model writes it */
-    bool is_tight; /* no line end surrounds a value; if there is one, it belongs to the tags */
+struct calls_tags {                     /* arguments between tags */
+    const char *name_open, *name_close; /* around the name of a call, for calls_tags_header() */
+    const char *key_open, *key_close;   /* around a key */
+    const char *value_open;             /* NULL: the key's tag opens the value */
+    const char *value_close;            /* ends a value; no value contains it */
+    const char *end;                    /* after the last value */
+    const char *key_written;            /* all text from a key to its value, as the model writes it */
+    const char *value_written;          /* all text from a value to the next tag, as the model writes it */
+    bool is_tight;  /* no line end surrounds a value; if there is one, it belongs to the tags */
+    bool has_block; /* one pair of marks may surround several calls */
 };
 
 /* open (call_open name_before NAME name_after name_end ARGUMENTS call_close between)* close */

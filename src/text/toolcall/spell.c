@@ -62,7 +62,6 @@ static void spell_tag(struct calls_spelling *out, const struct calls_tags *tags,
     else
         spell_given(out, value);
     spell_own(out, tags->value_written);
-    spell_own(out, "\n");
 }
 
 static void spell_keyword(struct calls_spelling *out, struct bytes key, struct bytes value)

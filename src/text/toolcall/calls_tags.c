@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as tags: Qwen 3 Coder and GLM.
+/* Calls written as tags: Qwen 3 Coder, GLM and MiniMax.
  *
- *     <tool_call>                              <tool_call>N
- *     <function=N>                             <arg_key>K</arg_key>
- *     <parameter=K>                            <arg_value>V</arg_value>
- *     V                                        </tool_call>
- *     </parameter>
- *     </function>
- *     </tool_call>
+ *     <tool_call>              <tool_call>N                        <minimax:tool_call>
+ *     <function=N>             <arg_key>K</arg_key>                <invoke name="N">
+ *     <parameter=K>            <arg_value>V</arg_value>            <parameter name="K">V</parameter>
+ *     V                        </tool_call>                        </invoke>
+ *     </parameter>                                                 <invoke name="N2">
+ *     </function>                                                  </invoke>
+ *     </tool_call>                                                 </minimax:tool_call>
  *
  * The splitter rewrites the arguments as JSON.  A value whose schema allows only strings is a string and
  * streams.  Any other value is collected: it is JSON if it parses as a type that the schema allows, otherwise

@@ -45,6 +45,17 @@ static const struct calls_tags glm_tags = {.key_open = "<arg_key>",
                                            .value_written = "</arg_value>\n",
                                            .is_tight = true};
 
+static const struct calls_tags minimax_tags = {.name_open = "<invoke name=\"",
+                                               .name_close = "\">",
+                                               .key_open = "<parameter name=\"",
+                                               .key_close = "\">",
+                                               .value_close = "</parameter>",
+                                               .end = "</invoke>",
+                                               .key_written = "\">",
+                                               .value_written = "</parameter>\n",
+                                               .is_tight = true,
+                                               .has_block = true};
+
 static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_PLAIN] = {.name = "plain",
                      .parser = PARSER(.marks = (const char *const[]){NULL}),
@@ -233,6 +244,23 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                 .between = "",
                                 .close = {MARK("<|tool_calls_section_end|>")},
                                 .has_list = true}},
+
+    /* <minimax:tool_call>\n<invoke name="N">\n<parameter name="K">V</parameter>\n</invoke>\n</minimax:tool_call> */
+    [CALLS_MINIMAX] = {.name = "minimax",
+                       .detect = {{"<minimax:tool_call>"}},
+                       .parser =
+                           PARSER(.opens = {"<minimax:tool_call>"}, .close = "</minimax:tool_call>",
+                                  .header = calls_tags_header, .tail = calls_tags_tail, .tags = &minimax_tags,
+                                  .marks = MARKS("<minimax:tool_call>", "</minimax:tool_call>")),
+                       .grammar = {.mark = "<minimax:tool_call>",
+                                   .open = {MARK("<minimax:tool_call>"), TEXT("\n")},
+                                   .name_before = "<invoke name=\"",
+                                   .name_after = "\">\n",
+                                   .tags = &minimax_tags,
+                                   .call_close = {TEXT("</invoke>\n")},
+                                   .between = "",
+                                   .close = {MARK("</minimax:tool_call>")},
+                                   .has_list = true}},
 };
 
 const struct calls_row *calls_row_of(enum calls_format format)

@@ -23,6 +23,7 @@ enum calls_format {
     CALLS_GRANITE,
     CALLS_LFM2,
     CALLS_KIMI,
+    CALLS_MINIMAX,
     CALLS_FORMAT_COUNT
 };
 

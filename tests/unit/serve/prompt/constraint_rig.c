@@ -58,6 +58,10 @@ const struct constraint_family families[] = {
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.set:12<|tool_call_argument_begin|>" ARGS
      "<|tool_call_end|><|tool_calls_section_end|>",
      false},
+    {"minimax", FAMILY("<minimax:tool_call></minimax:tool_call>"),
+     "<minimax:tool_call>\n<invoke name=\"set\">\n<parameter name=\"mode\">on</parameter>\n"
+     "<parameter name=\"n\">5</parameter>\n</invoke>\n</minimax:tool_call>",
+     false},
 };
 const size_t n_families = ARRAY_LEN(families);
 

@@ -28,6 +28,7 @@ static const char schema[] =
 #define GR      CALLS_GRANITE, false, false
 #define LF      CALLS_LFM2, false, false
 #define K       CALLS_KIMI, false, false
+#define MM      CALLS_MINIMAX, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
 #define P       CALLS_PLAIN, true, false
@@ -39,6 +40,10 @@ static const char schema[] =
 
 #define KIMI(id, args)  "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" args "<|tool_call_end|>"
 #define KIMI_ALL(calls) "<|tool_calls_section_begin|>" calls "<|tool_calls_section_end|>"
+
+#define MINI(calls)        "<minimax:tool_call>\n" calls "</minimax:tool_call>"
+#define INVOKE(name, pars) "<invoke name=\"" name "\">\n" pars "</invoke>\n"
+#define NAMED(key, value)  "<parameter name=\"" key "\">" value "</parameter>\n"
 
 #define PY(calls) "<|tool_call_start|>[" calls "]<|tool_call_end|>"
 
@@ -209,6 +214,24 @@ static const struct {
     {K, "a <|tool_call", false, "a <|tool_call"},
     {K, "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0", true, ""},
     {K, "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    /* MiniMax */
+    {MM, MINI(INVOKE("f", "")), false, "[f:{}]"},
+    {MM, "Hm.\n" MINI(INVOKE("f", NAMED("s", "a \"b\"\n</invoke>") NAMED("n", "-3"))) "\nx", false,
+     "Hm.\n[f:{\"s\": \"a \\\"b\\\"\\n</invoke>\", \"n\": -3}]x"},
+    {MM,
+     MINI(INVOKE("f", NAMED("l", "[1]") NAMED("s", "\nx\n")) INVOKE("g", NAMED("a", "true")) INVOKE("h", "")),
+     false, "[f:{\"l\": [1], \"s\": \"x\"}][g:{\"a\": true}][h:{}]"},
+    {MM, "<minimax:tool_call>" INVOKE("f", "") "<minimax:tool_call>" INVOKE("g", ""), false, "[f:{}][g:{}]"},
+    {MM, MINI("<invoke name=\"f\">\n" NAMED("s", "x")) "y", false, "[f:{\"s\": \"x\"}]y"},
+    {MM, MINI(INVOKE("f", "oops")) "y", false, "[f:{?]" MINI(INVOKE("f", "oops")) "y"},
+    {MM, MINI(INVOKE("f", "") INVOKE("g", "oops")) "y", false,
+     "[f:{}][g:{?]" INVOKE("g", "oops") "</minimax:tool_call>y"},
+    {MM, MINI(INVOKE("f g", "")), false, MINI(INVOKE("f g", ""))},
+    {MM, MINI("what?"), false, MINI("what?")},
+    {MM, INVOKE("f", ""), false, INVOKE("f", "")},
+    {MM, "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"s\">ab", true, "[f:{\"s\": \"ab!]"},
+    {MM, "<minimax:tool_call>\n" INVOKE("f", "") "<invoke name=\"g", true, "[f:{}]"},
+    {MM, "a <minimax:tool", false, "a <minimax:tool"},
     /* thinking in the text */
     {P, "<think>\nHm, yes.\n</think>\n\nHello.", false, "~Hm, yes.~Hello."},
     {P, "Well <think>a</think> b", false, "Well ~a~b"},
@@ -407,6 +430,11 @@ static const char *const words[] = {"<tool_call>",
                                     "<|tool_call_begin|>",
                                     "<|tool_call_argument_begin|>",
                                     "functions.f:0",
+                                    "<minimax:tool_call>",
+                                    "</minimax:tool_call>",
+                                    "<invoke name=\"f\">",
+                                    "</invoke>",
+                                    "<parameter name=\"s\">",
                                     ";",
                                     "<|channel|>",
                                     "<|message|>",

@@ -57,6 +57,11 @@ static void texts_are_the_formats_own(void **state)
          "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{}"
          "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}"
          "<|tool_call_end|><|tool_calls_section_end|>"},
+        {CALLS_MINIMAX, 2, "{\"city\":\"a\\nb\",\"days\":[3]}",
+         "<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"city\">a\nb</parameter>\n<parameter "
+         "name=\"days\">[3]</parameter>\n</invoke>\n<invoke name=\"get\">\n<parameter "
+         "name=\"city\">a\nb</parameter>\n<parameter name=\"days\">[3]</parameter>\n</invoke>\n"
+         "</minimax:tool_call>"},
         {CALLS_GRANITE, 1, "no object", "<|tool_call|>[{\"name\": \"get\", \"arguments\": no object}]"},
     };
 

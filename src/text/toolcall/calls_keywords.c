@@ -234,6 +234,41 @@ int calls_keywords_arguments(struct calls *calls)
     return n == KEYWORDS_BAD || result != JSON_WALK_MORE ? calls_end_broken(calls) : 0;
 }
 
+/* The text is read as the value of one argument, whose call ends after it. */
+bool calls_python_value(struct calls *calls, struct bytes text)
+{
+    static const char before[] = "{\"\":";
+    unsigned n_values = calls->n_values;
+    enum json_walk_result result = JSON_WALK_MORE;
+    struct buf call = {0};
+    size_t at = 0, n = 1;
+
+    buf_append(&call, text.data, text.len_bytes);
+    buf_append_byte(&call, ')');
+    buf_clear(&calls->good);
+    memset(&calls->walk, 0, sizeof(calls->walk));
+    for (size_t i = 0; before[i] != '\0'; i++)
+        json_walk_byte(&calls->walk, (uint8_t)before[i]);
+    calls->quote = 0;
+    calls->has_key = true;
+    calls->has_comma = false;
+    while (!call.is_bad && n > 0 && result == JSON_WALK_MORE) {
+        size_t from = calls->good.len_bytes;
+
+        n = keywords_part(calls, bytes_of(call.data + at, call.len_bytes - at));
+        n = n == KEYWORDS_BAD ? 0 : n;
+        at += n;
+        result = keywords_walk(calls, from);
+    }
+    bool is_one = result == JSON_WALK_DONE && at == call.len_bytes && calls->has_key &&
+                  calls->n_values == n_values && !calls->good.is_bad;
+    calls->n_values = n_values;
+    if (is_one)
+        calls->good.len_bytes--; /* the brace that ends the arguments */
+    buf_fini(&call);
+    return is_one;
+}
+
 /* ---- the list around calls ---- */
 
 int calls_keywords_header(struct calls *calls)

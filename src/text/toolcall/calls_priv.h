@@ -100,6 +100,8 @@ int calls_tags_tail(struct calls *calls);
 int calls_keywords_header(struct calls *calls);
 int calls_keywords_arguments(struct calls *calls);
 int calls_keywords_tail(struct calls *calls);
+/* Rewrites a Python literal as JSON in calls->good.  False: the text is none, or memory is short. */
+bool calls_python_value(struct calls *calls, struct bytes text);
 /* calls_harmony.c */
 int calls_harmony_header(struct calls *calls);
 int calls_harmony_tail(struct calls *calls);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as tags: Qwen 3 Coder, GLM and MiniMax.
+/* Calls written as tags: Qwen 3 Coder and Seed-OSS (whose values are on the lines of their tags), GLM and MiniMax.
  *
  *     <tool_call>              <tool_call>N                        <minimax:tool_call>
  *     <function=N>             <arg_key>K</arg_key>                <invoke name="N">
@@ -11,7 +11,8 @@
  *
  * The splitter rewrites the arguments as JSON.  A value whose schema allows only strings is a string and
  * streams.  Any other value is collected: it is JSON if it parses as a type that the schema allows, otherwise
- * a string.  A line end at either side of a value belongs to the tags. */
+ * a string.  If the schema allows no string, it may also be a Python literal, because Seed's template shows values
+ * as Python does.  A line end at either side of a value belongs to the tags. */
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"
@@ -192,9 +193,12 @@ static int calls_tags_put_value(struct calls *calls)
     for (size_t i = 0; i < 3; i++)
         if (bytes_is(text, words[i][0]))
             text = bytes_str(words[i][1]);
-    buf_clear(&calls->good);
     if (api_json_load(text, NULL, &value) < 0)
         value = NULL;
+    if (value == NULL && (types & CALLS_AS_STRING) == 0 && calls_python_value(calls, text) &&
+        api_json_load(buf_view(&calls->good), NULL, &value) < 0)
+        value = NULL;
+    buf_clear(&calls->good);
     if (value != NULL && !json_is_string(value) && (calls_type_of_value(value) & types) != 0)
         rc = api_json_put(&calls->good, value);
     else

@@ -56,6 +56,16 @@ static const struct calls_tags minimax_tags = {.name_open = "<invoke name=\"",
                                                .is_tight = true,
                                                .has_block = true};
 
+static const struct calls_tags seed_tags = {.name_open = "<function=",
+                                            .name_close = ">",
+                                            .key_open = "<parameter=",
+                                            .key_close = ">",
+                                            .value_close = "</parameter>",
+                                            .end = "</function>",
+                                            .key_written = ">",
+                                            .value_written = "</parameter>\n",
+                                            .is_tight = true};
+
 static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_PLAIN] = {.name = "plain",
                      .parser = PARSER(.marks = (const char *const[]){NULL}),
@@ -261,6 +271,21 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                    .between = "",
                                    .close = {MARK("</minimax:tool_call>")},
                                    .has_list = true}},
+
+    /* <seed:tool_call>\n<function=N>\n<parameter=K>V</parameter>\n</function>\n</seed:tool_call>      Seed-OSS */
+    [CALLS_SEED] = {.name = "seed",
+                    .detect = {{"<seed:tool_call>"}},
+                    .parser =
+                        PARSER(.opens = {"<seed:tool_call>", "<function="}, .close = "</seed:tool_call>",
+                               .header = calls_tags_header, .tail = calls_tags_tail, .tags = &seed_tags,
+                               .marks = MARKS("<seed:tool_call>", "</seed:tool_call>")),
+                    .grammar = {.mark = "<seed:tool_call>",
+                                .call_open = {MARK("<seed:tool_call>")},
+                                .name_before = "\n<function=",
+                                .name_after = ">\n",
+                                .tags = &seed_tags,
+                                .call_close = {TEXT("</function>\n"), MARK("</seed:tool_call>")},
+                                .between = "\n"}},
 };
 
 const struct calls_row *calls_row_of(enum calls_format format)

@@ -24,6 +24,7 @@ enum calls_format {
     CALLS_LFM2,
     CALLS_KIMI,
     CALLS_MINIMAX,
+    CALLS_SEED,
     CALLS_FORMAT_COUNT
 };
 

@@ -62,6 +62,10 @@ const struct constraint_family families[] = {
      "<minimax:tool_call>\n<invoke name=\"set\">\n<parameter name=\"mode\">on</parameter>\n"
      "<parameter name=\"n\">5</parameter>\n</invoke>\n</minimax:tool_call>",
      false},
+    {"seed", FAMILY("<seed:tool_call></seed:tool_call>"),
+     "<seed:tool_call>\n<function=set>\n<parameter=mode>on</parameter>\n<parameter=n>5</parameter>\n"
+     "</function>\n</seed:tool_call>",
+     false},
 };
 const size_t n_families = ARRAY_LEN(families);
 

@@ -53,6 +53,7 @@ static void families_are_recognised(void **state)
         {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
         {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
         {EACH("{# <minimax:tool_call> #}", SHOWN), "minimax", CALLS_MINIMAX},
+        {EACH("{# <seed:tool_call> <function=x> #}", SHOWN), "seed", CALLS_SEED},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
     };

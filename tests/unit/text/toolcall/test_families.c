@@ -29,6 +29,7 @@ static const char schema[] =
 #define LF      CALLS_LFM2, false, false
 #define K       CALLS_KIMI, false, false
 #define MM      CALLS_MINIMAX, false, false
+#define SD      CALLS_SEED, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
 #define P       CALLS_PLAIN, true, false
@@ -44,6 +45,9 @@ static const char schema[] =
 #define MINI(calls)        "<minimax:tool_call>\n" calls "</minimax:tool_call>"
 #define INVOKE(name, pars) "<invoke name=\"" name "\">\n" pars "</invoke>\n"
 #define NAMED(key, value)  "<parameter name=\"" key "\">" value "</parameter>\n"
+
+#define SEED(name, pars) "<seed:tool_call>\n<function=" name ">\n" pars "</function>\n</seed:tool_call>"
+#define SPAR(key, value) "<parameter=" key ">" value "</parameter>\n"
 
 #define PY(calls) "<|tool_call_start|>[" calls "]<|tool_call_end|>"
 
@@ -232,6 +236,23 @@ static const struct {
     {MM, "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"s\">ab", true, "[f:{\"s\": \"ab!]"},
     {MM, "<minimax:tool_call>\n" INVOKE("f", "") "<invoke name=\"g", true, "[f:{}]"},
     {MM, "a <minimax:tool", false, "a <minimax:tool"},
+    /* Seed-OSS */
+    {SD, SEED("f", ""), false, "[f:{}]"},
+    {SD, "Hm.\n" SEED("f", SPAR("s", "a\n\"b\" </seed:tool_call>") SPAR("n", "12") SPAR("b", "True")), false,
+     "Hm.\n[f:{\"s\": \"a\\n\\\"b\\\" </seed:tool_call>\", \"n\": 12, \"b\": true}]"},
+    {SD, SEED("f", "") "\n" SEED("g", SPAR("a", "[1]")) "\nDone.", false, "[f:{}][g:{\"a\": [1]}]Done."},
+    {SD, "<seed:tool_call>\n<function=f>\n" SPAR("s", "x") "</seed:tool_call>", false, "[f:{\"s\": \"x\"}]"},
+    {SD, "<function=f>\n" SPAR("s", "x") "</function>\n</seed:tool_call>", false, "[f:{\"s\": \"x\"}]"},
+    {SD, SEED("f", SPAR("l", "['a', True, {'k': None}]") SPAR("o", "{'a': \"it's\"}") SPAR("n", "['")), false,
+     "[f:{\"l\": [\"a\", true, {\"k\": null}], \"o\": {\"a\": \"it's\"}, \"n\": \"['\"}]"},
+    {SD,
+     SEED("f", SPAR("l", "[1], a=2") SPAR("o", "{}, ") SPAR("l", "[1])") SPAR("l", "") SPAR("a", "['a']")),
+     false, "[f:{\"l\": \"[1], a=2\", \"o\": \"{}, \", \"l\": \"[1])\", \"l\": \"\", \"a\": \"['a']\"}]"},
+    {SD, SEED("f", "oops"), false, "[f:{?]" SEED("f", "oops")},
+    {SD, "<seed:tool_call>no</seed:tool_call>", false, "<seed:tool_call>no</seed:tool_call>"},
+    {SD, "<seed:tool_call>\n<function=f>\n<parameter=s>ab", true, "[f:{\"s\": \"ab!]"},
+    {SD, "<seed:tool_call>\n<fun", true, ""},
+    {SD, "<tool_call>", false, "<tool_call>"},
     /* thinking in the text */
     {P, "<think>\nHm, yes.\n</think>\n\nHello.", false, "~Hm, yes.~Hello."},
     {P, "Well <think>a</think> b", false, "Well ~a~b"},
@@ -434,6 +455,8 @@ static const char *const words[] = {"<tool_call>",
                                     "</minimax:tool_call>",
                                     "<invoke name=\"f\">",
                                     "</invoke>",
+                                    "<seed:tool_call>",
+                                    "</seed:tool_call>",
                                     "<parameter name=\"s\">",
                                     ";",
                                     "<|channel|>",

@@ -62,6 +62,11 @@ static void texts_are_the_formats_own(void **state)
          "name=\"days\">[3]</parameter>\n</invoke>\n<invoke name=\"get\">\n<parameter "
          "name=\"city\">a\nb</parameter>\n<parameter name=\"days\">[3]</parameter>\n</invoke>\n"
          "</minimax:tool_call>"},
+        {CALLS_SEED, 2, "{\"city\":\"a\\nb\",\"days\":3}",
+         "<seed:tool_call>\n<function=get>\n<parameter=city>a\nb</parameter>\n<parameter=days>3</parameter>\n"
+         "</function>\n</seed:tool_call>\n"
+         "<seed:tool_call>\n<function=get>\n<parameter=city>a\nb</parameter>\n<parameter=days>3</parameter>\n"
+         "</function>\n</seed:tool_call>"},
         {CALLS_GRANITE, 1, "no object", "<|tool_call|>[{\"name\": \"get\", \"arguments\": no object}]"},
     };
 

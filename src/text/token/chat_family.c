@@ -78,8 +78,10 @@ struct bytes chat_family_id(enum calls_format calls, const struct chat_family_ca
 
 void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info)
 {
-    static const char *const marks[][2] = {
-        {"<think>", "</think>"}, {"[THINK]", "[/THINK]"}, {"<seed:think>", "</seed:think>"}};
+    static const char *const marks[][3] = {{"<think>", "</think>"},
+                                           {"[THINK]", "[/THINK]"},
+                                           {"<seed:think>", "</seed:think>"},
+                                           {"<|channel>", "<channel|>", "thought\n"}}; /* Gemma 4 */
     struct bytes source = tokenizer_chat_template(tokenizer);
 
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]) && info->think_open == NULL; i++) {
@@ -90,5 +92,6 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_
             continue;
         info->think_open = marks[i][0];
         info->think_close = marks[i][1];
+        info->think_name = marks[i][2];
     }
 }

@@ -42,6 +42,7 @@ int calls_new(const struct calls_opts *opts, const struct calls_events *events, 
         calls_row_of(opts->ignores_calls && opts->format != CALLS_HARMONY ? CALLS_PLAIN : opts->format)
             ->parser;
     calls->state = opts->begins_thinking && opts->think_close != NULL ? CALLS_THINKING : CALLS_TEXT;
+    calls->is_unnamed = calls->state == CALLS_THINKING && opts->think_name != NULL;
     *out = calls;
     return 0;
 }
@@ -226,6 +227,7 @@ static int calls_enter(struct calls *calls, const char *mark)
     if (mark == calls->opts.think_open) {
         calls->state = CALLS_THINKING;
         calls->has_thinking = false;
+        calls->is_unnamed = calls->opts.think_name != NULL;
     }
     return 1;
 }
@@ -318,9 +320,28 @@ static int end_thinking(struct calls *calls)
     return was_any ? calls->events->on_thought(calls->arg) : 0;
 }
 
+/* Skips the name.  False: it is not known yet if the name follows. */
+static bool skip_thought_name(struct calls *calls)
+{
+    const char *name = calls->opts.think_name;
+    size_t n = strlen(name), held = calls->held.len_bytes;
+
+    if (memcmp(calls->held.data, name, held < n ? held : n) == 0) {
+        if (held < n)
+            return false;
+        buf_consume(&calls->held, n);
+    }
+    calls->is_unnamed = false;
+    return true;
+}
+
 static int run_thinking(struct calls *calls)
 {
     size_t n_mark;
+
+    if (calls->is_unnamed)
+        return skip_thought_name(calls) ? 1 : 0;
+
     size_t at = find_thought(calls, &n_mark);
     size_t before = calls->held.len_bytes;
     int rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows.  Each shows a call as the format's template writes it.
  *
- * calls_json.c, calls_tags.c, calls_keywords.c and calls_harmony.c have the functions that parse, and spell.c writes
+ * calls_json.c, calls_tags.c, calls_braces.c, calls_keywords.c and calls_harmony.c have the functions that parse, and spell.c writes
  * calls back into prompts.  A new format whose calls look like an existing one needs a number in formats.h and a row
  * here. */
 #include "text/toolcall/formats.h"
@@ -65,6 +65,20 @@ static const struct calls_tags seed_tags = {.name_open = "<function=",
                                             .key_written = ">",
                                             .value_written = "</parameter>\n",
                                             .is_tight = true};
+
+#define BRACES_TAGS(quote)                                                                                   \
+    {                                                                                                        \
+        .key_open = "", .key_close = ":", .key_written = ":", .string_open = (quote),                        \
+        .string_close = (quote), .value_close = (quote), .value_written = ",", .end = "}",                   \
+        .has_braces = true                                                                                   \
+    }
+#define BRACES_PARSER(mark_open, mark_close, mark_quote)                                                     \
+    PARSER(.opens = {mark_open}, .close = (mark_close), .header = calls_braces_header,                       \
+           .arguments = calls_braces_arguments, .tail = calls_mark_tail, .quote = (mark_quote),              \
+           .marks = MARKS(mark_open, mark_close, mark_quote))
+#define GEMMA_QUOTE "<|\"|>"
+static const struct calls_tags gemma_tags = BRACES_TAGS(GEMMA_QUOTE);
+static const struct calls_tags function_gemma_tags = BRACES_TAGS("<escape>");
 
 static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_PLAIN] = {.name = "plain",
@@ -286,6 +300,31 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                 .tags = &seed_tags,
                                 .call_close = {TEXT("</function>\n"), MARK("</seed:tool_call>")},
                                 .between = "\n"}},
+
+    /* <|tool_call>call:N{K:<|"|>V<|"|>,K:{K:[1,2]}}<tool_call|>      Gemma 4 */
+    [CALLS_GEMMA] = {.name = "gemma",
+                     .detect = {{"<|tool_call>"}},
+                     .parser = BRACES_PARSER("<|tool_call>", "<tool_call|>", GEMMA_QUOTE),
+                     .grammar = {.mark = "<|tool_call>",
+                                 .call_open = {MARK("<|tool_call>")},
+                                 .name_before = "call:",
+                                 .name_after = "{",
+                                 .tags = &gemma_tags,
+                                 .call_close = {TEXT("}"), MARK("<tool_call|>")},
+                                 .between = ""}},
+
+    /* <start_function_call>call:N{K:<escape>V<escape>}<end_function_call> */
+    [CALLS_FUNCTION_GEMMA] = {.name = "function-gemma",
+                              .detect = {{"<start_function_call>"}},
+                              .parser =
+                                  BRACES_PARSER("<start_function_call>", "<end_function_call>", "<escape>"),
+                              .grammar = {.mark = "<start_function_call>",
+                                          .call_open = {MARK("<start_function_call>")},
+                                          .name_before = "call:",
+                                          .name_after = "{",
+                                          .tags = &function_gemma_tags,
+                                          .call_close = {TEXT("}"), MARK("<end_function_call>")},
+                                          .between = ""}},
 };
 
 const struct calls_row *calls_row_of(enum calls_format format)

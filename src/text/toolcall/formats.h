@@ -25,6 +25,8 @@ enum calls_format {
     CALLS_KIMI,
     CALLS_MINIMAX,
     CALLS_SEED,
+    CALLS_GEMMA,
+    CALLS_FUNCTION_GEMMA,
     CALLS_FORMAT_COUNT
 };
 
@@ -52,6 +54,10 @@ struct calls_tags {                     /* arguments between tags */
     const char *end;                    /* after the last value */
     const char *key_written;            /* all text from a key to its value, as the model writes it */
     const char *value_written;          /* all text from a value to the next tag, as the model writes it */
+    /* Around a string, and before any other value; NULL: nothing. Then the schema tells what a value is. */
+    const char *string_open, *string_close, *json_open;
+    bool
+        has_braces; /* arguments are K:V, with commas between, and so are objects in values (calls_braces.c) */
     bool is_tight;  /* no line end surrounds a value; if there is one, it belongs to the tags */
     bool has_block; /* one pair of marks may surround several calls */
 };

@@ -66,6 +66,10 @@ const struct constraint_family families[] = {
      "<seed:tool_call>\n<function=set>\n<parameter=mode>on</parameter>\n<parameter=n>5</parameter>\n"
      "</function>\n</seed:tool_call>",
      false},
+    {"gemma", FAMILY("<|tool_call><tool_call|>"), "<|tool_call>call:set{mode:<|\"|>on<|\"|>,n:5}<tool_call|>",
+     false},
+    {"function-gemma", FAMILY("<start_function_call>"),
+     "<start_function_call>call:set{mode:<escape>on<escape>,n:5}<end_function_call>", false},
 };
 const size_t n_families = ARRAY_LEN(families);
 

@@ -54,6 +54,8 @@ static void families_are_recognised(void **state)
         {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
         {EACH("{# <minimax:tool_call> #}", SHOWN), "minimax", CALLS_MINIMAX},
         {EACH("{# <seed:tool_call> <function=x> #}", SHOWN), "seed", CALLS_SEED},
+        {EACH("{# <|tool_call> #}", SHOWN), "gemma", CALLS_GEMMA},
+        {EACH("{# <start_function_call> #}", SHOWN), "function-gemma", CALLS_FUNCTION_GEMMA},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
     };

@@ -9,9 +9,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
-#include "base/err.h"
 #include "calls_sink.h"
-#include "text/toolcall/calls_types.h"
 
 static const char schema[] =
     "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},"
@@ -30,6 +28,8 @@ static const char schema[] =
 #define K       CALLS_KIMI, false, false
 #define MM      CALLS_MINIMAX, false, false
 #define SD      CALLS_SEED, false, false
+#define GE      CALLS_GEMMA, false, false
+#define FG      CALLS_FUNCTION_GEMMA, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
 #define P       CALLS_PLAIN, true, false
@@ -48,6 +48,9 @@ static const char schema[] =
 
 #define SEED(name, pars) "<seed:tool_call>\n<function=" name ">\n" pars "</function>\n</seed:tool_call>"
 #define SPAR(key, value) "<parameter=" key ">" value "</parameter>\n"
+
+#define GEM(call) "<|tool_call>call:" call "<tool_call|>"
+#define Q         "<|\"|>"
 
 #define PY(calls) "<|tool_call_start|>[" calls "]<|tool_call_end|>"
 
@@ -253,6 +256,29 @@ static const struct {
     {SD, "<seed:tool_call>\n<function=f>\n<parameter=s>ab", true, "[f:{\"s\": \"ab!]"},
     {SD, "<seed:tool_call>\n<fun", true, ""},
     {SD, "<tool_call>", false, "<tool_call>"},
+    /* Gemma 4 */
+    {GE, GEM("f{}"), false, "[f:{}]"},
+    {GE, "Hm.\n" GEM("f{s:" Q "a \"b\"\n{c}, d:" Q ",n:-3,b:True,my key:null}") "\nx", false,
+     "Hm.\n[f:{\"s\": \"a \\\"b\\\"\\n{c}, d:\", \"n\": -3, \"b\": true, \"my key\": null}]x"},
+    {GE, GEM("f{o:{k:[1, {x:" Q Q "}],l:[]} , a:None}") GEM("g{}"), false,
+     "[f:{\"o\": {\"k\": [1, {\"x\": \"\"}], \"l\": []}, \"a\": null}][g:{}]"},
+    {GE, GEM("f{" Q "k" Q ":\"x\\n\\\"\",\"j\" : [" Q "y" Q "],}"), false,
+     "[f:{\"k\": \"x\\n\\\"\", \"j\": [\"y\"]}]"},
+    {GE, GEM("f{s:" Q "<tool_call|>" Q "}"), false, "[f:{\"s\": \"<tool_call|>\"}]"},
+    {GE, GEM("f{s:Oslo}"), false, "[f:{\"s\": ?]" GEM("f{s:Oslo}")},
+    {GE, GEM("f{n:1 2}"), false, "[f:{\"n\": 1 ?]" GEM("f{n:1 2}")},
+    {GE, GEM("f{n:1,,m:2}"), false, "[f:{\"n\": 1?]" GEM("f{n:1,,m:2}")},
+    {GE, GEM("f{,}"), false, "[f:{}]"},
+    {GE, GEM("f{n:<b>}"), false, "[f:{\"n\": ?]" GEM("f{n:<b>}")},
+    {GE, GEM("f g{}"), false, GEM("f g{}")},
+    {GE, "<|tool_call>what?<tool_call|>", false, "<|tool_call>what?<tool_call|>"},
+    {GE, "<|tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}<tool_call|>", false, "[f:{\"a\": 1}]"},
+    {GE, "<|tool_call>call:f{s:" Q "a<|\"", true, "[f:{\"s\": \"a!]"},
+    {GE, "<|tool_call>call:f{n:12", true, "[f:{\"n\": !]"},
+    {GE, "<|tool_call>call:f", true, ""},
+    {GE, "a <|tool_c", false, "a <|tool_c"},
+    {FG, "<start_function_call>call:f{s:<escape>a<b<escape>,n:2}<end_function_call>", false,
+     "[f:{\"s\": \"a<b\", \"n\": 2}]"},
     /* thinking in the text */
     {P, "<think>\nHm, yes.\n</think>\n\nHello.", false, "~Hm, yes.~Hello."},
     {P, "Well <think>a</think> b", false, "Well ~a~b"},
@@ -312,74 +338,31 @@ static void strings_in_tags_stream(void **state)
     buf_fini(&sink.out);
 }
 
-/* References multiply a value's schema; a walk over all of it would take minutes. */
-static void schemas_that_multiply_are_not_walked(void **state)
+/* Gemma's thinking is a channel with a name. */
+static void names_of_thinking_are_left_out(void **state)
 {
-    struct calls_tool tool = {.name = bytes_str("f")};
-    const struct calls_opts opts = {.format = CALLS_XML, .tools = &tool, .n_tools = 1};
-    struct calls_sink sink = {0};
-    struct buf text = {0};
+    static const char *const texts[][2] = {
+        {"<|channel>thought\nHm, yes.\n<channel|>Hello.", "~Hm, yes.~Hello."},
+        {"<|channel>thought\n<channel|>Hello.", "Hello."},
+        {"<|channel>thoughtful<channel|>Hello.", "~thoughtful~Hello."},
+        {"<|channel>Hm<channel|>a<|channel>thought\nthought\n<channel|>b", "~Hm~a~thought~b"},
+        {"<|channel>thought\nno end", "~no end~"},
+    };
+    const struct calls_opts opts = {.format = CALLS_GEMMA,
+                                    .think_open = "<|channel>",
+                                    .think_close = "<channel|>",
+                                    .think_name = "thought\n"};
 
-    buf_append_str(&text, "{\"properties\":{\"s\":{\"$ref\":\"#/$defs/a\"}},\"$defs\":{\"a\":{\"anyOf\":[");
-    for (int i = 0; i < 64; i++)
-        buf_append_str(&text, i > 0 ? ",{\"$ref\":\"#/$defs/a\"}" : "{\"$ref\":\"#/$defs/a\"}");
-    buf_append_str(&text, "]}}}");
-    tool.schema = buf_view(&text);
-    calls_sink_run(&sink, &opts, bytes_str(FN("f", PAR("s", "x"))), 4, false);
-    assert_true(bytes_is(buf_view(&sink.out), "[f:{\"s\": \"x\"}]"));
-    buf_fini(&sink.out);
-    buf_fini(&text);
-}
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        for (size_t piece = 0; piece <= strlen(texts[i][0]); piece++) {
+            struct calls_sink sink = {0};
 
-/* A schema of n properties: p0 is a string, p1 an integer, p2 refers to a string, p3 a string or null, p4 anything,
- * and so on. */
-static void put_long_schema(struct buf *out, unsigned n)
-{
-    static const char *const types[] = {"{\"type\": \"string\"}", "{\"type\": \"integer\"}",
-                                        "{\"$ref\": \"#/$defs/s\"}", "{\"type\": [\"string\", \"null\"]}",
-                                        "{}"};
-
-    buf_append_str(out, "{\"$defs\": {\"s\": {\"enum\": [\"1\", \"x\"]}}, \"properties\": {");
-    for (unsigned i = 0; i < n; i++)
-        buf_printf(out, "%s\"p%u\": %s", i > 0 ? ", " : "", i, types[i % 5]);
-    buf_append_str(out, "}}");
-}
-
-static void assert_split(struct bytes said, const char *answer, const char *want)
-{
-    struct calls_tool tool = {.name = bytes_str("f"), .schema = said};
-    const struct calls_opts opts = {.format = CALLS_XML, .tools = &tool, .n_tools = 1};
-    struct calls_sink sink = {0};
-
-    calls_sink_run(&sink, &opts, bytes_str(answer), 7, false);
-    if (!bytes_is(buf_view(&sink.out), want))
-        fail_msg("%.*s", (int)sink.out.len_bytes, (const char *)sink.out.data);
-    buf_fini(&sink.out);
-}
-
-/* The short form of a long schema describes the same values; the long schema itself is not read. */
-static void long_schemas_are_shortened(void **state)
-{
-    static const char answer[] =
-        FN("f", PAR("p0", "1") PAR("p1", "1") PAR("p2", "1") PAR("p3", "null") PAR("p4", "[1]"));
-    static const char want[] = "[f:{\"p0\": \"1\", \"p1\": 1, \"p2\": \"1\", \"p3\": null, \"p4\": [1]}]";
-    struct buf whole = {0}, text = {0};
-
-    put_long_schema(&whole, 5);
-    assert_int_equal(calls_shorten_schema(buf_view(&whole), &text), 0);
-    assert_split(buf_view(&whole), answer, want);
-    assert_split(buf_view(&text), answer, want);
-    buf_clear(&whole);
-    buf_clear(&text);
-    put_long_schema(&whole, 20000);
-    assert_true(whole.len_bytes > 8 * CALLS_MAX_SCHEMA_BYTES);
-    assert_int_equal(calls_shorten_schema(buf_view(&whole), &text), 0);
-    assert_in_range(text.len_bytes, 1000, CALLS_MAX_SCHEMA_BYTES);
-    assert_split(buf_view(&text), answer, want);
-    assert_split(buf_view(&whole), FN("f", PAR("p0", "1")), "[f:{\"p0\": 1}]");
-    assert_int_equal(calls_shorten_schema(bytes_str("{"), &text), E_FORMAT);
-    buf_fini(&whole);
-    buf_fini(&text);
+            calls_sink_run(&sink, &opts, bytes_str(texts[i][0]), piece, false);
+            if (!bytes_is(buf_view(&sink.out), texts[i][1]))
+                fail_msg("%s: %.*s", texts[i][0], (int)sink.out.len_bytes, (const char *)sink.out.data);
+            buf_fini(&sink.out);
+        }
+    }
 }
 
 static void calls_may_be_ignored(void **state)
@@ -456,6 +439,14 @@ static const char *const words[] = {"<tool_call>",
                                     "<invoke name=\"f\">",
                                     "</invoke>",
                                     "<seed:tool_call>",
+                                    "<|tool_call>",
+                                    "call:f{",
+                                    "<tool_call|>",
+                                    Q,
+                                    "s:",
+                                    "<start_function_call>",
+                                    "<end_function_call>",
+                                    "<escape>",
                                     "</seed:tool_call>",
                                     "<parameter name=\"s\">",
                                     ";",
@@ -544,8 +535,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_split_the_same_in_any_pieces),
         cmocka_unit_test(strings_in_tags_stream),
-        cmocka_unit_test(schemas_that_multiply_are_not_walked),
-        cmocka_unit_test(long_schemas_are_shortened),
+        cmocka_unit_test(names_of_thinking_are_left_out),
         cmocka_unit_test(calls_may_be_ignored),
         cmocka_unit_test(no_text_makes_it_fail),
         cmocka_unit_test(no_text_is_lost),

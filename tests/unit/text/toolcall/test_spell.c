@@ -67,6 +67,13 @@ static void texts_are_the_formats_own(void **state)
          "</function>\n</seed:tool_call>\n"
          "<seed:tool_call>\n<function=get>\n<parameter=city>a\nb</parameter>\n<parameter=days>3</parameter>\n"
          "</function>\n</seed:tool_call>"},
+        {CALLS_GEMMA, 2, "{\"city\":\"a\\nb\",\"my days\":[3,\"x\"],\"o\":{\"k:\":null,\"l\":\"<|\\\"|>\"}}",
+         "<|tool_call>call:get{city:<|\"|>a\nb<|\"|>,my "
+         "days:[3,<|\"|>x<|\"|>],o:{\"k:\":null,l:\"<|\\\"|>\"}}<tool_call|>"
+         "<|tool_call>call:get{city:<|\"|>a\nb<|\"|>,my "
+         "days:[3,<|\"|>x<|\"|>],o:{\"k:\":null,l:\"<|\\\"|>\"}}<tool_call|>"},
+        {CALLS_FUNCTION_GEMMA, 1, "{\"city\":\"Oslo\"}",
+         "<start_function_call>call:get{city:<escape>Oslo<escape>}<end_function_call>"},
         {CALLS_GRANITE, 1, "no object", "<|tool_call|>[{\"name\": \"get\", \"arguments\": no object}]"},
     };
 

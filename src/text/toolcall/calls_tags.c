@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as tags: Qwen 3 Coder and Seed-OSS (whose values are on the lines of their tags), GLM and MiniMax.
+/* Calls written as tags: Qwen 3 Coder and Seed-OSS (whose values are on the lines of their tags), GLM, MiniMax, and
+ * DeepSeek V3.2 (as MiniMax, with string="true" or "false" behind a key).
  *
  *     <tool_call>              <tool_call>N                        <minimax:tool_call>
  *     <function=N>             <arg_key>K</arg_key>                <invoke name="N">
@@ -12,7 +13,7 @@
  * The splitter rewrites the arguments as JSON.  A value whose schema allows only strings is a string and
  * streams.  Any other value is collected: it is JSON if it parses as a type that the schema allows, otherwise
  * a string.  If the schema allows no string, it may also be a Python literal, because Seed's template shows values
- * as Python does.  A line end at either side of a value belongs to the tags. */
+ * as Python does.  The tag of a key may decide instead (DeepSeek V3.2).  A line end at either side of a value belongs to the tags. */
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"
@@ -120,6 +121,29 @@ static int calls_tags_put_key(struct calls *calls)
     return calls->good.is_bad ? E_NOMEM : calls->events->on_arguments(calls->arg, buf_view(&calls->good));
 }
 
+/* Finds the text that opens the value, from *at on, and moves *at behind it.  *is_string_out stays if the text does not
+ * tell.  1: found; 0: more text is needed; -1: other text. */
+static int take_opening(const struct calls_tags *tags, struct bytes text, size_t *at, bool *is_string_out)
+{
+    const char *open = tags->json_open != NULL ? tags->string_open : tags->value_open;
+    int rc;
+
+    if (open == NULL)
+        return 1;
+    if (tags->json_open == NULL)
+        *at = calls_skip_blanks(text, *at);
+    rc = *at == text.len_bytes ? 0 : is_next(text, *at, open);
+    if (rc == 1 && tags->json_open != NULL)
+        *is_string_out = true;
+    if (rc == -1 && tags->json_open != NULL) {
+        open = tags->json_open;
+        rc = is_next(text, *at, open);
+        *is_string_out = false;
+    }
+    *at += rc == 1 ? strlen(open) : 0;
+    return rc;
+}
+
 /* Takes a key's tags, and the tag that opens the value.  1: taken; 0: more text is needed; -1: other form. */
 static int take_key(struct calls *calls, size_t at)
 {
@@ -131,19 +155,15 @@ static int take_key(struct calls *calls, size_t at)
 
     if (end == SIZE_MAX)
         return text.len_bytes - at > CALLS_MAX_HEADER_BYTES ? -1 : 0;
-    at = end + strlen(tags->key_close);
-    if (tags->value_open != NULL) {
-        at = calls_skip_blanks(text, at);
-        rc = at == text.len_bytes ? 0 : is_next(text, at, tags->value_open);
-        if (rc != 1)
-            return rc;
-        at += strlen(tags->value_open);
-    }
     buf_clear(&calls->key);
     buf_clear(&calls->value);
     if (buf_append(&calls->key, text.data + from, end - from) < 0)
         return E_NOMEM;
     calls->is_string = types_of_key(calls) == CALLS_AS_STRING;
+    at = end + strlen(tags->key_close);
+    rc = take_opening(tags, text, &at, &calls->is_string);
+    if (rc != 1)
+        return rc;
     calls->has_value = false;
     calls->state = CALLS_VALUE;
     rc = calls_take(calls, at);
@@ -199,7 +219,8 @@ static int calls_tags_put_value(struct calls *calls)
         api_json_load(buf_view(&calls->good), NULL, &value) < 0)
         value = NULL;
     buf_clear(&calls->good);
-    if (value != NULL && !json_is_string(value) && (calls_type_of_value(value) & types) != 0)
+    if (value != NULL && (!json_is_string(value) || calls->parser->tags->json_open != NULL) &&
+        (calls_type_of_value(value) & types) != 0)
         rc = api_json_put(&calls->good, value);
     else
         rc = json_put_str(&calls->good, buf_view(&calls->value));
@@ -230,7 +251,7 @@ static int add_to_value(struct calls *calls, size_t n)
 /* Skips the line end after the tag; 0: not known yet. */
 static int skip_first_line_end(struct calls *calls)
 {
-    if (calls->has_value || calls->held.data[0] != '\n')
+    if (calls->parser->tags->is_exact || calls->has_value || calls->held.data[0] != '\n')
         return 1;
     calls->has_value = true;
     return calls_take(calls, 1) < 0 ? E_NOMEM : calls->held.len_bytes > 0;
@@ -247,7 +268,7 @@ int calls_run_value(struct calls *calls)
         return rc;
     at = bytes_find(text, bytes_str(close), 0);
     n = at != SIZE_MAX ? at : text.len_bytes - calls_partial(text, close);
-    if (n > 0 && text.data[n - 1] == '\n')
+    if (n > 0 && text.data[n - 1] == '\n' && !calls->parser->tags->is_exact)
         n--;
     rc = add_to_value(calls, n);
     if (rc < 0 || at == SIZE_MAX)

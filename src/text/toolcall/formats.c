@@ -66,6 +66,20 @@ static const struct calls_tags seed_tags = {.name_open = "<function=",
                                             .value_written = "</parameter>\n",
                                             .is_tight = true};
 
+#define DSML CALLS_BAR "DSML" CALLS_BAR
+static const struct calls_tags dsml_tags = {.name_open = "<" DSML "invoke name=\"",
+                                            .name_close = "\">",
+                                            .key_open = "<" DSML "parameter name=\"",
+                                            .key_close = "\"",
+                                            .key_written = "\"",
+                                            .string_open = " string=\"true\">",
+                                            .json_open = " string=\"false\">",
+                                            .value_close = "</" DSML "parameter>",
+                                            .value_written = "</" DSML "parameter>\n",
+                                            .end = "</" DSML "invoke>",
+                                            .is_exact = true,
+                                            .has_block = true};
+
 #define BRACES_TAGS(quote)                                                                                   \
     {                                                                                                        \
         .key_open = "", .key_close = ":", .key_written = ":", .string_open = (quote),                        \
@@ -325,6 +339,22 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                           .tags = &function_gemma_tags,
                                           .call_close = {TEXT("}"), MARK("<end_function_call>")},
                                           .between = ""}},
+
+    /* As MiniMax, with marks in the tags and string="true|false" behind a key.  The template joins its tags from pieces. */
+    [CALLS_DSML] = {.name = "dsml",
+                    .detect = {{DSML, "function_calls>"}},
+                    .parser = PARSER(.opens = {"<" DSML "function_calls>"},
+                                     .close = "</" DSML "function_calls>", .header = calls_tags_header,
+                                     .tail = calls_tags_tail, .tags = &dsml_tags, .marks = MARKS(DSML)),
+                    .grammar = {.mark = "<" DSML "function_calls>",
+                                .open = {TEXT("<" DSML "function_calls>\n")},
+                                .name_before = "<" DSML "invoke name=\"",
+                                .name_after = "\">\n",
+                                .tags = &dsml_tags,
+                                .call_close = {TEXT("</" DSML "invoke>\n")},
+                                .between = "",
+                                .close = {TEXT("</" DSML "function_calls>")},
+                                .has_list = true}},
 };
 
 const struct calls_row *calls_row_of(enum calls_format format)

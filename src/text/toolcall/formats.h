@@ -27,6 +27,7 @@ enum calls_format {
     CALLS_SEED,
     CALLS_GEMMA,
     CALLS_FUNCTION_GEMMA,
+    CALLS_DSML, /* DeepSeek V3.2 */
     CALLS_FORMAT_COUNT
 };
 
@@ -54,12 +55,12 @@ struct calls_tags {                     /* arguments between tags */
     const char *end;                    /* after the last value */
     const char *key_written;            /* all text from a key to its value, as the model writes it */
     const char *value_written;          /* all text from a value to the next tag, as the model writes it */
-    /* Around a string, and before any other value; NULL: nothing. Then the schema tells what a value is. */
-    const char *string_open, *string_close, *json_open;
-    bool
-        has_braces; /* arguments are K:V, with commas between, and so are objects in values (calls_braces.c) */
-    bool is_tight;  /* no line end surrounds a value; if there is one, it belongs to the tags */
-    bool has_block; /* one pair of marks may surround several calls */
+    const char *string_open, *string_close; /* around a string, as the model writes it; NULL: nothing */
+    const char *json_open; /* before any other value; NULL: nothing, so the schema tells what a value is */
+    bool has_braces;       /* K:V, with commas between; objects in values too (calls_braces.c) */
+    bool is_tight;         /* no line end surrounds a value; if there is one, it belongs to the tags */
+    bool is_exact;         /* no line end belongs to the tags */
+    bool has_block;        /* one pair of marks may surround several calls */
 };
 
 /* open (call_open name_before NAME name_after name_end ARGUMENTS call_close between)* close */

@@ -58,6 +58,8 @@ static void spell_tag(struct calls_spelling *out, const struct calls_tags *tags,
     spell_own(out, tags->key_open);
     (void)json_unquote(key, &out->text); /* json_next() found strings; no memory sets is_bad */
     spell_own(out, tags->key_written);
+    if (tags->json_open != NULL)
+        spell_own(out, value.data[0] == '"' ? tags->string_open : tags->json_open);
     if (value.data[0] == '"')
         (void)json_unquote(value, &out->text);
     else

@@ -56,6 +56,10 @@ static void families_are_recognised(void **state)
         {EACH("{# <seed:tool_call> <function=x> #}", SHOWN), "seed", CALLS_SEED},
         {EACH("{# <|tool_call> #}", SHOWN), "gemma", CALLS_GEMMA},
         {EACH("{# <start_function_call> #}", SHOWN), "function-gemma", CALLS_FUNCTION_GEMMA},
+        {EACH("{# \xef\xbd\x9c"
+              "DSML\xef\xbd\x9c function_calls> #}",
+              SHOWN),
+         "dsml", CALLS_DSML},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
     };

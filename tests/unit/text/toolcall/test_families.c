@@ -30,6 +30,7 @@ static const char schema[] =
 #define SD      CALLS_SEED, false, false
 #define GE      CALLS_GEMMA, false, false
 #define FG      CALLS_FUNCTION_GEMMA, false, false
+#define DM      CALLS_DSML, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
 #define P       CALLS_PLAIN, true, false
@@ -61,6 +62,11 @@ static const char schema[] =
 #define V3(name, args)  DS("call", "begin") "function" SEP name "\n```json\n" args "\n```" DS("call", "end")
 #define V31(name, args) DS("call", "begin") name SEP args DS("call", "end")
 #define DS_ALL(calls)   DS("calls", "begin") calls DS("calls", "end")
+
+#define DSML              BAR "DSML" BAR
+#define DSML_ALL(calls)   "<" DSML "function_calls>\n" calls "</" DSML "function_calls>"
+#define DINV(name, pars)  "<" DSML "invoke name=\"" name "\">\n" pars "</" DSML "invoke>\n"
+#define DPAR(key, how, v) "<" DSML "parameter name=\"" key "\" string=\"" how "\">" v "</" DSML "parameter>\n"
 
 #define TO(name, args) "<|channel|>commentary to=functions." name " <|constrain|>json<|message|>" args
 #define NEXT           "<|start|>assistant"
@@ -279,6 +285,25 @@ static const struct {
     {GE, "a <|tool_c", false, "a <|tool_c"},
     {FG, "<start_function_call>call:f{s:<escape>a<b<escape>,n:2}<end_function_call>", false,
      "[f:{\"s\": \"a<b\", \"n\": 2}]"},
+    /* DeepSeek V3.2 */
+    {DM, DSML_ALL(DINV("f", "")), false, "[f:{}]"},
+    {DM, "Hm.\n\n" DSML_ALL(DINV("f", DPAR("s", "true", "\n a \"b\"\n") DPAR("n", "false", "-3"))) "x", false,
+     "Hm.\n\n[f:{\"s\": \"\\n a \\\"b\\\"\\n\", \"n\": -3}]x"},
+    {DM,
+     DSML_ALL(DINV("f", DPAR("zz", "true", "5") DPAR("n", "true", "5") DPAR("s", "false", "5")
+                            DPAR("a", "false", "\"x\"")) "\n" DINV("g", DPAR("l", "false", "[1]")
+                                                                            DPAR("k", "false", "no"))),
+     false, "[f:{\"zz\": \"5\", \"n\": \"5\", \"s\": \"5\", \"a\": \"x\"}][g:{\"l\": [1], \"k\": \"no\"}]"},
+    {DM, DSML_ALL(DINV("f", DPAR("s", "maybe", "5"))), false,
+     "[f:{?]" DSML_ALL(DINV("f", DPAR("s", "maybe", "5")))},
+    {DM, DSML_ALL("what?"), false, DSML_ALL("what?")},
+    {DM,
+     "<" DSML "function_calls>\n<" DSML "invoke name=\"f\">\n<" DSML
+     "parameter name=\"s\" string=\"true\">a</" BAR "DS",
+     true, "[f:{\"s\": \"a!]"},
+    {DM, "<" DSML "function_calls>\n<" DSML "invoke name=\"f\">\n<" DSML "parameter name=\"s\" string=\"t",
+     true, "[f:{!]"},
+    {DM, "a <" BAR "DSML", false, "a <" BAR "DSML"},
     /* thinking in the text */
     {P, "<think>\nHm, yes.\n</think>\n\nHello.", false, "~Hm, yes.~Hello."},
     {P, "Well <think>a</think> b", false, "Well ~a~b"},
@@ -438,6 +463,14 @@ static const char *const words[] = {"<tool_call>",
                                     "</minimax:tool_call>",
                                     "<invoke name=\"f\">",
                                     "</invoke>",
+                                    "<" DSML "function_calls>",
+                                    "</" DSML "function_calls>",
+                                    "<" DSML "invoke name=\"f\">",
+                                    "</" DSML "invoke>",
+                                    "<" DSML "parameter name=\"s\"",
+                                    " string=\"true\">",
+                                    " string=\"false\">",
+                                    "</" DSML "parameter>",
                                     "<seed:tool_call>",
                                     "<|tool_call>",
                                     "call:f{",

@@ -235,6 +235,12 @@ static void thinking_is_given_to_those_who_ask(void **state)
     format = chat_format_for(EACH("</think>", "{{ messages[-1].thinking }}"));
     expect_chat_text(format, &prompt, "</think>user:a;assistant:b;");
     assert_string_equal(chat_format_info(format)->think_open, "<think>");
+    assert_null(chat_format_info(format)->think_name);
+    chat_format_free(format);
+    format = chat_format_for(EACH("{# <|channel>thought<channel|> #}", ""));
+    assert_string_equal(chat_format_info(format)->think_open, "<|channel>");
+    assert_string_equal(chat_format_info(format)->think_close, "<channel|>");
+    assert_string_equal(chat_format_info(format)->think_name, "thought\n");
     chat_format_free(format);
     format = chat_format_for(EACH("{# <|channel|> #}", "{{ messages[-1].thinking }}"));
     expect_chat_text(format, &prompt, "user:a;assistant:b;t");

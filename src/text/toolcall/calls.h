@@ -33,11 +33,10 @@ struct calls_tool {
 
 struct calls_opts {
     enum calls_format format;
-    bool ignores_calls;     /* only the format's other marks count; calls stay text */
-    const char *think_open; /* mark before thinking; NULL: none (harmony has its channel) */
-    const char *think_close;
-    const char
-        *think_name; /* a text behind think_open that is no thinking; NULL: none.  All outlive the splitter */
+    bool ignores_calls; /* only the format's other marks count; calls stay text */
+    /* Marks around thinking; NULL: none (harmony has its channel).  think_name: a text behind think_open that is no
+     * thinking; NULL: none.  All three outlive the splitter. */
+    const char *think_open, *think_close, *think_name;
     bool begins_thinking;     /* the prompt already has think_open */
     struct calls_tool *tools; /* [n_tools], heap; taken, also on failure */
     size_t n_tools;           /* names and schemas are borrowed */

@@ -108,7 +108,7 @@ typedef size_t calls_part_fn(struct calls *calls, struct bytes text);
 /* The state ARGUMENTS of a format that is not JSON: part after part, as far as they make JSON. */
 int calls_rewrite_arguments(struct calls *calls, calls_part_fn *part);
 calls_part_fn calls_keywords_string;              /* in a string between calls->quote */
-const char *calls_python_word(struct bytes word); /* JSON of True, none or null; NULL: another word */
+const char *calls_python_word(struct bytes word); /* JSON of True, None or null; NULL: another word */
 /* Rewrites a Python literal as JSON in calls->good.  False: the text is none, or memory is short. */
 bool calls_python_value(struct calls *calls, struct bytes text);
 /* calls_braces.c */

@@ -13,7 +13,8 @@
  * The splitter rewrites the arguments as JSON.  A value whose schema allows only strings is a string and
  * streams.  Any other value is collected: it is JSON if it parses as a type that the schema allows, otherwise
  * a string.  If the schema allows no string, it may also be a Python literal, because Seed's template shows values
- * as Python does.  The tag of a key may decide instead (DeepSeek V3.2).  A line end at either side of a value belongs to the tags. */
+ * as Python does.  The tag of a key may decide instead (DeepSeek V3.2).  A line end at either side of a value
+ * belongs to the tags, unless the row says otherwise. */
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"

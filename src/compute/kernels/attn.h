@@ -142,7 +142,7 @@ static inline size_t attn_row_bytes(enum dtype type, uint32_t dim)
     return 0;
 }
 
-/* Compares with the quantised types of the table. */
+/* True for types whose runs have a scale. */
 static inline __attribute__((always_inline)) bool kv_is_quantised(enum dtype type)
 {
 #define X(name, number, word, run, run_bytes) || ((run) == KV_RUN && type == DTYPE_##name)

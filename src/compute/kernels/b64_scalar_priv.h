@@ -85,7 +85,7 @@ static inline b64 b64_choose(b64 bits, uint8_t bit, b64 a, b64 b)
 }
 
 /* Rotates each lane to the left, by fewer than 32 bits. */
-static inline b64 b64_turned(b64 a, unsigned bits)
+static inline b64 b64_rotated(b64 a, unsigned bits)
 {
     for (uint32_t i = 0; i < 64; i += 4) {
         uint64_t lane = wide_load4(a.at + i);

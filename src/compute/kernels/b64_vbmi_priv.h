@@ -23,9 +23,10 @@ static inline b64 b64_choose(b64 bits, uint8_t bit, b64 a, b64 b)
     return _mm512_mask_blend_epi8(_mm512_test_epi8_mask(bits, _mm512_set1_epi8((char)bit)), b, a);
 }
 
-static inline b64 b64_turned(b64 a, unsigned bits)
+static inline b64 b64_rotated(b64 a, unsigned bits)
 {
-    return bits > 0 ? _mm512_rol_epi32(a, bits) : a;
+    /* One instruction after inlining; its intrinsic would need a constant without optimisation too. */
+    return bits > 0 ? _mm512_or_si512(_mm512_slli_epi32(a, bits), _mm512_srli_epi32(a, 32 - bits)) : a;
 }
 
 static inline b64 b64_alternate(b64 a, b64 b)

@@ -16,7 +16,8 @@
  *
  *     activations packed   [qblk][token][32] BF16: q * 2^e        base  [qblk][token]: -2^e * sum of q
  *
- * with every four columns in the order 0, 2, 1, 3 (tile_block.h explains it).
+ * with every four columns in the order 0, 2, 1, 3 (tile_block.h explains it); for points, the fours of
+ * kern_points_priv.h.
  *
  * Two tiles of tokens by two panels are computed together: four C, two A, two B. A step is 32 columns, four
  * products; a turn is two steps. C passes through the first-level cache. Vectors add the two steps of a turn

@@ -13,7 +13,7 @@
  *
  *     CODE_POINTS8   [qblk] numbers: the lower eight bits of points 0, 2, 1, 3
  *                           signs: bits 4, 5, 2, 3 of byte b are those of byte b of fours 0, 1, 2, 3; those of fours
- *                           4 to 7 have the same places after a turn of the lane by four bits
+ *                           4 to 7 have the same places after the lane is rotated left by four bits
  *                    [top]  bit q of byte b: a further bit of that point's number in qblk q
  *     CODE_POINTS4   [qblk] numbers of columns 0 to 15: points 0, 1, 2, 3
  *                           numbers of columns 16 to 31: points 7, 4, 5, 6;  signs, as above
@@ -97,7 +97,7 @@ POINTS_INLINED b64 points_signed(struct quant_form form, const struct points_chu
 /* Signs of a half of the fours, at their places. */
 POINTS_INLINED b64 points_signs(const uint8_t *signs, uint32_t half)
 {
-    return b64_turned(b64_load(signs), 4 * half);
+    return b64_rotated(b64_load(signs), 4 * half);
 }
 
 POINTS_INLINED b64 four_of_points8(struct quant_form form, const struct points_chunk *chunk, uint32_t four)
@@ -110,7 +110,7 @@ POINTS_INLINED b64 four_of_points8(struct quant_form form, const struct points_c
     b64 second = points_entries(form, numbers, tops, chunk->qblk, chunk->points + points_part_bytes(form));
 
     /* The second parts of points 0 and 1 stand where the first parts of points 2 and 3 do, and fill their places. */
-    second = b64_turned(second, 8);
+    second = b64_rotated(second, 8);
     b64 levels = four < 4 ? b64_alternate(first, second) : b64_alternate(second, first);
     b64 index = b64_pick(c < 2 ? 0x0f : 0xf0, levels, points_signs(rows + FOUR_BYTES, four / 4));
     return points_signed(form, chunk, c < 2 ? index : b64_right(index, 2, 0xff), c);

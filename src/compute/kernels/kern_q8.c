@@ -18,7 +18,7 @@
  * 2^(23+e-s)) - 2^s * zero * sum of q. The same subtraction leaves the same 2^e * dot, since |2^s * dot| <
  * 2^22 for all fields.
  *
- *     activations packed   [qblk] { [k/4: 8][token][4 quants]  start[sub][token]  magic[sub][token]
+ *     activations packed   [qblk] { [four: 8][token][4 quants]  start[sub][token]  magic[sub][token]
  *                                   base[sub][token] with a min: -2^e * sum of q }
  *
  * This file has the tile over expanded weights, which many tokens share, and the packing of activations.

@@ -36,7 +36,7 @@
  *              12 + f               is bits 6 and 7 of row f, then of row 4 + f, then of row 8 + f
  *     8 bits   f                    is row f
  *
- * Lattice points and digits have rows of their own, kern_points_priv.h. */
+ * Lattice points and digits have rows of their own, points also their own order of columns: kern_points_priv.h. */
 #ifndef COMPUTE_KERNELS_QUANT_H
 #define COMPUTE_KERNELS_QUANT_H
 

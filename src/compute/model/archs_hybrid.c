@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of architectures with recurrent layers; archs.c has all others.
+/* The rows of architectures with recurrent layers.
  *
  * A file marks recurrent layers by their number of KV heads: 0. */
 #include "compute/model/model_priv.h"

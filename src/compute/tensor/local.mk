@@ -28,7 +28,7 @@ if HAVE_CMOCKA
 tensor_tests = tests/unit/compute/tensor/test_matmul tests/unit/compute/tensor/test_attention tests/unit/compute/tensor/test_ops \
 	tests/unit/compute/tensor/test_dots tests/unit/compute/tensor/test_grouped tests/unit/compute/tensor/test_gated \
 	tests/unit/compute/tensor/test_nodes tests/unit/compute/tensor/test_tune tests/unit/compute/tensor/test_weight \
-	tests/unit/compute/tensor/test_index
+	tests/unit/compute/tensor/test_index tests/unit/compute/tensor/test_tiles_order
 check_PROGRAMS += $(tensor_tests)
 TESTS += $(tensor_tests)
 weight_sources = tests/unit/compute/tensor/source.c tests/unit/compute/tensor/source.h tests/unit/compute/tensor/check.h
@@ -38,6 +38,8 @@ tests_unit_compute_tensor_test_nodes_SOURCES = tests/unit/compute/tensor/test_no
 tests_unit_compute_tensor_test_nodes_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
 tests_unit_compute_tensor_test_weight_SOURCES = tests/unit/compute/tensor/test_weight.c $(weight_sources)
 tests_unit_compute_tensor_test_weight_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
+tests_unit_compute_tensor_test_tiles_order_SOURCES = tests/unit/compute/tensor/test_tiles_order.c $(weight_sources)
+tests_unit_compute_tensor_test_tiles_order_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
 tests_unit_compute_tensor_test_attention_SOURCES = tests/unit/compute/tensor/test_attention.c tests/unit/compute/tensor/check.h
 tests_unit_compute_tensor_test_attention_LDADD = $(link_compute_tensor) $(CMOCKA_LIBS)
 tests_unit_compute_tensor_test_dots_SOURCES = tests/unit/compute/tensor/test_dots.c tests/unit/compute/tensor/check.h

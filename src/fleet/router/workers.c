@@ -119,13 +119,15 @@ static void note_capabilities(struct router *router, struct router_worker *worke
     }
 }
 
-/* Begins the slot anew with what the worker says of itself.  What counts its jobs goes on. */
+/* Begins the slot anew with what the worker says of itself.  The counts of its jobs and failures go on. */
 static void worker_introduce(struct router_worker *worker, const Baton__Hello *hello)
 {
     *worker = (struct router_worker){.is_taken = true,
                                      .n_dispatched = worker->n_dispatched,
                                      .n_lost = worker->n_lost,
-                                     .n_ahead = worker->n_ahead};
+                                     .n_ahead = worker->n_ahead,
+                                     .n_failed = worker->n_failed,
+                                     .last_error = worker->last_error};
     worker->role = hello->role == BATON__ROLE__ROLE_PREFILL ? PICKER_PREFILL : PICKER_DECODE;
     worker->epoch = hello->epoch;
     str_copy(worker->node, sizeof(worker->node), hello->node);

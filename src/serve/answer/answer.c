@@ -203,6 +203,7 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
                                    request->n_tools == 0 || request->tool_choice == GEN_TOOLS_NONE,
                                .think_open = info->think_open,
                                .think_close = info->think_close,
+                               .think_name = info->think_name,
                                .begins_thinking = opts->begins_thinking,
                                .tools = calloc(request->n_tools + 1, sizeof(struct calls_tool)),
                                .n_tools = request->n_tools};
@@ -211,7 +212,7 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
         return E_NOMEM;
     if (request->n_prompts > 0) { /* raw prompts have no conversation and no chat format */
         calls.format = calls.answers = CALLS_PLAIN;
-        calls.think_open = calls.think_close = NULL;
+        calls.think_open = calls.think_close = calls.think_name = NULL;
     }
     for (size_t i = 0; i < request->n_tools; i++)
         calls.tools[i] =

@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "serve/prompt/constraint_priv.h"
+#include "text/toolcall/calls.h"
 
 /* ---- the writer ---- */
 
@@ -62,6 +63,30 @@ void constraint_bytes(struct constraint *constraint, struct bytes before, struct
 void constraint_mark(struct constraint *constraint, const char *mark)
 {
     put_one(constraint, "mark", bytes_str(mark));
+}
+
+void constraint_written(struct constraint *constraint, const char *text)
+{
+    struct bytes rest = bytes_str(text == NULL ? "" : text);
+    const char *const *marks = calls_marks(constraint->format->calls);
+
+    while (rest.len_bytes > 0) {
+        size_t at = rest.len_bytes, n = 0;
+
+        for (size_t i = 0; marks[i] != NULL; i++) {
+            size_t found = bytes_find(rest, bytes_str(marks[i]), 0);
+
+            if (found < at) {
+                at = found;
+                n = strlen(marks[i]);
+            }
+        }
+        if (at > 0)
+            put_one(constraint, "text", bytes_of(rest.data, at));
+        if (n > 0)
+            put_one(constraint, "mark", bytes_of(rest.data + at, n));
+        rest = bytes_of(rest.data + at + n, rest.len_bytes - at - n);
+    }
 }
 
 /* Ends an item whose errors may need a path. */

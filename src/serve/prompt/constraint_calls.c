@@ -53,7 +53,7 @@ static void put_pieces(struct constraint *constraint, const struct calls_piece *
         case CALLS_PIECE_END:
             break;
         case CALLS_PIECE_TEXT:
-            constraint_text(constraint, pieces[i].text);
+            constraint_written(constraint, pieces[i].text);
             break;
         case CALLS_PIECE_MARK:
             constraint_mark(constraint, pieces[i].text);
@@ -93,6 +93,43 @@ static void put_any_keywords(struct constraint *constraint)
     constraint_close_rep(constraint, 0, 1);
 }
 
+/* Text and strings between marks.  The call ends where a brace and the closing mark follow. */
+static void put_any_braces(struct constraint *constraint, const struct calls_tags *tags)
+{
+    const char *const until[] = {tags->string_open, constraint_grammar(constraint)->call_close[1].text, NULL};
+    const char *const until_quote[] = {tags->string_close, NULL};
+
+    constraint_free(constraint, until, 0);
+    constraint_open_rep(constraint);
+    constraint_open_seq(constraint);
+    constraint_mark(constraint, tags->string_open);
+    constraint_free(constraint, until_quote, 0);
+    constraint_mark(constraint, tags->string_close);
+    constraint_free(constraint, until, 0);
+    constraint_close(constraint);
+    constraint_close_rep(constraint, 0, -1);
+}
+
+/* Any values between tags that tell strings from JSON.  The tags may have control tokens, which no free text has. */
+static void put_any_values(struct constraint *constraint, const struct calls_tags *tags)
+{
+    const char *const until_key[] = {tags->key_close, NULL}, *const until_value[] = {tags->value_close, NULL};
+
+    constraint_open_rep(constraint);
+    constraint_open_seq(constraint);
+    constraint_written(constraint, tags->key_open);
+    constraint_free(constraint, until_key, 0);
+    constraint_written(constraint, tags->key_written);
+    constraint_open_any(constraint);
+    constraint_text(constraint, tags->string_open);
+    constraint_text(constraint, tags->json_open);
+    constraint_close(constraint);
+    constraint_free(constraint, until_value, 0);
+    constraint_written(constraint, tags->value_written);
+    constraint_close(constraint);
+    constraint_close_rep(constraint, 0, -1);
+}
+
 static void put_arguments(struct constraint *constraint, const struct gen_tool *tool, bool is_held)
 {
     const struct calls_tags *tags = constraint_grammar(constraint)->tags;
@@ -102,6 +139,10 @@ static void put_arguments(struct constraint *constraint, const struct gen_tool *
         put_any_keywords(constraint);
     } else if ((tags != NULL || has_keywords) && is_held) {
         constraint_tags(constraint, tags, tool);
+    } else if (tags != NULL && tags->has_braces) {
+        put_any_braces(constraint, tags);
+    } else if (tags != NULL && tags->json_open != NULL) {
+        put_any_values(constraint, tags);
     } else if (tags != NULL) {
         const char *const until[] = {tags->end, NULL};
 
@@ -126,8 +167,8 @@ static void constraint_calls_put_tools(struct constraint *constraint, bool is_he
         if (!constraint_may_call(constraint, tool))
             continue;
         constraint_open_seq(constraint);
-        constraint_bytes(constraint, bytes_str(grammar->name_before), tool->name,
-                         bytes_str(grammar->name_after));
+        constraint_written(constraint, grammar->name_before);
+        constraint_bytes(constraint, (struct bytes){0}, tool->name, bytes_str(grammar->name_after));
         put_pieces(constraint, grammar->name_end);
         put_arguments(constraint, tool, is_held || tool->is_strict);
         constraint_close(constraint);

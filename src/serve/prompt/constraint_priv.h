@@ -22,6 +22,8 @@ void constraint_text(struct constraint *constraint, const char *text);
 void constraint_bytes(struct constraint *constraint, struct bytes before, struct bytes text,
                       struct bytes after);
 void constraint_mark(struct constraint *constraint, const char *mark);
+/* Text of the format's row, whose marks may be control tokens.  Empty text and NULL write nothing. */
+void constraint_written(struct constraint *constraint, const char *text);
 void constraint_json(struct constraint *constraint, struct bytes schema);
 /* Arguments: an object; an empty object if the schema mentions no properties. */
 void constraint_arguments(struct constraint *constraint, struct bytes schema);

@@ -10,6 +10,9 @@
  * the parser for them.  It follows references, lists of types, enums and alternatives down to the strings.  A
  * schema without types is JSON; so is a string that only allOf declares.
  *
+ * Braces (Gemma 4) are K:V with a mark at both sides of a string.  Objects and lists whose schema says what they hold
+ * are written so too; all other values are JSON.
+ *
  * Keywords (LFM2) are K=V with V as JSON, which is a Python literal except for true, false and null; the parser
  * reads both. */
 #include <jansson.h>
@@ -19,9 +22,11 @@
 #include "text/toolcall/calls_types.h"
 #include "text/json/json.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "serve/prompt/constraint_priv.h"
 
 #define MAX_DEPTH       8
+#define MAX_BRACES      4  /* objects and lists in braces nest so deep; a list has its items' schema twice */
 #define MAX_NAMED_BYTES 80 /* properties with longer names are reported under the tool's path */
 
 struct place { /* the place of the value being written */
@@ -37,6 +42,30 @@ static struct bytes constraint_tags_text_of(const json_t *value)
     return bytes_of(json_string_value(value), json_string_length(value));
 }
 
+/* ---- a string, a word, any other value ---- */
+
+/* Writes what the tags have before a value of this kind. */
+static void open_value(struct place *place, const char *open)
+{
+    if (open != NULL) {
+        constraint_open_seq(place->constraint);
+        constraint_written(place->constraint, open);
+    }
+}
+
+static void close_value(struct place *place, const char *open, const char *close)
+{
+    if (open != NULL) {
+        constraint_written(place->constraint, close);
+        constraint_close(place->constraint);
+    }
+}
+
+static const char *string_open(const struct place *place)
+{
+    return place->tags == NULL ? NULL : place->tags->string_open;
+}
+
 /* Writes a schema as JSON, with the definitions that its references may name. */
 static void constraint_tags_put_json(struct place *place, const json_t *schema, const char *type)
 {
@@ -49,10 +78,12 @@ static void constraint_tags_put_json(struct place *place, const json_t *schema, 
             json_object_set(whole, shared[i], json_object_get(place->root, shared[i]));
     if (whole != NULL && type != NULL)
         json_object_set_new(whole, "type", json_string(type));
+    open_value(place, place->tags == NULL ? NULL : place->tags->json_open);
     if (whole == NULL || api_json_put(&text, whole) < 0)
         place->constraint->out->is_bad = true;
     else
         constraint_json(place->constraint, buf_view(&text));
+    close_value(place, place->tags == NULL ? NULL : place->tags->json_open, NULL);
     buf_fini(&text);
     json_decref(whole);
 }
@@ -89,11 +120,13 @@ static void put_string(struct place *place, const json_t *schema)
             json_object_set(kept, keywords[i], json_object_get(schema, keywords[i]));
     if (has_banned)
         buf_append_byte(&banned, '\0');
+    open_value(place, string_open(place));
     if (kept == NULL || api_json_put(&text, kept) < 0 || banned.is_bad)
         place->constraint->out->is_bad = true;
     else
         constraint_tagged(place->constraint, place->tags, buf_view(&text),
                           has_banned ? (const char *)banned.data : NULL);
+    close_value(place, string_open(place), place->tags->string_close);
     buf_fini(&banned);
     buf_fini(&text);
     json_decref(kept);
@@ -126,8 +159,11 @@ static void constraint_tags_put_word(struct place *place, const json_t *word)
         struct bytes text = constraint_tags_text_of(word);
 
         if (!is_read_otherwise(place, text) &&
-            bytes_find(text, bytes_str(place->tags->value_close), 0) == SIZE_MAX)
+            bytes_find(text, bytes_str(place->tags->value_close), 0) == SIZE_MAX) {
+            open_value(place, string_open(place));
             constraint_bytes(place->constraint, nothing, text, nothing);
+            close_value(place, string_open(place), place->tags->string_close);
+        }
         return;
     }
     lone = json_pack("{s:O}", "const", (json_t *)word);
@@ -139,6 +175,8 @@ static void constraint_tags_put_word(struct place *place, const json_t *word)
 }
 
 static void constraint_tags_put_value(struct place *place, const json_t *schema, unsigned depth);
+
+static bool put_braces(struct place *place, const json_t *schema, unsigned depth);
 
 static void put_each(struct place *place, const json_t *list, unsigned depth)
 {
@@ -204,7 +242,7 @@ static void constraint_tags_put_value(struct place *place, const json_t *schema,
         put_each(place, json_object_get(schema, "anyOf"), depth);
     } else if (depth < MAX_DEPTH && is_choice(schema, "oneOf")) {
         put_each(place, json_object_get(schema, "oneOf"), depth);
-    } else {
+    } else if (!place->tags->has_braces || depth >= MAX_BRACES || !put_braces(place, schema, depth)) {
         constraint_tags_put_json(place, schema, NULL);
     }
 }
@@ -252,14 +290,153 @@ static void put_property(struct place *place, const char *key, const json_t *sch
 {
     struct constraint *constraint = place->constraint;
 
-    place->types = calls_types_of(place->root, schema);
+    place->types = string_open(place) != NULL ? CALLS_AS_STRING : calls_types_of(place->root, schema);
     constraint_open_seq(constraint);
-    constraint_bytes(constraint, bytes_str(place->tags->key_open), bytes_str(key),
-                     bytes_str(place->tags->key_written));
+    constraint_written(constraint, place->tags->key_open);
+    constraint_bytes(constraint, (struct bytes){0}, bytes_str(key), (struct bytes){0});
+    constraint_written(constraint, place->tags->key_written);
     constraint_tags_put_value(place, schema, 0);
-    constraint_text(constraint, place->tags->value_written);
-    constraint_text(constraint, "\n");
+    constraint_written(constraint, place->tags->value_written);
     constraint_close(constraint);
+}
+
+/* ---- braces ---- */
+
+/* Commas stand as put_keyword() puts them; calls_braces.c takes one after the last value too. */
+static void put_pair(struct place *place, const char *key, const json_t *schema, bool is_needed,
+                     unsigned depth)
+{
+    struct constraint *constraint = place->constraint;
+    struct buf quoted = {0};
+
+    json_put_str(&quoted, bytes_str(key));
+    constraint->out->is_bad |= quoted.is_bad;
+    constraint_open_seq(constraint);
+    constraint_bytes(constraint, bytes_str(place->has_needed ? "," : ""),
+                     calls_is_bare_key(bytes_str(key)) ? bytes_str(key) : buf_view(&quoted), bytes_str(":"));
+    place->types = CALLS_AS_STRING;
+    constraint_tags_put_value(place, schema, depth);
+    if (!place->has_needed && !is_needed)
+        constraint_text(constraint, ",");
+    constraint_close(constraint);
+    place->has_needed |= is_needed;
+    buf_fini(&quoted);
+}
+
+static void put_pairs(struct place *place, const json_t *schema, unsigned depth)
+{
+    json_t *required = required_of(schema), *field;
+    bool had_needed = place->has_needed;
+    const char *key;
+
+    place->constraint->out->is_bad |= required == NULL;
+    place->has_needed = false;
+    json_object_foreach(json_object_get(schema, "properties"), key, field)
+    {
+        bool is_needed = json_object_get(required, key) != NULL;
+
+        if (!is_needed)
+            constraint_open_rep(place->constraint);
+        put_pair(place, key, field, is_needed, depth);
+        if (!is_needed)
+            constraint_close_rep(place->constraint, 0, 1);
+    }
+    place->has_needed = had_needed;
+    json_decref(required);
+}
+
+static void put_bracketed(struct place *place, const json_t *schema, unsigned depth)
+{
+    struct constraint *constraint = place->constraint;
+    int min = (int)json_integer_value(json_object_get(schema, "minItems"));
+    const json_t *max = json_object_get(schema, "maxItems"), *items = json_object_get(schema, "items");
+
+    constraint_text(constraint, "[");
+    if (max == NULL || json_integer_value(max) > 0) {
+        if (min == 0)
+            constraint_open_rep(constraint);
+        constraint_open_seq(constraint);
+        constraint_tags_put_value(place, items, depth);
+        constraint_open_rep(constraint);
+        constraint_open_seq(constraint);
+        constraint_text(constraint, ",");
+        constraint_tags_put_value(place, items, depth);
+        constraint_close(constraint);
+        constraint_close_rep(constraint, min > 0 ? min - 1 : 0,
+                             max == NULL ? -1 : (int)json_integer_value(max) - 1);
+        constraint_close(constraint);
+        if (min == 0)
+            constraint_close_rep(constraint, 0, 1);
+    }
+    constraint_text(constraint, "]");
+}
+
+/* True if the schema has only keywords of this list. */
+static bool has_only(const json_t *schema, const char *const *known)
+{
+    json_t *value;
+    const char *key;
+
+    json_object_foreach((json_t *)schema, key, value)
+    {
+        size_t i = 0;
+
+        while (known[i] != NULL && strcmp(known[i], key) != 0)
+            i++;
+        if (known[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool is_bound(const json_t *bound)
+{
+    return bound == NULL ||
+           (json_is_integer(bound) && json_integer_value(bound) >= 0 && json_integer_value(bound) <= 1000);
+}
+
+/* True if every name that the schema requires has a property. */
+static bool has_all_required(const json_t *schema)
+{
+    const json_t *list = json_object_get(schema, "required"),
+                 *properties = json_object_get(schema, "properties");
+
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_is_string(json_array_get(list, i)) ||
+            json_object_get(properties, json_string_value(json_array_get(list, i))) == NULL)
+            return false;
+    return true;
+}
+
+/* Writes an object or a list in braces.  False: the schema says more than this can enforce. */
+static bool put_braces(struct place *place, const json_t *schema, unsigned depth)
+{
+    static const char *const of_objects[] = {"type",     "properties",  "required", "additionalProperties",
+                                             "title",    "description", "$defs",    "definitions",
+                                             "examples", "default",     "$schema",  NULL};
+    static const char *const of_lists[] = {"type",     "items",       "minItems", "maxItems",
+                                           "title",    "description", "$defs",    "definitions",
+                                           "examples", "default",     NULL};
+    struct bytes type = api_json_str(json_object_get(schema, "type"));
+    const json_t *min = json_object_get(schema, "minItems"), *max = json_object_get(schema, "maxItems");
+
+    if (bytes_is(type, "object") && json_object_size(json_object_get(schema, "properties")) > 0 &&
+        has_only(schema, of_objects) && has_all_required(schema)) {
+        constraint_open_seq(place->constraint);
+        constraint_text(place->constraint, "{");
+        put_pairs(place, schema, depth + 1);
+        constraint_text(place->constraint, "}");
+        constraint_close(place->constraint);
+        return true;
+    }
+    if (!bytes_is(type, "array") || !json_is_object(json_object_get(schema, "items")) ||
+        !has_only(schema, of_lists) || !is_bound(min) || !is_bound(max) ||
+        (max != NULL && json_integer_value(max) < json_integer_value(min)))
+        return false;
+    constraint_open_seq(place->constraint);
+    put_bracketed(place, schema, depth + 1);
+    constraint_close(place->constraint);
+    return true;
 }
 
 void constraint_tags(struct constraint *constraint, const struct calls_tags *tags,
@@ -293,6 +470,8 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
             constraint_open_rep(constraint);
         if (tags == NULL)
             put_keyword(&place, key, schema, is_needed);
+        else if (tags->has_braces)
+            put_pair(&place, key, schema, is_needed, 0);
         else
             put_property(&place, key, schema);
         if (!is_needed)

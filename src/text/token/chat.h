@@ -94,6 +94,7 @@ struct chat_format_info { /* how the model writes thinking and tool calls */
     /* The marks around thinking, as tokens or text. NULL: the model does not think, or it thinks in harmony's
      * channel. */
     const char *think_open, *think_close;
+    const char *think_name; /* stands behind think_open and is no thinking; NULL: nothing */
 };
 
 struct chat_format; /* opaque, immutable */

@@ -76,22 +76,28 @@ struct bytes chat_family_id(enum calls_format calls, const struct chat_family_ca
     return call->id;
 }
 
+/* The template decides before the vocabulary does, which may have marks that the template does not use. */
 void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info)
 {
-    static const char *const marks[][2] = {{"<think>", "</think>"},
+    static const char *const marks[][3] = {{"<think>", "</think>"},
                                            {"[THINK]", "[/THINK]"},
                                            {"<seed:think>", "</seed:think>"},
-                                           {"<|START_THINKING|>", "<|END_THINKING|>"}};
+                                           {"<|START_THINKING|>", "<|END_THINKING|>"},
+                                           {"<|channel>", "<channel|>", "thought\n"}}; /* Gemma 4 */
+    const size_t n = sizeof(marks) / sizeof(marks[0]);
     struct bytes source = tokenizer_chat_template(tokenizer);
 
-    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]) && info->think_open == NULL; i++) {
-        struct bytes open = bytes_str(marks[i][0]), close = bytes_str(marks[i][1]);
+    for (size_t i = 0; i < 2 * n && info->think_open == NULL; i++) {
+        const char *const *row = marks[i % n];
+        bool is_here = i < n ? bytes_find(source, bytes_str(row[1]), 0) != SIZE_MAX ||
+                                   bytes_find(source, bytes_str(row[0]), 0) != SIZE_MAX
+                             : tokenizer_find(tokenizer, bytes_str(row[1])) != TOKEN_NONE;
 
-        if (tokenizer_find(tokenizer, close) == TOKEN_NONE && bytes_find(source, close, 0) == SIZE_MAX &&
-            bytes_find(source, open, 0) == SIZE_MAX)
+        if (!is_here)
             continue;
-        info->think_open = marks[i][0];
-        info->think_close = marks[i][1];
+        info->think_open = row[0];
+        info->think_close = row[1];
+        info->think_name = row[2];
     }
 }
 

@@ -318,8 +318,9 @@ static void vocab_add_stop(struct tokenizer *tokenizer, token_id id)
 
 static int read_roles(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
 {
-    static const char *const ends[] = {"<|im_end|>",    "<|eot_id|>",    "<|eom_id|>", "<|end|>",   "</s>",
-                                       "<|endoftext|>", "<end_of_turn>", "<|call|>",   "<|return|>"};
+    static const char *const ends[] = {"<|im_end|>", "<|eot_id|>",    "<|eom_id|>",      "<|end|>",
+                                       "</s>",       "<|endoftext|>", "<end_of_turn>",   "<|call|>",
+                                       "<|return|>", "<turn|>",       "<|tool_response>"};
     /* In harmony, <|end|> ends a message, and the answer continues with the next message. */
     token_id harmony_end = tokenizer_find(tokenizer, bytes_str("<|channel|>")) == TOKEN_NONE
                                ? TOKEN_NONE

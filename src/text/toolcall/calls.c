@@ -43,6 +43,7 @@ int calls_new(const struct calls_opts *opts, const struct calls_events *events, 
             ->parser;
     calls->row = calls_row_of(opts->answers != CALLS_PLAIN ? opts->answers : opts->format);
     calls->state = opts->begins_thinking && opts->think_close != NULL ? CALLS_THINKING : CALLS_TEXT;
+    calls->is_unnamed = calls->state == CALLS_THINKING && opts->think_name != NULL;
     *out = calls;
     return 0;
 }
@@ -260,6 +261,7 @@ static int calls_enter(struct calls *calls, const char *mark)
     if (mark == calls->opts.think_open) {
         calls->state = CALLS_THINKING;
         calls->has_thinking = false;
+        calls->is_unnamed = calls->opts.think_name != NULL;
     } else if (calls->row->has_text_marks &&
                calls_is_among(mark, calls->row->answer, CALLS_MAX_ANSWER_MARKS)) {
         enter_answer(calls, mark == calls->row->answer[0]);
@@ -355,9 +357,28 @@ static int end_thinking(struct calls *calls)
     return was_any ? calls->events->on_thought(calls->arg) : 0;
 }
 
+/* Skips the name.  False: it is not known yet if the name follows. */
+static bool skip_thought_name(struct calls *calls)
+{
+    const char *name = calls->opts.think_name;
+    size_t n = strlen(name), held = calls->held.len_bytes;
+
+    if (memcmp(calls->held.data, name, held < n ? held : n) == 0) {
+        if (held < n)
+            return false;
+        buf_consume(&calls->held, n);
+    }
+    calls->is_unnamed = false;
+    return true;
+}
+
 static int run_thinking(struct calls *calls)
 {
     size_t n_mark;
+
+    if (calls->is_unnamed)
+        return skip_thought_name(calls) ? 1 : 0;
+
     size_t at = find_thought(calls, &n_mark);
     size_t before = calls->held.len_bytes;
     int rc;

@@ -35,11 +35,12 @@ struct calls_opts {
     enum calls_format format;
     enum calls_format answers; /* marks around the text of answers are this format's; CALLS_PLAIN: format's */
     bool ignores_calls;        /* only the format's other marks count; calls stay text */
-    const char *think_open;    /* mark before thinking; NULL: none (harmony has its channel) */
-    const char *think_close;   /* both must outlive the splitter */
-    bool begins_thinking;      /* the prompt already has think_open */
-    struct calls_tool *tools;  /* [n_tools], heap; taken, also on failure */
-    size_t n_tools;            /* names and schemas are borrowed */
+    /* Marks around thinking; NULL: none (harmony has its channel).  think_name: a text behind think_open that is no
+     * thinking; NULL: none.  All three outlive the splitter. */
+    const char *think_open, *think_close, *think_name;
+    bool begins_thinking;     /* the prompt already has think_open */
+    struct calls_tool *tools; /* [n_tools], heap; taken, also on failure */
+    size_t n_tools;           /* names and schemas are borrowed */
 };
 
 /* The marks of this format and its thinking, for callers that have them as single tokens.  NULL ends the

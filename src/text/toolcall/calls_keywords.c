@@ -13,8 +13,6 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define KEYWORDS_BAD SIZE_MAX
-
 /* ---- a string ---- */
 
 /* Takes a backslash and the escaped character; 0: more text is needed. */
@@ -41,7 +39,7 @@ static size_t keywords_escape(struct calls *calls, struct bytes text)
     return n;
 }
 
-static size_t keywords_string(struct calls *calls, struct bytes text)
+size_t calls_keywords_string(struct calls *calls, struct bytes text)
 {
     uint8_t c = text.data[0];
     size_t n = 0;
@@ -80,7 +78,7 @@ bool calls_is_keyword(struct bytes name)
     return n > 0 && n == name.len_bytes && n < CALLS_MAX_HEADER_BYTES;
 }
 
-/* The length of the word at the start of text. 0: the word is not complete yet.  KEYWORDS_BAD: there is no word, or
+/* The length of the word at the start of text. 0: the word is not complete yet.  CALLS_PART_BAD: there is no word, or
  * it is too long. */
 static size_t keywords_word(struct bytes text)
 {
@@ -89,10 +87,10 @@ static size_t keywords_word(struct bytes text)
     while (n < text.len_bytes && n < CALLS_MAX_HEADER_BYTES && keywords_is_word(text.data[n]))
         n++;
     if (n == CALLS_MAX_HEADER_BYTES)
-        return KEYWORDS_BAD;
+        return CALLS_PART_BAD;
     if (n == text.len_bytes)
         return 0;
-    return n > 0 ? n : KEYWORDS_BAD;
+    return n > 0 ? n : CALLS_PART_BAD;
 }
 
 /* Takes the name of an argument up to its "=", or the bracket that ends the arguments. */
@@ -104,11 +102,11 @@ static size_t keywords_key(struct calls *calls, struct bytes text)
         buf_append_byte(&calls->good, '}');
         return 1;
     }
-    if (n == 0 || n == KEYWORDS_BAD)
+    if (n == 0 || n == CALLS_PART_BAD)
         return n;
     at = calls_skip_blanks(text, n);
     if (at >= CALLS_MAX_HEADER_BYTES || (at < text.len_bytes && text.data[at] != '='))
-        return KEYWORDS_BAD;
+        return CALLS_PART_BAD;
     if (at == text.len_bytes)
         return 0;
     buf_append_str(&calls->good, calls->n_values++ > 0 ? ", " : "");
@@ -118,24 +116,31 @@ static size_t keywords_key(struct calls *calls, struct bytes text)
     return at + 1;
 }
 
-static size_t keywords_literal(struct calls *calls, struct bytes text)
+const char *calls_python_word(struct bytes word)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"},
                                            {"true", "true"}, {"false", "false"}, {"null", "null"}};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (bytes_is(word, words[i][0]))
+            return words[i][1];
+    return NULL;
+}
+
+static size_t keywords_literal(struct calls *calls, struct bytes text)
+{
     size_t n = keywords_word(text);
-    struct bytes word = bytes_of(text.data, n == KEYWORDS_BAD ? 0 : n);
+    struct bytes word = bytes_of(text.data, n == CALLS_PART_BAD ? 0 : n);
     bool is_number = text.data[0] == '-' || (text.data[0] >= '0' && text.data[0] <= '9');
 
-    if (n == 0 || n == KEYWORDS_BAD)
+    if (n == 0 || n == CALLS_PART_BAD)
         return n;
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if (bytes_is(word, words[i][0])) {
-            buf_append_str(&calls->good, words[i][1]);
-            return n;
-        }
+    if (calls_python_word(word) != NULL) {
+        buf_append_str(&calls->good, calls_python_word(word));
+        return n;
     }
     if (!is_number)
-        return KEYWORDS_BAD;
+        return CALLS_PART_BAD;
     buf_append(&calls->good, text.data, n);
     if (calls_is_blank(text.data[n])) /* keep the blank, so that the JSON walk refuses two numbers in a row */
         buf_append_byte(&calls->good, ' ');
@@ -149,7 +154,7 @@ static size_t keywords_comma(struct calls *calls)
     if (calls->walk.depth == 1)
         calls->has_key = false;
     else if (calls->has_comma)
-        return KEYWORDS_BAD;
+        return CALLS_PART_BAD;
     else
         calls->has_comma = true;
     return 1;
@@ -166,7 +171,7 @@ static size_t keywords_value(struct calls *calls, struct bytes text)
     if (c == ')' && is_outer)
         return keywords_key(calls, text);
     if (c == '}' && is_outer)
-        return KEYWORDS_BAD;
+        return CALLS_PART_BAD;
     if (c != '[' && c != ']' && c != '{' && c != '}' && c != ':' && c != '"' && c != '\'' &&
         keywords_word(text) == 0)
         return 0;
@@ -191,7 +196,7 @@ static size_t keywords_part(struct calls *calls, struct bytes text)
     if (text.len_bytes == 0)
         return 0;
     if (calls->quote != 0)
-        return keywords_string(calls, text);
+        return calls_keywords_string(calls, text);
     if (calls_is_blank(text.data[0]))
         return 1;
     return calls->walk.depth == 1 && !calls->has_key ? keywords_key(calls, text)
@@ -210,7 +215,7 @@ static enum json_walk_result keywords_walk(struct calls *calls, size_t from)
     return result;
 }
 
-int calls_keywords_arguments(struct calls *calls)
+int calls_rewrite_arguments(struct calls *calls, calls_part_fn *part)
 {
     enum json_walk_result result;
     size_t at = 0, n;
@@ -220,10 +225,10 @@ int calls_keywords_arguments(struct calls *calls)
     do {
         size_t from = calls->good.len_bytes;
 
-        n = keywords_part(calls, bytes_of(calls->held.data + at, calls->held.len_bytes - at));
-        at += n == KEYWORDS_BAD ? 0 : n;
+        n = part(calls, bytes_of(calls->held.data + at, calls->held.len_bytes - at));
+        at += n == CALLS_PART_BAD ? 0 : n;
         result = keywords_walk(calls, from);
-    } while (n > 0 && n != KEYWORDS_BAD && result == JSON_WALK_MORE);
+    } while (n > 0 && n != CALLS_PART_BAD && result == JSON_WALK_MORE);
     if (calls->good.is_bad || calls_take(calls, at) < 0)
         return E_NOMEM;
     if (calls->good.len_bytes > 0)
@@ -232,7 +237,47 @@ int calls_keywords_arguments(struct calls *calls)
         return rc;
     if (result == JSON_WALK_DONE)
         return calls_end_whole(calls);
-    return n == KEYWORDS_BAD || result != JSON_WALK_MORE ? calls_end_broken(calls) : 0;
+    return n == CALLS_PART_BAD || result != JSON_WALK_MORE ? calls_end_broken(calls) : 0;
+}
+
+int calls_keywords_arguments(struct calls *calls)
+{
+    return calls_rewrite_arguments(calls, keywords_part);
+}
+
+/* The text is read as the value of one argument, whose call ends after it. */
+bool calls_python_value(struct calls *calls, struct bytes text)
+{
+    static const char before[] = "{\"\":";
+    unsigned n_values = calls->n_values;
+    enum json_walk_result result = JSON_WALK_MORE;
+    struct buf call = {0};
+    size_t at = 0, n = 1;
+
+    buf_append(&call, text.data, text.len_bytes);
+    buf_append_byte(&call, ')');
+    buf_clear(&calls->good);
+    memset(&calls->walk, 0, sizeof(calls->walk));
+    for (size_t i = 0; before[i] != '\0'; i++)
+        json_walk_byte(&calls->walk, (uint8_t)before[i]);
+    calls->quote = 0;
+    calls->has_key = true;
+    calls->has_comma = false;
+    while (!call.is_bad && n > 0 && result == JSON_WALK_MORE) {
+        size_t from = calls->good.len_bytes;
+
+        n = keywords_part(calls, bytes_of(call.data + at, call.len_bytes - at));
+        n = n == CALLS_PART_BAD ? 0 : n;
+        at += n;
+        result = keywords_walk(calls, from);
+    }
+    bool is_one = result == JSON_WALK_DONE && at == call.len_bytes && calls->has_key &&
+                  calls->n_values == n_values && !calls->good.is_bad;
+    calls->n_values = n_values;
+    if (is_one)
+        calls->good.len_bytes--; /* the brace that ends the arguments */
+    buf_fini(&call);
+    return is_one;
 }
 
 /* ---- the list around calls ---- */

@@ -35,6 +35,7 @@ struct calls_parser {     /* how a format is parsed; a part of its row in format
     /* Parses the text after the arguments.  1: the state was set; 0: more text is needed. */
     int (*tail)(struct calls *calls);
     const struct calls_tags *tags; /* NULL: the arguments are JSON */
+    const char *quote;             /* calls_braces.c: at both sides of a string */
     const char *const *marks;      /* all marks that may be single tokens, NULL at the end */
 };
 
@@ -55,6 +56,7 @@ struct calls {       /* fields used for every piece of text come first */
     void *arg;
     bool has_text;     /* the current run of text has begun */
     bool is_answer;    /* a mark of plain text opened the answer's text */
+    bool is_unnamed;   /* think_name may follow */
     bool has_thinking; /* a part of the current thinking was passed on */
     struct calls_opts opts;
     bool is_bare;       /* the call began without a mark */
@@ -73,7 +75,7 @@ struct calls {       /* fields used for every piece of text come first */
     bool has_value;    /* a part of the value was taken */
     struct buf key;    /* the value's key */
     /* keywords */
-    uint8_t quote;  /* of the open string; 0: none */
+    uint8_t quote;  /* of the open string, or the first byte of its mark; 0: none */
     bool has_key;   /* the name of the current argument was taken */
     bool has_comma; /* a comma in a list or dict was not passed on yet */
     struct buf value;
@@ -100,7 +102,7 @@ int calls_marked_list_tail(struct calls *calls); /* likewise, and a closing mark
 int calls_llama_tail(struct calls *calls);       /* a semicolon or a comma */
 int calls_llama4_tail(struct calls *calls);      /* either */
 /* calls_tags.c */
-int calls_xml_header(struct calls *calls);
+int calls_tags_header(struct calls *calls); /* the name between the row's tags */
 int calls_glm_header(struct calls *calls);
 int calls_tags_tail(struct calls *calls);
 /* calls_keywords.c */
@@ -109,6 +111,18 @@ int calls_llama4_header(struct calls *calls); /* the same, or objects */
 int calls_lines_header(struct calls *calls);  /* the same without brackets */
 int calls_lines_tail(struct calls *calls);    /* the next call, or a closing mark */
 int calls_keywords_arguments(struct calls *calls);
+/* Takes the beginning of text and appends its JSON to calls->good: the bytes taken; 0: more text is needed. */
+typedef size_t calls_part_fn(struct calls *calls, struct bytes text);
+#define CALLS_PART_BAD SIZE_MAX
+/* The state ARGUMENTS of a format that is not JSON: part after part, as far as they make JSON. */
+int calls_rewrite_arguments(struct calls *calls, calls_part_fn *part);
+calls_part_fn calls_keywords_string;              /* in a string between calls->quote */
+const char *calls_python_word(struct bytes word); /* JSON of True, None or null; NULL: another word */
+/* Rewrites a Python literal as JSON in calls->good.  False: the text is none, or memory is short. */
+bool calls_python_value(struct calls *calls, struct bytes text);
+/* calls_braces.c */
+int calls_braces_header(struct calls *calls);
+int calls_braces_arguments(struct calls *calls);
 /* calls_harmony.c */
 int calls_harmony_header(struct calls *calls);
 int calls_harmony_tail(struct calls *calls);

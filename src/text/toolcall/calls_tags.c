@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as tags: Qwen 3 Coder and GLM.
+/* Calls written as tags: Qwen 3 Coder and Seed-OSS (whose values are on the lines of their tags), GLM, MiniMax, and
+ * DeepSeek V3.2 (as MiniMax, with string="true" or "false" behind a key).
  *
- *     <tool_call>                              <tool_call>N
- *     <function=N>                             <arg_key>K</arg_key>
- *     <parameter=K>                            <arg_value>V</arg_value>
- *     V                                        </tool_call>
- *     </parameter>
- *     </function>
- *     </tool_call>
+ *     <tool_call>              <tool_call>N                        <minimax:tool_call>
+ *     <function=N>             <arg_key>K</arg_key>                <invoke name="N">
+ *     <parameter=K>            <arg_value>V</arg_value>            <parameter name="K">V</parameter>
+ *     V                        </tool_call>                        </invoke>
+ *     </parameter>                                                 <invoke name="N2">
+ *     </function>                                                  </invoke>
+ *     </tool_call>                                                 </minimax:tool_call>
  *
  * The splitter rewrites the arguments as JSON.  A value whose schema allows only strings is a string and
  * streams.  Any other value is collected: it is JSON if it parses as a type that the schema allows, otherwise
- * a string.  A line end at either side of a value belongs to the tags. */
+ * a string.  If the schema allows no string, it may also be a Python literal, because Seed's template shows values
+ * as Python does.  The tag of a key may decide instead (DeepSeek V3.2).  A line end at either side of a value
+ * belongs to the tags, unless the row says otherwise. */
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"
@@ -70,22 +73,24 @@ static int is_next(struct bytes text, size_t at, const char *word)
     return left >= n;
 }
 
-int calls_xml_header(struct calls *calls)
+int calls_tags_header(struct calls *calls)
 {
-    static const char function[] = "<function=";
+    const struct calls_tags *tags = calls->parser->tags;
     struct bytes text = buf_view(&calls->held);
     size_t at = 0, end;
     int rc;
 
-    if (strcmp(calls->opened, function) != 0) {
+    if (strcmp(calls->opened, tags->name_open) != 0) {
         at = calls_skip_blanks(text, 0);
-        rc = at == text.len_bytes ? 0 : is_next(text, at, function);
+        rc = at == text.len_bytes ? 0 : is_next(text, at, tags->name_open);
         if (rc != 1)
             return rc;
-        at += sizeof(function) - 1;
+        at += strlen(tags->name_open);
     }
-    end = bytes_find(text, bytes_str(">"), at);
-    return end == SIZE_MAX ? 0 : calls_tags_begin(calls, bytes_of(text.data + at, end - at), end + 1);
+    end = bytes_find(text, bytes_str(tags->name_close), at);
+    if (end == SIZE_MAX)
+        return 0;
+    return calls_tags_begin(calls, bytes_of(text.data + at, end - at), end + strlen(tags->name_close));
 }
 
 int calls_glm_header(struct calls *calls)
@@ -117,6 +122,29 @@ static int calls_tags_put_key(struct calls *calls)
     return calls->good.is_bad ? E_NOMEM : calls->events->on_arguments(calls->arg, buf_view(&calls->good));
 }
 
+/* Finds the text that opens the value, from *at on, and moves *at behind it.  *is_string_out stays if the text does not
+ * tell.  1: found; 0: more text is needed; -1: other text. */
+static int take_opening(const struct calls_tags *tags, struct bytes text, size_t *at, bool *is_string_out)
+{
+    const char *open = tags->json_open != NULL ? tags->string_open : tags->value_open;
+    int rc;
+
+    if (open == NULL)
+        return 1;
+    if (tags->json_open == NULL)
+        *at = calls_skip_blanks(text, *at);
+    rc = *at == text.len_bytes ? 0 : is_next(text, *at, open);
+    if (rc == 1 && tags->json_open != NULL)
+        *is_string_out = true;
+    if (rc == -1 && tags->json_open != NULL) {
+        open = tags->json_open;
+        rc = is_next(text, *at, open);
+        *is_string_out = false;
+    }
+    *at += rc == 1 ? strlen(open) : 0;
+    return rc;
+}
+
 /* Takes a key's tags, and the tag that opens the value.  1: taken; 0: more text is needed; -1: other form. */
 static int take_key(struct calls *calls, size_t at)
 {
@@ -128,19 +156,15 @@ static int take_key(struct calls *calls, size_t at)
 
     if (end == SIZE_MAX)
         return text.len_bytes - at > CALLS_MAX_HEADER_BYTES ? -1 : 0;
-    at = end + strlen(tags->key_close);
-    if (tags->value_open != NULL) {
-        at = calls_skip_blanks(text, at);
-        rc = at == text.len_bytes ? 0 : is_next(text, at, tags->value_open);
-        if (rc != 1)
-            return rc;
-        at += strlen(tags->value_open);
-    }
     buf_clear(&calls->key);
     buf_clear(&calls->value);
     if (buf_append(&calls->key, text.data + from, end - from) < 0)
         return E_NOMEM;
     calls->is_string = types_of_key(calls) == CALLS_AS_STRING;
+    at = end + strlen(tags->key_close);
+    rc = take_opening(tags, text, &at, &calls->is_string);
+    if (rc != 1)
+        return rc;
     calls->has_value = false;
     calls->state = CALLS_VALUE;
     rc = calls_take(calls, at);
@@ -154,7 +178,8 @@ int calls_run_values(struct calls *calls)
     const struct calls_tags *tags = calls->parser->tags;
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
-    const char *const ends[] = {tags->end, "</tool_call>"};
+    const char *close = calls->parser->close;
+    const char *const ends[] = {tags->end, close};
     int rc = at == text.len_bytes ? 0 : is_next(text, at, tags->key_open);
 
     if (rc == 1)
@@ -169,7 +194,7 @@ int calls_run_values(struct calls *calls)
         if (rc < 0)
             return rc;
         /* The tail expects the mark that closes the call, so do not consume it. */
-        buf_consume(&calls->held, strcmp(ends[i], "</tool_call>") == 0 ? at : at + strlen(ends[i]));
+        buf_consume(&calls->held, strcmp(ends[i], close) == 0 ? at : at + strlen(ends[i]));
         return calls_end_whole(calls);
     }
     return rc == 0 ? 0 : calls_end_broken(calls);
@@ -189,10 +214,14 @@ static int calls_tags_put_value(struct calls *calls)
     for (size_t i = 0; i < 3; i++)
         if (bytes_is(text, words[i][0]))
             text = bytes_str(words[i][1]);
-    buf_clear(&calls->good);
     if (api_json_load(text, NULL, &value) < 0)
         value = NULL;
-    if (value != NULL && !json_is_string(value) && (calls_type_of_value(value) & types) != 0)
+    if (value == NULL && (types & CALLS_AS_STRING) == 0 && calls_python_value(calls, text) &&
+        api_json_load(buf_view(&calls->good), NULL, &value) < 0)
+        value = NULL;
+    buf_clear(&calls->good);
+    if (value != NULL && (!json_is_string(value) || calls->parser->tags->json_open != NULL) &&
+        (calls_type_of_value(value) & types) != 0)
         rc = api_json_put(&calls->good, value);
     else
         rc = json_put_str(&calls->good, buf_view(&calls->value));
@@ -223,7 +252,7 @@ static int add_to_value(struct calls *calls, size_t n)
 /* Skips the line end after the tag; 0: not known yet. */
 static int skip_first_line_end(struct calls *calls)
 {
-    if (calls->has_value || calls->held.data[0] != '\n')
+    if (calls->parser->tags->is_exact || calls->has_value || calls->held.data[0] != '\n')
         return 1;
     calls->has_value = true;
     return calls_take(calls, 1) < 0 ? E_NOMEM : calls->held.len_bytes > 0;
@@ -240,7 +269,7 @@ int calls_run_value(struct calls *calls)
         return rc;
     at = bytes_find(text, bytes_str(close), 0);
     n = at != SIZE_MAX ? at : text.len_bytes - calls_partial(text, close);
-    if (n > 0 && text.data[n - 1] == '\n')
+    if (n > 0 && text.data[n - 1] == '\n' && !calls->parser->tags->is_exact)
         n--;
     rc = add_to_value(calls, n);
     if (rc < 0 || at == SIZE_MAX)
@@ -255,15 +284,36 @@ int calls_run_value(struct calls *calls)
 
 /* ---- ends ---- */
 
+/* Another call may follow within the same marks. */
+static int take_next_call(struct calls *calls, size_t at)
+{
+    int rc = is_next(buf_view(&calls->held), at, calls->parser->tags->name_open);
+
+    if (rc != 1)
+        return rc;
+    buf_consume(&calls->held, at);
+    calls->opened = "";
+    calls->state = CALLS_HEADER;
+    return 1;
+}
+
 int calls_tags_tail(struct calls *calls)
 {
+    const char *close = calls->parser->close;
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
-    int rc = at == text.len_bytes ? 0 : is_next(text, at, "</tool_call>");
+    int rc = at == text.len_bytes ? 0 : is_next(text, at, close);
 
+    if (rc == -1 && calls->parser->tags->has_block) {
+        rc = take_next_call(calls, at);
+        if (rc == 1)
+            return 1;
+    } else if (rc == 1) {
+        at += strlen(close);
+    }
     if (rc == 0)
         return 0;
-    buf_consume(&calls->held, rc == 1 ? at + strlen("</tool_call>") : at);
+    buf_consume(&calls->held, at);
     calls_begin_text(calls);
     return 1;
 }

@@ -32,6 +32,7 @@ unsigned calls_type_of_value(const json_t *value); /* of one value: an integer i
 int calls_shorten_schema(struct bytes schema, struct buf *out);
 /* True if the splitter reads this name of a keyword argument (K=V). */
 bool calls_is_keyword(struct bytes name);
+bool calls_is_bare_key(struct bytes key); /* the same for {K:V} without quotes */
 /* Resolves a reference such as "#/$defs/a" in root; borrowed.  NULL: it leads nowhere. */
 const json_t *calls_follow_ref(const json_t *root, struct bytes ref);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows.  Each shows a call as the format's template writes it.
  *
- * calls_json.c, calls_tags.c, calls_keywords.c and calls_harmony.c have the functions that parse, and spell.c writes
+ * calls_json.c, calls_tags.c, calls_braces.c, calls_keywords.c and calls_harmony.c have the functions that parse, and spell.c writes
  * calls back into prompts.  A new format whose calls look like an existing one needs a number in formats.h and a row
  * here. */
 #include "text/toolcall/formats.h"
@@ -46,20 +46,71 @@
            .tail = calls_marked_list_tail, .marks = MARKS("<|tool_call|>", "<|/tool_call|>"))
 #define HUNYUAN_ANSWER .answer = {"<answer>", "\n</answer>", "</answer>"}, .has_text_marks = true
 
-static const struct calls_tags xml_tags = {.key_open = "<parameter=",
+static const struct calls_tags xml_tags = {.name_open = "<function=",
+                                           .name_close = ">",
+                                           .key_open = "<parameter=",
                                            .key_close = ">",
                                            .value_close = "</parameter>",
                                            .end = "</function>",
                                            .key_written = ">\n",
-                                           .value_written = "\n</parameter>"};
+                                           .value_written = "\n</parameter>\n"};
 static const struct calls_tags glm_tags = {.key_open = "<arg_key>",
                                            .key_close = "</arg_key>",
                                            .value_open = "<arg_value>",
                                            .value_close = "</arg_value>",
                                            .end = "</tool_call>",
                                            .key_written = "</arg_key>\n<arg_value>",
-                                           .value_written = "</arg_value>",
+                                           .value_written = "</arg_value>\n",
                                            .is_tight = true};
+
+static const struct calls_tags minimax_tags = {.name_open = "<invoke name=\"",
+                                               .name_close = "\">",
+                                               .key_open = "<parameter name=\"",
+                                               .key_close = "\">",
+                                               .value_close = "</parameter>",
+                                               .end = "</invoke>",
+                                               .key_written = "\">",
+                                               .value_written = "</parameter>\n",
+                                               .is_tight = true,
+                                               .has_block = true};
+
+static const struct calls_tags seed_tags = {.name_open = "<function=",
+                                            .name_close = ">",
+                                            .key_open = "<parameter=",
+                                            .key_close = ">",
+                                            .value_close = "</parameter>",
+                                            .end = "</function>",
+                                            .key_written = ">",
+                                            .value_written = "</parameter>\n",
+                                            .is_tight = true};
+
+#define DSML CALLS_BAR "DSML" CALLS_BAR
+static const struct calls_tags dsml_tags = {.name_open = "<" DSML "invoke name=\"",
+                                            .name_close = "\">",
+                                            .key_open = "<" DSML "parameter name=\"",
+                                            .key_close = "\"",
+                                            .key_written = "\"",
+                                            .string_open = " string=\"true\">",
+                                            .json_open = " string=\"false\">",
+                                            .value_close = "</" DSML "parameter>",
+                                            .value_written = "</" DSML "parameter>\n",
+                                            .end = "</" DSML "invoke>",
+                                            .is_exact = true,
+                                            .has_block = true};
+
+#define BRACES_TAGS(quote)                                                                                   \
+    {                                                                                                        \
+        .key_open = "", .key_close = ":", .key_written = ":", .string_open = (quote),                        \
+        .string_close = (quote), .value_close = (quote), .value_written = ",", .end = "}",                   \
+        .has_braces = true                                                                                   \
+    }
+#define BRACES_PARSER(mark_open, mark_close, mark_quote)                                                     \
+    PARSER(.opens = {mark_open}, .close = (mark_close), .header = calls_braces_header,                       \
+           .arguments = calls_braces_arguments, .tail = calls_mark_tail, .quote = (mark_quote),              \
+           .marks = MARKS(mark_open, mark_close, mark_quote))
+#define GEMMA_QUOTE "<|\"|>"
+static const struct calls_tags gemma_tags = BRACES_TAGS(GEMMA_QUOTE);
+static const struct calls_tags function_gemma_tags = BRACES_TAGS("<escape>");
 
 static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_PLAIN] = {.name = "plain",
@@ -70,7 +121,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_XML] = {.name = "xml",
                    .detect = {{"<tool_call>", "<function="}},
                    .parser = PARSER(.opens = {"<tool_call>", "<function="}, .close = "</tool_call>",
-                                    .header = calls_xml_header, .tail = calls_tags_tail, .tags = &xml_tags,
+                                    .header = calls_tags_header, .tail = calls_tags_tail, .tags = &xml_tags,
                                     .marks = MARKS("<tool_call>", "</tool_call>")),
                    .grammar = {.mark = "<tool_call>",
                                .call_open = {MARK("<tool_call>")},
@@ -400,6 +451,79 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                 .call_close = {MARK("<|tool_call_end|>")},
                                 .between = "",
                                 .close = {MARK("<|tool_calls_section_end|>")},
+                                .has_list = true}},
+
+    /* <minimax:tool_call>\n<invoke name="N">\n<parameter name="K">V</parameter>\n</invoke>\n</minimax:tool_call> */
+    [CALLS_MINIMAX] = {.name = "minimax",
+                       .detect = {{"<minimax:tool_call>"}},
+                       .parser =
+                           PARSER(.opens = {"<minimax:tool_call>"}, .close = "</minimax:tool_call>",
+                                  .header = calls_tags_header, .tail = calls_tags_tail, .tags = &minimax_tags,
+                                  .marks = MARKS("<minimax:tool_call>", "</minimax:tool_call>")),
+                       .grammar = {.mark = "<minimax:tool_call>",
+                                   .open = {MARK("<minimax:tool_call>"), TEXT("\n")},
+                                   .name_before = "<invoke name=\"",
+                                   .name_after = "\">\n",
+                                   .tags = &minimax_tags,
+                                   .call_close = {TEXT("</invoke>\n")},
+                                   .between = "",
+                                   .close = {MARK("</minimax:tool_call>")},
+                                   .has_list = true}},
+
+    /* <seed:tool_call>\n<function=N>\n<parameter=K>V</parameter>\n</function>\n</seed:tool_call>      Seed-OSS */
+    [CALLS_SEED] = {.name = "seed",
+                    .detect = {{"<seed:tool_call>"}},
+                    .parser =
+                        PARSER(.opens = {"<seed:tool_call>", "<function="}, .close = "</seed:tool_call>",
+                               .header = calls_tags_header, .tail = calls_tags_tail, .tags = &seed_tags,
+                               .marks = MARKS("<seed:tool_call>", "</seed:tool_call>")),
+                    .grammar = {.mark = "<seed:tool_call>",
+                                .call_open = {MARK("<seed:tool_call>")},
+                                .name_before = "\n<function=",
+                                .name_after = ">\n",
+                                .tags = &seed_tags,
+                                .call_close = {TEXT("</function>\n"), MARK("</seed:tool_call>")},
+                                .between = "\n"}},
+
+    /* <|tool_call>call:N{K:<|"|>V<|"|>,K:{K:[1,2]}}<tool_call|>      Gemma 4 */
+    [CALLS_GEMMA] = {.name = "gemma",
+                     .detect = {{"<|tool_call>"}},
+                     .parser = BRACES_PARSER("<|tool_call>", "<tool_call|>", GEMMA_QUOTE),
+                     .grammar = {.mark = "<|tool_call>",
+                                 .call_open = {MARK("<|tool_call>")},
+                                 .name_before = "call:",
+                                 .name_after = "{",
+                                 .tags = &gemma_tags,
+                                 .call_close = {TEXT("}"), MARK("<tool_call|>")},
+                                 .between = ""}},
+
+    /* <start_function_call>call:N{K:<escape>V<escape>}<end_function_call> */
+    [CALLS_FUNCTION_GEMMA] = {.name = "function-gemma",
+                              .detect = {{"<start_function_call>"}},
+                              .parser =
+                                  BRACES_PARSER("<start_function_call>", "<end_function_call>", "<escape>"),
+                              .grammar = {.mark = "<start_function_call>",
+                                          .call_open = {MARK("<start_function_call>")},
+                                          .name_before = "call:",
+                                          .name_after = "{",
+                                          .tags = &function_gemma_tags,
+                                          .call_close = {TEXT("}"), MARK("<end_function_call>")},
+                                          .between = ""}},
+
+    /* As MiniMax, with marks in the tags and string="true|false" behind a key.  The template joins its tags from pieces. */
+    [CALLS_DSML] = {.name = "dsml",
+                    .detect = {{DSML, "function_calls>"}},
+                    .parser = PARSER(.opens = {"<" DSML "function_calls>"},
+                                     .close = "</" DSML "function_calls>", .header = calls_tags_header,
+                                     .tail = calls_tags_tail, .tags = &dsml_tags, .marks = MARKS(DSML)),
+                    .grammar = {.mark = "<" DSML "function_calls>",
+                                .open = {TEXT("<" DSML "function_calls>\n")},
+                                .name_before = "<" DSML "invoke name=\"",
+                                .name_after = "\">\n",
+                                .tags = &dsml_tags,
+                                .call_close = {TEXT("</" DSML "invoke>\n")},
+                                .between = "",
+                                .close = {TEXT("</" DSML "function_calls>")},
                                 .has_list = true}},
 };
 

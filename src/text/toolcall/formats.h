@@ -33,6 +33,11 @@ enum calls_format {
     CALLS_OLMO,
     CALLS_ERNIE,
     CALLS_KIMI,
+    CALLS_MINIMAX,
+    CALLS_SEED,
+    CALLS_GEMMA,
+    CALLS_FUNCTION_GEMMA,
+    CALLS_DSML, /* DeepSeek V3.2 */
     CALLS_FORMAT_COUNT
 };
 
@@ -52,14 +57,20 @@ struct calls_piece { /* fixed text of a format */
 };
 #define CALLS_MAX_PIECES 4 /* a list of pieces ends with CALLS_PIECE_END */
 
-struct calls_tags {                   /* arguments between tags */
-    const char *key_open, *key_close; /* around a key */
-    const char *value_open;           /* NULL: the key's tag opens the value */
-    const char *value_close;          /* ends a value; no value contains it */
-    const char *end;                  /* after the last value */
-    const char *key_written;          /* from a key to its value, as the model writes it */
-    const char *value_written;        /* from a value to the next tag, as the model writes it */
-    bool is_tight; /* no line end surrounds a value; if there is one, it belongs to the tags */
+struct calls_tags {                     /* arguments between tags */
+    const char *name_open, *name_close; /* around the name of a call, for calls_tags_header() */
+    const char *key_open, *key_close;   /* around a key */
+    const char *value_open;             /* NULL: the key's tag opens the value */
+    const char *value_close;            /* ends a value; no value contains it */
+    const char *end;                    /* after the last value */
+    const char *key_written;            /* all text from a key to its value, as the model writes it */
+    const char *value_written;          /* all text from a value to the next tag, as the model writes it */
+    const char *string_open, *string_close; /* around a string, as the model writes it; NULL: nothing */
+    const char *json_open; /* before any other value; NULL: nothing, so the schema tells what a value is */
+    bool has_braces;       /* K:V, with commas between; objects in values too (calls_braces.c) */
+    bool is_tight;         /* no line end surrounds a value; if there is one, it belongs to the tags */
+    bool is_exact;         /* no line end belongs to the tags */
+    bool has_block;        /* one pair of marks may surround several calls */
 };
 
 /* open (call_open name_before NAME name_after name_end ARGUMENTS call_close between)* close */

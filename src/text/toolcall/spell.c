@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls as text. Arguments have one of three forms:
+/* Calls as text. Arguments have one of four forms:
  *
  *     a JSON object                {"city": "Oslo", "days": 3}
  *     tags                         key tag, value, tag; a string stands without quotes
+ *     braces                       city:<|"|>Oslo<|"|>,days:3, with a mark of the row around strings
  *     keywords, as in Python       city="Oslo", days=3; a name that is no identifier: **{"my city": "Oslo"}
  *
  * Text of the row is recorded in `own`, so that its marks become control tokens. Text of the client is not. */
@@ -57,12 +58,62 @@ static void spell_tag(struct calls_spelling *out, const struct calls_tags *tags,
     spell_own(out, tags->key_open);
     (void)json_unquote(key, &out->text); /* json_next() found strings; no memory sets is_bad */
     spell_own(out, tags->key_written);
+    if (tags->json_open != NULL)
+        spell_own(out, value.data[0] == '"' ? tags->string_open : tags->json_open);
     if (value.data[0] == '"')
         (void)json_unquote(value, &out->text);
     else
         spell_given(out, value);
     spell_own(out, tags->value_written);
-    spell_own(out, "\n");
+}
+
+/* A string that holds the row's mark stands as JSON. */
+static void spell_marked_string(struct calls_spelling *out, const struct calls_tags *tags, struct bytes value)
+{
+    struct buf plain = {0};
+
+    out->text.is_bad |= json_unquote(value, &plain) < 0;
+    if (bytes_find(buf_view(&plain), bytes_str(tags->string_close), 0) != SIZE_MAX) {
+        spell_given(out, value);
+    } else {
+        spell_own(out, tags->string_open);
+        spell_given(out, buf_view(&plain));
+        spell_own(out, tags->string_close);
+    }
+    buf_fini(&plain);
+}
+
+static void spell_braces(struct calls_spelling *out, const struct calls_tags *tags, struct bytes value);
+
+static void spell_items(struct calls_spelling *out, const struct calls_tags *tags, struct bytes value)
+{
+    struct bytes key, item;
+    size_t at = 0;
+
+    for (bool is_first = true; json_next(value, &at, &key, &item); is_first = false) {
+        struct bytes name = key.len_bytes > 2 ? bytes_of(key.data + 1, key.len_bytes - 2) : key;
+
+        spell_own(out, is_first ? "" : ",");
+        spell_given(out, calls_is_bare_key(name) ? name : key);
+        spell_own(out, value.data[0] == '{' ? ":" : "");
+        spell_braces(out, tags, item);
+    }
+}
+
+/* The recursion is bounded, because json_respace() bounds the nesting. */
+static void spell_braces(struct calls_spelling *out, const struct calls_tags *tags, struct bytes value)
+{
+    bool is_object = value.data[0] == '{';
+
+    if (value.data[0] == '"') {
+        spell_marked_string(out, tags, value);
+    } else if (is_object || value.data[0] == '[') {
+        spell_own(out, is_object ? "{" : "[");
+        spell_items(out, tags, value);
+        spell_own(out, is_object ? "}" : "]");
+    } else {
+        spell_given(out, value);
+    }
 }
 
 static void spell_keyword(struct calls_spelling *out, struct bytes key, struct bytes value)
@@ -90,6 +141,11 @@ static void spell_arguments(struct calls_spelling *out, const struct calls_gramm
 
     if (!is_object || (grammar->tags == NULL && !grammar->has_keywords)) {
         spell_given(out, is_object ? buf_view(&spaced) : arguments);
+        buf_fini(&spaced);
+        return;
+    }
+    if (grammar->tags != NULL && grammar->tags->has_braces) {
+        spell_items(out, grammar->tags, buf_view(&spaced));
         buf_fini(&spaced);
         return;
     }

@@ -207,7 +207,7 @@
     LINK_CONF_KEYS(KEY)                                                                                      \
     {"link", "heartbeat", CONFIG_DURATION, KEY(link_heartbeat_ns), "1s", S(0.05), S(60), NULL, false,        \
      "Heartbeat period; after three missed heartbeats the other side counts as lost."},                      \
-    HTTP_CONF_KEYS(KEY, "127.0.0.1:" http_port, "127.0.0.1:" admin_port, "Addresses of its own endpoint")    \
+    HTTP_CONF_KEYS(KEY, "127.0.0.1:" http_port, "127.0.0.1:" admin_port, "Addresses of the worker's own endpoint")    \
     {"stream", "grace", CONFIG_DURATION, KEY(tails_grace_ns), "30s", 0, S(3600), NULL, false,                \
      "How long the worker keeps an answer whose router is lost, or that has ended, for a client that "       \
      "returns for its stream at any router. After that the work ends. 0: answers end with their "            \

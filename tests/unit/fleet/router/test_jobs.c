@@ -417,6 +417,20 @@ static void a_failed_prefill_counts_for_its_worker(void **state)
     assert_true(rig_ledgers_are_empty(&rig));
 }
 
+static void failures_are_counted_across_links(void **state)
+{
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+
+    rig_submit(&rig, 20, 20);
+    rig_finish(&rig, d, BATON__FINISH__FINISH_FAILED, E_INTERNAL);
+    assert_int_equal(rig.router.workers[0].n_failed, 1);
+    rig_lose(&rig, d);
+    d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
+    assert_string_equal(rig.router.workers[0].node, "d0");
+    assert_true(rig.router.workers[0].n_failed >= 1);
+    assert_int_not_equal(rig.router.workers[0].last_error, 0);
+}
+
 static void an_answer_is_never_longer_than_asked(void **state)
 {
     struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
@@ -554,6 +568,7 @@ int main(void)
         T(a_forsaken_answer_ends),
         T(a_worker_that_failed_once_is_tried_again),
         T(gaps_and_foreign_ids_move_the_job),
+        T(failures_are_counted_across_links),
         T(an_answer_is_never_longer_than_asked),
         T(a_failed_prefill_counts_for_its_worker),
         T(an_end_that_is_none_moves_the_job),

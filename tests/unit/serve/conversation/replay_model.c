@@ -39,7 +39,17 @@ static const char *const more_markers[] = {"<s>",
                                            "<|START_ACTION|>",
                                            "<|END_ACTION|>",
                                            "<|START_RESPONSE|>",
-                                           "<|END_RESPONSE|>"};
+                                           "<|END_RESPONSE|>",
+                                           "]~b]",
+                                           "<minimax:tool_call>",
+                                           "</minimax:tool_call>",
+                                           "<|turn>",
+                                           "<turn|>",
+                                           "<|tool_call>",
+                                           "<tool_call|>",
+                                           "<|tool_response>",
+                                           "<tool_response|>",
+                                           "<|\"|>"};
 
 /* Turns, calls and results as Kimi's template writes them. */
 static const char kimi_template[] =
@@ -67,6 +77,54 @@ static const char cohere_template[] =
     "{% elif m.role == 'assistant' %}<|START_RESPONSE|>{{ m.content }}<|END_RESPONSE|>"
     "{% else %}{{ m.content }}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+/* Likewise MiniMax; the vocabulary ends turns with <|im_end|>. */
+static const char minimax_template[] =
+    "]~b]system\n{{ tools|tojson if tools }}<|im_end|>\n"
+    "{% for m in messages %}"
+    "]~b]{{ 'ai' if m.role == 'assistant' else m.role }}\n{{ m.content }}"
+    "{% if m.tool_calls %}<minimax:tool_call>\n{% for c in m.tool_calls %}"
+    "<invoke name=\"{{ c.function.name }}\">\n"
+    "{% for k, v in c.function.arguments|items %}"
+    "<parameter name=\"{{ k }}\">{{ v if v is string else v|tojson }}</parameter>\n{% endfor %}"
+    "</invoke>\n{% endfor %}</minimax:tool_call>{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}]~b]ai\n{% endif %}";
+
+/* Likewise Gemma 4: results stand in the turn of their calls. */
+static const char gemma_template[] =
+    "{% macro put(v) %}{% if v is string %}<|\"|>{{ v }}<|\"|>"
+    "{% elif v is boolean %}{{ 'true' if v else 'false' }}"
+    "{% elif v is mapping %}{% raw %}{{% endraw %}{{ pairs(v) }}}"
+    "{% elif v is sequence %}[{% for i in v %}{{ put(i) }}{{ ',' if not loop.last }}{% endfor %}]"
+    "{% else %}{{ v }}{% endif %}{% endmacro %}"
+    "{% macro pairs(d) %}{% for k, v in d|dictsort %}{{ k }}:{{ put(v) }}{{ ',' if not loop.last }}"
+    "{% endfor %}{% endmacro %}"
+    "<|turn>system\n{{ tools|tojson if tools }}<turn|>\n"
+    "{% set ns = namespace(is_open=false) %}{% for m in messages %}"
+    "{% if m.role == 'tool' %}<|tool_response>response:{{ m.name }}{{ '{' }}value:{{ put(m.content) }}}"
+    "<tool_response|>{% set ns.is_open = true %}"
+    "{% else %}{% if not (ns.is_open and m.role == 'assistant') %}{{ '<turn|>\n' if ns.is_open }}"
+    "<|turn>{{ 'model' if m.role == 'assistant' else m.role }}\n{% endif %}"
+    "{% set ns.is_open = false %}{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<|tool_call>call:{{ c.function.name }}{{ '{' }}"
+    "{{ pairs(c.function.arguments) }}}<tool_call|>{% endfor %}"
+    "{{ '<turn|>\n' if not m.tool_calls }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt and not ns.is_open %}<|turn>model\n{% endif %}";
+
+static const struct {
+    const char *name, *source;
+} own_templates[] = {{"kimi", kimi_template},
+                     {"minimax", minimax_template},
+                     {"gemma", gemma_template},
+                     {"cohere", cohere_template}};
+
+static bool find_own(const char *name, struct buf *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(own_templates); i++)
+        if (strcmp(own_templates[i].name, name) == 0)
+            return buf_append_str(out, own_templates[i].source) == 0;
+    return false;
+}
 
 static char *source_path(const char *name)
 {
@@ -145,11 +203,8 @@ bool rig_model_open(const char *template_name, struct rig_model *model)
 
     memset(model, 0, sizeof(*model));
     str_copy(model->name, sizeof(model->name), template_name == NULL ? "bundled" : template_name);
-    if (template_name != NULL && strcmp(template_name, "kimi") == 0)
-        buf_append_str(&chat_template, kimi_template);
-    else if (template_name != NULL && strcmp(template_name, "cohere") == 0)
-        buf_append_str(&chat_template, cohere_template);
-    else if (template_name != NULL && !read_file(template_name, &chat_template))
+    if (template_name != NULL && !find_own(template_name, &chat_template) &&
+        !read_file(template_name, &chat_template))
         return false;
     path = source_path("share/baton-demo.gguf");
     assert_int_equal(gguf_open(path, &fault, &gguf), 0);

@@ -12,6 +12,7 @@
 #include "text/json/json.h"
 #include "serve/api/parse.h"
 #include "base/err.h"
+#include "text/toolcall/spell.h"
 #include "base/str.h"
 #include "tests/unit/check.h"
 
@@ -325,11 +326,32 @@ static void put_input(struct rig_talk *talk, struct buf *out)
     json_decref(input);
 }
 
+static void put_spelled_calls(struct rig_talk *talk, enum calls_format calls, uint64_t n, struct buf *out)
+{
+    struct calls_spelling spelling = {0};
+
+    for (uint64_t i = 0; i < n; i++) {
+        struct buf input = {0};
+
+        put_input(talk, &input);
+        calls_spell(calls, bytes_str("read"), buf_view(&input), &spelling);
+        buf_fini(&input);
+    }
+    calls_spell_end(calls, &spelling);
+    buf_append(out, spelling.text.data, spelling.text.len_bytes);
+    buf_fini(&spelling.text);
+    buf_fini(&spelling.own);
+}
+
 /* Writes calls as this family of models does. */
 static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
 {
     enum calls_format calls = chat_format_info(talk->model->gen.chat)->calls;
 
+    if (calls == CALLS_MINIMAX || calls == CALLS_GEMMA) {
+        put_spelled_calls(talk, calls, n, out);
+        return;
+    }
     for (uint64_t i = 0; i < n; i++) {
         if (calls == CALLS_LLAMA) {
             buf_append_str(out, "{\"name\": \"read\", \"parameters\": ");

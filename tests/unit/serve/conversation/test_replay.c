@@ -41,6 +41,8 @@ static const struct {
     {"mistral-nemo", "tools", {.has_tools = true, .always_calls = true}},
     {"cohere", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
     {"kimi", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
+    {"minimax", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
+    {"gemma", "tools", {.has_tools = true, .has_system = true}},
 };
 
 struct tally {

@@ -20,11 +20,30 @@
 static const struct {
     const char *spelling;
     int32_t type;
-} specials[] = {{"<|im_start|>", CONTROL},     {"<|im_end|>", CONTROL},        {"<|endoftext|>", CONTROL},
-                {"<tool_call>", USER_DEFINED}, {"</tool_call>", USER_DEFINED}, {"<|start|>", CONTROL},
-                {"<|channel|>", CONTROL},      {"<|message|>", CONTROL},       {"<|constrain|>", CONTROL},
-                {"<|end|>", CONTROL},          {"<|call|>", CONTROL},          {"[TOOL_CALLS]", CONTROL},
-                {"[ARGS]", CONTROL},           {"<|python_tag|>", CONTROL}};
+} specials[] = {{"<|im_start|>", CONTROL},
+                {"<|im_end|>", CONTROL},
+                {"<|endoftext|>", CONTROL},
+                {"<tool_call>", USER_DEFINED},
+                {"</tool_call>", USER_DEFINED},
+                {"<|start|>", CONTROL},
+                {"<|channel|>", CONTROL},
+                {"<|message|>", CONTROL},
+                {"<|constrain|>", CONTROL},
+                {"<|end|>", CONTROL},
+                {"<|call|>", CONTROL},
+                {"[TOOL_CALLS]", CONTROL},
+                {"[ARGS]", CONTROL},
+                {"<|python_tag|>", CONTROL},
+                {"<minimax:tool_call>", CONTROL},
+                {"</minimax:tool_call>", CONTROL},
+                {"<seed:tool_call>", CONTROL},
+                {"</seed:tool_call>", CONTROL},
+                {"<|tool_call>", CONTROL},
+                {"<tool_call|>", CONTROL},
+                {"<|\"|>", CONTROL},
+                {"\xef\xbd\x9c"
+                 "DSML\xef\xbd\x9c",
+                 CONTROL}};
 
 /* Returns the printable character for a byte in byte-level vocabularies. */
 static struct bytes spell_byte(unsigned byte, uint8_t room[4])

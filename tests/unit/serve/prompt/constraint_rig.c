@@ -79,6 +79,24 @@ const struct constraint_family families[] = {
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.set:12<|tool_call_argument_begin|>" ARGS
      "<|tool_call_end|><|tool_calls_section_end|>",
      false},
+    {"minimax", FAMILY("<minimax:tool_call></minimax:tool_call>"),
+     "<minimax:tool_call>\n<invoke name=\"set\">\n<parameter name=\"mode\">on</parameter>\n"
+     "<parameter name=\"n\">5</parameter>\n</invoke>\n</minimax:tool_call>",
+     false},
+    {"seed", FAMILY("<seed:tool_call></seed:tool_call>"),
+     "<seed:tool_call>\n<function=set>\n<parameter=mode>on</parameter>\n<parameter=n>5</parameter>\n"
+     "</function>\n</seed:tool_call>",
+     false},
+    {"gemma", FAMILY("<|tool_call><tool_call|><|\"|>"),
+     "<|tool_call>call:set{mode:<|\"|>on<|\"|>,n:5}<tool_call|>", false},
+    {"function-gemma", FAMILY("<start_function_call>"),
+     "<start_function_call>call:set{mode:<escape>on<escape>,n:5}<end_function_call>", false},
+    {"dsml", FAMILY(BAR "DSML" BAR "function_calls>"),
+     "<" BAR "DSML" BAR "function_calls>\n<" BAR "DSML" BAR "invoke name=\"set\">\n<" BAR "DSML" BAR
+     "parameter name=\"mode\" string=\"true\">on</" BAR "DSML" BAR "parameter>\n<" BAR "DSML" BAR
+     "parameter name=\"n\" string=\"false\">5</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
+     "invoke>\n</" BAR "DSML" BAR "function_calls>",
+     false},
 };
 const size_t n_families = ARRAY_LEN(families);
 

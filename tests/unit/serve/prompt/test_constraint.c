@@ -37,6 +37,11 @@ static void calls_are_allowed_as_they_are_written(void **state)
             assert_int_equal(takes(&forced, "Hello."), w == 2 && strcmp(families[i].name, "harmony") != 0);
             ask_fini(&forced);
         }
+        ask(&model, TOOLS("false"), false, &forced);
+        if (forced.grammar != NULL && !takes(&forced, families[i].call))
+            fail_msg("%s: %s is not allowed by %s", families[i].name, families[i].call,
+                     (const char *)forced.constraint.data);
+        ask_fini(&forced);
         sim_model_close(&model);
     }
 }

@@ -62,6 +62,14 @@ static void families_are_recognised(void **state)
         {EACH("{# <function_calls> #}", SHOWN), "olmo", CALLS_OLMO},
         {EACH("{# <tool_call> <response> #}", SHOWN), "ernie", CALLS_ERNIE},
         {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
+        {EACH("{# <minimax:tool_call> #}", SHOWN), "minimax", CALLS_MINIMAX},
+        {EACH("{# <seed:tool_call> <function=x> #}", SHOWN), "seed", CALLS_SEED},
+        {EACH("{# <|tool_call> #}", SHOWN), "gemma", CALLS_GEMMA},
+        {EACH("{# <start_function_call> #}", SHOWN), "function-gemma", CALLS_FUNCTION_GEMMA},
+        {EACH("{# \xef\xbd\x9c"
+              "DSML\xef\xbd\x9c function_calls> #}",
+              SHOWN),
+         "dsml", CALLS_DSML},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
     };
@@ -237,6 +245,12 @@ static void thinking_is_given_to_those_who_ask(void **state)
     format = chat_format_for(EACH("</think>", "{{ messages[-1].thinking }}"));
     expect_chat_text(format, &prompt, "</think>user:a;assistant:b;");
     assert_string_equal(chat_format_info(format)->think_open, "<think>");
+    assert_null(chat_format_info(format)->think_name);
+    chat_format_free(format);
+    format = chat_format_for(EACH("{# <|channel>thought<channel|> #}", ""));
+    assert_string_equal(chat_format_info(format)->think_open, "<|channel>");
+    assert_string_equal(chat_format_info(format)->think_close, "<channel|>");
+    assert_string_equal(chat_format_info(format)->think_name, "thought\n");
     chat_format_free(format);
     format = chat_format_for(EACH("{# <|channel|> #}", "{{ messages[-1].thinking }}"));
     expect_chat_text(format, &prompt, "user:a;assistant:b;t");

@@ -9,9 +9,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
-#include "base/err.h"
 #include "calls_sink.h"
-#include "text/toolcall/calls_types.h"
 
 static const char schema[] =
     "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},"
@@ -37,6 +35,11 @@ static const char schema[] =
 #define OL      CALLS_OLMO, false, false
 #define ER      CALLS_ERNIE, true, true
 #define K       CALLS_KIMI, false, false
+#define MM      CALLS_MINIMAX, false, false
+#define SD      CALLS_SEED, false, false
+#define GE      CALLS_GEMMA, false, false
+#define FG      CALLS_FUNCTION_GEMMA, false, false
+#define DM      CALLS_DSML, false, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
 #define P       CALLS_PLAIN, true, false
@@ -48,6 +51,16 @@ static const char schema[] =
 
 #define KIMI(id, args)  "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" args "<|tool_call_end|>"
 #define KIMI_ALL(calls) "<|tool_calls_section_begin|>" calls "<|tool_calls_section_end|>"
+
+#define MINI(calls)        "<minimax:tool_call>\n" calls "</minimax:tool_call>"
+#define INVOKE(name, pars) "<invoke name=\"" name "\">\n" pars "</invoke>\n"
+#define NAMED(key, value)  "<parameter name=\"" key "\">" value "</parameter>\n"
+
+#define SEED(name, pars) "<seed:tool_call>\n<function=" name ">\n" pars "</function>\n</seed:tool_call>"
+#define SPAR(key, value) "<parameter=" key ">" value "</parameter>\n"
+
+#define GEM(call) "<|tool_call>call:" call "<tool_call|>"
+#define Q         "<|\"|>"
 
 #define PY(calls) "<|tool_call_start|>[" calls "]<|tool_call_end|>"
 
@@ -68,6 +81,11 @@ static const char schema[] =
 #define V3(name, args)  DS("call", "begin") "function" SEP name "\n```json\n" args "\n```" DS("call", "end")
 #define V31(name, args) DS("call", "begin") name SEP args DS("call", "end")
 #define DS_ALL(calls)   DS("calls", "begin") calls DS("calls", "end")
+
+#define DSML              BAR "DSML" BAR
+#define DSML_ALL(calls)   "<" DSML "function_calls>\n" calls "</" DSML "function_calls>"
+#define DINV(name, pars)  "<" DSML "invoke name=\"" name "\">\n" pars "</" DSML "invoke>\n"
+#define DPAR(key, how, v) "<" DSML "parameter name=\"" key "\" string=\"" how "\">" v "</" DSML "parameter>\n"
 
 #define TO(name, args) "<|channel|>commentary to=functions." name " <|constrain|>json<|message|>" args
 #define NEXT           "<|start|>assistant"
@@ -321,6 +339,83 @@ static const struct {
     {K, "a <|tool_call", false, "a <|tool_call"},
     {K, "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0", true, ""},
     {K, "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    /* MiniMax */
+    {MM, MINI(INVOKE("f", "")), false, "[f:{}]"},
+    {MM, "Hm.\n" MINI(INVOKE("f", NAMED("s", "a \"b\"\n</invoke>") NAMED("n", "-3"))) "\nx", false,
+     "Hm.\n[f:{\"s\": \"a \\\"b\\\"\\n</invoke>\", \"n\": -3}]x"},
+    {MM,
+     MINI(INVOKE("f", NAMED("l", "[1]") NAMED("s", "\nx\n")) INVOKE("g", NAMED("a", "true")) INVOKE("h", "")),
+     false, "[f:{\"l\": [1], \"s\": \"x\"}][g:{\"a\": true}][h:{}]"},
+    {MM, "<minimax:tool_call>" INVOKE("f", "") "<minimax:tool_call>" INVOKE("g", ""), false, "[f:{}][g:{}]"},
+    {MM, MINI("<invoke name=\"f\">\n" NAMED("s", "x")) "y", false, "[f:{\"s\": \"x\"}]y"},
+    {MM, MINI(INVOKE("f", "oops")) "y", false, "[f:{?]" MINI(INVOKE("f", "oops")) "y"},
+    {MM, MINI(INVOKE("f", "") INVOKE("g", "oops")) "y", false,
+     "[f:{}][g:{?]" INVOKE("g", "oops") "</minimax:tool_call>y"},
+    {MM, MINI(INVOKE("f g", "")), false, MINI(INVOKE("f g", ""))},
+    {MM, MINI("what?"), false, MINI("what?")},
+    {MM, INVOKE("f", ""), false, INVOKE("f", "")},
+    {MM, "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"s\">ab", true, "[f:{\"s\": \"ab!]"},
+    {MM, "<minimax:tool_call>\n" INVOKE("f", "") "<invoke name=\"g", true, "[f:{}]"},
+    {MM, "a <minimax:tool", false, "a <minimax:tool"},
+    /* Seed-OSS */
+    {SD, SEED("f", ""), false, "[f:{}]"},
+    {SD, "Hm.\n" SEED("f", SPAR("s", "a\n\"b\" </seed:tool_call>") SPAR("n", "12") SPAR("b", "True")), false,
+     "Hm.\n[f:{\"s\": \"a\\n\\\"b\\\" </seed:tool_call>\", \"n\": 12, \"b\": true}]"},
+    {SD, SEED("f", "") "\n" SEED("g", SPAR("a", "[1]")) "\nDone.", false, "[f:{}][g:{\"a\": [1]}]Done."},
+    {SD, "<seed:tool_call>\n<function=f>\n" SPAR("s", "x") "</seed:tool_call>", false, "[f:{\"s\": \"x\"}]"},
+    {SD, "<function=f>\n" SPAR("s", "x") "</function>\n</seed:tool_call>", false, "[f:{\"s\": \"x\"}]"},
+    {SD, SEED("f", SPAR("l", "['a', True, {'k': None}]") SPAR("o", "{'a': \"it's\"}") SPAR("n", "['")), false,
+     "[f:{\"l\": [\"a\", true, {\"k\": null}], \"o\": {\"a\": \"it's\"}, \"n\": \"['\"}]"},
+    {SD,
+     SEED("f", SPAR("l", "[1], a=2") SPAR("o", "{}, ") SPAR("l", "[1])") SPAR("l", "") SPAR("a", "['a']")),
+     false, "[f:{\"l\": \"[1], a=2\", \"o\": \"{}, \", \"l\": \"[1])\", \"l\": \"\", \"a\": \"['a']\"}]"},
+    {SD, SEED("f", "oops"), false, "[f:{?]" SEED("f", "oops")},
+    {SD, "<seed:tool_call>no</seed:tool_call>", false, "<seed:tool_call>no</seed:tool_call>"},
+    {SD, "<seed:tool_call>\n<function=f>\n<parameter=s>ab", true, "[f:{\"s\": \"ab!]"},
+    {SD, "<seed:tool_call>\n<fun", true, ""},
+    {SD, "<tool_call>", false, "<tool_call>"},
+    /* Gemma 4 */
+    {GE, GEM("f{}"), false, "[f:{}]"},
+    {GE, "Hm.\n" GEM("f{s:" Q "a \"b\"\n{c}, d:" Q ",n:-3,b:True,my key:null}") "\nx", false,
+     "Hm.\n[f:{\"s\": \"a \\\"b\\\"\\n{c}, d:\", \"n\": -3, \"b\": true, \"my key\": null}]x"},
+    {GE, GEM("f{o:{k:[1, {x:" Q Q "}],l:[]} , a:None}") GEM("g{}"), false,
+     "[f:{\"o\": {\"k\": [1, {\"x\": \"\"}], \"l\": []}, \"a\": null}][g:{}]"},
+    {GE, GEM("f{" Q "k" Q ":\"x\\n\\\"\",\"j\" : [" Q "y" Q "],}"), false,
+     "[f:{\"k\": \"x\\n\\\"\", \"j\": [\"y\"]}]"},
+    {GE, GEM("f{s:" Q "<tool_call|>" Q "}"), false, "[f:{\"s\": \"<tool_call|>\"}]"},
+    {GE, GEM("f{s:Oslo}"), false, "[f:{\"s\": ?]" GEM("f{s:Oslo}")},
+    {GE, GEM("f{n:1 2}"), false, "[f:{\"n\": 1 ?]" GEM("f{n:1 2}")},
+    {GE, GEM("f{n:1,,m:2}"), false, "[f:{\"n\": 1?]" GEM("f{n:1,,m:2}")},
+    {GE, GEM("f{,}"), false, "[f:{}]"},
+    {GE, GEM("f{n:<b>}"), false, "[f:{\"n\": ?]" GEM("f{n:<b>}")},
+    {GE, GEM("f g{}"), false, GEM("f g{}")},
+    {GE, "<|tool_call>what?<tool_call|>", false, "<|tool_call>what?<tool_call|>"},
+    {GE, "<|tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}<tool_call|>", false, "[f:{\"a\": 1}]"},
+    {GE, "<|tool_call>call:f{s:" Q "a<|\"", true, "[f:{\"s\": \"a!]"},
+    {GE, "<|tool_call>call:f{n:12", true, "[f:{\"n\": !]"},
+    {GE, "<|tool_call>call:f", true, ""},
+    {GE, "a <|tool_c", false, "a <|tool_c"},
+    {FG, "<start_function_call>call:f{s:<escape>a<b<escape>,n:2}<end_function_call>", false,
+     "[f:{\"s\": \"a<b\", \"n\": 2}]"},
+    /* DeepSeek V3.2 */
+    {DM, DSML_ALL(DINV("f", "")), false, "[f:{}]"},
+    {DM, "Hm.\n\n" DSML_ALL(DINV("f", DPAR("s", "true", "\n a \"b\"\n") DPAR("n", "false", "-3"))) "x", false,
+     "Hm.\n\n[f:{\"s\": \"\\n a \\\"b\\\"\\n\", \"n\": -3}]x"},
+    {DM,
+     DSML_ALL(DINV("f", DPAR("zz", "true", "5") DPAR("n", "true", "5") DPAR("s", "false", "5")
+                            DPAR("a", "false", "\"x\"")) "\n" DINV("g", DPAR("l", "false", "[1]")
+                                                                            DPAR("k", "false", "no"))),
+     false, "[f:{\"zz\": \"5\", \"n\": \"5\", \"s\": \"5\", \"a\": \"x\"}][g:{\"l\": [1], \"k\": \"no\"}]"},
+    {DM, DSML_ALL(DINV("f", DPAR("s", "maybe", "5"))), false,
+     "[f:{?]" DSML_ALL(DINV("f", DPAR("s", "maybe", "5")))},
+    {DM, DSML_ALL("what?"), false, DSML_ALL("what?")},
+    {DM,
+     "<" DSML "function_calls>\n<" DSML "invoke name=\"f\">\n<" DSML
+     "parameter name=\"s\" string=\"true\">a</" BAR "DS",
+     true, "[f:{\"s\": \"a!]"},
+    {DM, "<" DSML "function_calls>\n<" DSML "invoke name=\"f\">\n<" DSML "parameter name=\"s\" string=\"t",
+     true, "[f:{!]"},
+    {DM, "a <" BAR "DSML", false, "a <" BAR "DSML"},
     /* thinking in the text */
     {P, "<think>\nHm, yes.\n</think>\n\nHello.", false, "~Hm, yes.~Hello."},
     {P, "Well <think>a</think> b", false, "Well ~a~b"},
@@ -380,74 +475,31 @@ static void strings_in_tags_stream(void **state)
     buf_fini(&sink.out);
 }
 
-/* References multiply a value's schema; a walk over all of it would take minutes. */
-static void schemas_that_multiply_are_not_walked(void **state)
+/* Gemma's thinking is a channel with a name. */
+static void names_of_thinking_are_left_out(void **state)
 {
-    struct calls_tool tool = {.name = bytes_str("f")};
-    const struct calls_opts opts = {.format = CALLS_XML, .tools = &tool, .n_tools = 1};
-    struct calls_sink sink = {0};
-    struct buf text = {0};
+    static const char *const texts[][2] = {
+        {"<|channel>thought\nHm, yes.\n<channel|>Hello.", "~Hm, yes.~Hello."},
+        {"<|channel>thought\n<channel|>Hello.", "Hello."},
+        {"<|channel>thoughtful<channel|>Hello.", "~thoughtful~Hello."},
+        {"<|channel>Hm<channel|>a<|channel>thought\nthought\n<channel|>b", "~Hm~a~thought~b"},
+        {"<|channel>thought\nno end", "~no end~"},
+    };
+    const struct calls_opts opts = {.format = CALLS_GEMMA,
+                                    .think_open = "<|channel>",
+                                    .think_close = "<channel|>",
+                                    .think_name = "thought\n"};
 
-    buf_append_str(&text, "{\"properties\":{\"s\":{\"$ref\":\"#/$defs/a\"}},\"$defs\":{\"a\":{\"anyOf\":[");
-    for (int i = 0; i < 64; i++)
-        buf_append_str(&text, i > 0 ? ",{\"$ref\":\"#/$defs/a\"}" : "{\"$ref\":\"#/$defs/a\"}");
-    buf_append_str(&text, "]}}}");
-    tool.schema = buf_view(&text);
-    calls_sink_run(&sink, &opts, bytes_str(FN("f", PAR("s", "x"))), 4, false);
-    assert_true(bytes_is(buf_view(&sink.out), "[f:{\"s\": \"x\"}]"));
-    buf_fini(&sink.out);
-    buf_fini(&text);
-}
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        for (size_t piece = 0; piece <= strlen(texts[i][0]); piece++) {
+            struct calls_sink sink = {0};
 
-/* A schema of n properties: p0 is a string, p1 an integer, p2 refers to a string, p3 a string or null, p4 anything,
- * and so on. */
-static void put_long_schema(struct buf *out, unsigned n)
-{
-    static const char *const types[] = {"{\"type\": \"string\"}", "{\"type\": \"integer\"}",
-                                        "{\"$ref\": \"#/$defs/s\"}", "{\"type\": [\"string\", \"null\"]}",
-                                        "{}"};
-
-    buf_append_str(out, "{\"$defs\": {\"s\": {\"enum\": [\"1\", \"x\"]}}, \"properties\": {");
-    for (unsigned i = 0; i < n; i++)
-        buf_printf(out, "%s\"p%u\": %s", i > 0 ? ", " : "", i, types[i % 5]);
-    buf_append_str(out, "}}");
-}
-
-static void assert_split(struct bytes said, const char *answer, const char *want)
-{
-    struct calls_tool tool = {.name = bytes_str("f"), .schema = said};
-    const struct calls_opts opts = {.format = CALLS_XML, .tools = &tool, .n_tools = 1};
-    struct calls_sink sink = {0};
-
-    calls_sink_run(&sink, &opts, bytes_str(answer), 7, false);
-    if (!bytes_is(buf_view(&sink.out), want))
-        fail_msg("%.*s", (int)sink.out.len_bytes, (const char *)sink.out.data);
-    buf_fini(&sink.out);
-}
-
-/* The short form of a long schema describes the same values; the long schema itself is not read. */
-static void long_schemas_are_shortened(void **state)
-{
-    static const char answer[] =
-        FN("f", PAR("p0", "1") PAR("p1", "1") PAR("p2", "1") PAR("p3", "null") PAR("p4", "[1]"));
-    static const char want[] = "[f:{\"p0\": \"1\", \"p1\": 1, \"p2\": \"1\", \"p3\": null, \"p4\": [1]}]";
-    struct buf whole = {0}, text = {0};
-
-    put_long_schema(&whole, 5);
-    assert_int_equal(calls_shorten_schema(buf_view(&whole), &text), 0);
-    assert_split(buf_view(&whole), answer, want);
-    assert_split(buf_view(&text), answer, want);
-    buf_clear(&whole);
-    buf_clear(&text);
-    put_long_schema(&whole, 20000);
-    assert_true(whole.len_bytes > 8 * CALLS_MAX_SCHEMA_BYTES);
-    assert_int_equal(calls_shorten_schema(buf_view(&whole), &text), 0);
-    assert_in_range(text.len_bytes, 1000, CALLS_MAX_SCHEMA_BYTES);
-    assert_split(buf_view(&text), answer, want);
-    assert_split(buf_view(&whole), FN("f", PAR("p0", "1")), "[f:{\"p0\": 1}]");
-    assert_int_equal(calls_shorten_schema(bytes_str("{"), &text), E_FORMAT);
-    buf_fini(&whole);
-    buf_fini(&text);
+            calls_sink_run(&sink, &opts, bytes_str(texts[i][0]), piece, false);
+            if (!bytes_is(buf_view(&sink.out), texts[i][1]))
+                fail_msg("%s: %.*s", texts[i][0], (int)sink.out.len_bytes, (const char *)sink.out.data);
+            buf_fini(&sink.out);
+        }
+    }
 }
 
 static void calls_may_be_ignored(void **state)
@@ -547,6 +599,29 @@ static const char *const words[] = {"<tool_call>",
                                     "<|START_RESPONSE|>",
                                     "<|END_RESPONSE|>",
                                     ACTION("0", "f"),
+                                    "<minimax:tool_call>",
+                                    "</minimax:tool_call>",
+                                    "<invoke name=\"f\">",
+                                    "</invoke>",
+                                    "<" DSML "function_calls>",
+                                    "</" DSML "function_calls>",
+                                    "<" DSML "invoke name=\"f\">",
+                                    "</" DSML "invoke>",
+                                    "<" DSML "parameter name=\"s\"",
+                                    " string=\"true\">",
+                                    " string=\"false\">",
+                                    "</" DSML "parameter>",
+                                    "<seed:tool_call>",
+                                    "<|tool_call>",
+                                    "call:f{",
+                                    "<tool_call|>",
+                                    Q,
+                                    "s:",
+                                    "<start_function_call>",
+                                    "<end_function_call>",
+                                    "<escape>",
+                                    "</seed:tool_call>",
+                                    "<parameter name=\"s\">",
                                     ";",
                                     "<|channel|>",
                                     "<|message|>",
@@ -633,8 +708,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_split_the_same_in_any_pieces),
         cmocka_unit_test(strings_in_tags_stream),
-        cmocka_unit_test(schemas_that_multiply_are_not_walked),
-        cmocka_unit_test(long_schemas_are_shortened),
+        cmocka_unit_test(names_of_thinking_are_left_out),
         cmocka_unit_test(calls_may_be_ignored),
         cmocka_unit_test(no_text_makes_it_fail),
         cmocka_unit_test(no_text_is_lost),

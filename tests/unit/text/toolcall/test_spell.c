@@ -12,6 +12,7 @@
 #include "tests/unit/text/toolcall/calls_sink.h"
 #include "text/toolcall/spell.h"
 
+#define BAR       "\xef\xbd\x9c"
 #define ARGUMENTS "{\"city\": \"Oslo \\\"x\\\"\", \"days\": 3, \"deep\": {\"a\": [true, null]}}"
 
 static void spell(enum calls_format format, const char *arguments, unsigned n, struct calls_spelling *out)
@@ -29,61 +30,86 @@ static void fini(struct calls_spelling *spelling)
     buf_fini(&spelling->own);
 }
 
+static const struct {
+    enum calls_format format;
+    unsigned n;
+    const char *arguments, *expected;
+} cases[] = {
+    {CALLS_GRANITE, 2, "{\"a\":1}",
+     "<|tool_call|>[{\"name\": \"get\", \"arguments\": {\"a\": 1}}, {\"name\": \"get\", \"arguments\": "
+     "{\"a\": 1}}]"},
+    {CALLS_LFM2, 1, ARGUMENTS,
+     "<|tool_call_start|>[get(city=\"Oslo \\\"x\\\"\", days=3, deep={\"a\": [true, "
+     "null]})]<|tool_call_end|>"},
+    {CALLS_LFM2, 2, "{\"my city\": \"Oslo\", \"n\": 1}",
+     "<|tool_call_start|>[get(**{\"my city\": \"Oslo\"}, n=1), get(**{\"my city\": \"Oslo\"}, "
+     "n=1)]<|tool_call_end|>"},
+    {CALLS_LFM2, 1, "{}", "<|tool_call_start|>[get()]<|tool_call_end|>"},
+    {CALLS_HERMES, 2, "{}",
+     "<tool_call>\n{\"name\": \"get\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": "
+     "\"get\", "
+     "\"arguments\": {}}\n</tool_call>"},
+    {CALLS_XML, 1, "{\"city\":\"a\\nb\",\"days\":3}",
+     "<tool_call>\n<function=get>\n<parameter=city>\na\nb\n</parameter>\n<parameter=days>\n3\n</"
+     "parameter>\n</function>\n</tool_call>"},
+    {CALLS_COHERE, 2, "{}",
+     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get\", \"parameters\": {}},\n    "
+     "{\"tool_call_id\": \"1\", \"tool_name\": \"get\", \"parameters\": {}}\n]<|END_ACTION|>"},
+    {CALLS_NEMOTRON, 2, "{}",
+     "<TOOLCALL>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
+     "{}}]</TOOLCALL>"},
+    {CALLS_HUNYUAN_LIST, 2, "{}",
+     "<tool_calls>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
+     "{}}]</tool_calls>"},
+    {CALLS_HUNYUAN, 2, "{}",
+     "<tool_calls><tool_call>get\n```json\n{}\n```</tool_call>\n<tool_call>get\n```json\n{}\n```</"
+     "tool_call>"
+     "</tool_calls>"},
+    {CALLS_PHI, 2, "{}",
+     "<|tool_call|>{\"name\": \"get\", \"arguments\": {}}<|/tool_call|><|tool_call|>{\"name\": \"get\", "
+     "\"arguments\": "
+     "{}}<|/tool_call|>"},
+    {CALLS_PHI_LIST, 2, "{}",
+     "<|tool_call|>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
+     "{}}]<|/tool_call|>"},
+    {CALLS_LLAMA4_PYTHON, 2, "{\"a\": 1}", "[get(a=1), get(a=1)]"},
+    {CALLS_LLAMA4, 1, "{}", "{\"name\": \"get\", \"parameters\": {}}"},
+    {CALLS_OLMO, 2, "{\"a\": \"x\"}", "<function_calls>get(a=\"x\")\nget(a=\"x\")</function_calls>"},
+    {CALLS_ERNIE, 1, "{}", "<tool_call>\n{\"name\": \"get\", \"arguments\": {}}\n</tool_call>"},
+    {CALLS_KIMI, 2, "{}",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{}"
+     "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}"
+     "<|tool_call_end|><|tool_calls_section_end|>"},
+    {CALLS_MINIMAX, 2, "{\"city\":\"a\\nb\",\"days\":[3]}",
+     "<minimax:tool_call>\n<invoke name=\"get\">\n<parameter name=\"city\">a\nb</parameter>\n<parameter "
+     "name=\"days\">[3]</parameter>\n</invoke>\n<invoke name=\"get\">\n<parameter "
+     "name=\"city\">a\nb</parameter>\n<parameter name=\"days\">[3]</parameter>\n</invoke>\n"
+     "</minimax:tool_call>"},
+    {CALLS_SEED, 2, "{\"city\":\"a\\nb\",\"days\":3}",
+     "<seed:tool_call>\n<function=get>\n<parameter=city>a\nb</parameter>\n<parameter=days>3</parameter>\n"
+     "</function>\n</seed:tool_call>\n"
+     "<seed:tool_call>\n<function=get>\n<parameter=city>a\nb</parameter>\n<parameter=days>3</parameter>\n"
+     "</function>\n</seed:tool_call>"},
+    {CALLS_GEMMA, 2, "{\"city\":\"a\\nb\",\"my days\":[3,\"x\"],\"o\":{\"k:\":null,\"l\":\"<|\\\"|>\"}}",
+     "<|tool_call>call:get{city:<|\"|>a\nb<|\"|>,my "
+     "days:[3,<|\"|>x<|\"|>],o:{\"k:\":null,l:\"<|\\\"|>\"}}<tool_call|>"
+     "<|tool_call>call:get{city:<|\"|>a\nb<|\"|>,my "
+     "days:[3,<|\"|>x<|\"|>],o:{\"k:\":null,l:\"<|\\\"|>\"}}<tool_call|>"},
+    {CALLS_FUNCTION_GEMMA, 1, "{\"city\":\"Oslo\"}",
+     "<start_function_call>call:get{city:<escape>Oslo<escape>}<end_function_call>"},
+    {CALLS_DSML, 2, "{\"city\":\"a\\nb\",\"days\":[3]}",
+     "<" BAR "DSML" BAR "function_calls>\n<" BAR "DSML" BAR "invoke name=\"get\">\n<" BAR "DSML" BAR
+     "parameter name=\"city\" string=\"true\">a\nb</" BAR "DSML" BAR "parameter>\n<" BAR "DSML" BAR
+     "parameter name=\"days\" string=\"false\">[3]</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
+     "invoke>\n<" BAR "DSML" BAR "invoke name=\"get\">\n<" BAR "DSML" BAR
+     "parameter name=\"city\" string=\"true\">a\nb</" BAR "DSML" BAR "parameter>\n<" BAR "DSML" BAR
+     "parameter name=\"days\" string=\"false\">[3]</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
+     "invoke>\n</" BAR "DSML" BAR "function_calls>"},
+    {CALLS_GRANITE, 1, "no object", "<|tool_call|>[{\"name\": \"get\", \"arguments\": no object}]"},
+};
+
 static void texts_are_the_formats_own(void **state)
 {
-    static const struct {
-        enum calls_format format;
-        unsigned n;
-        const char *arguments, *expected;
-    } cases[] = {
-        {CALLS_GRANITE, 2, "{\"a\":1}",
-         "<|tool_call|>[{\"name\": \"get\", \"arguments\": {\"a\": 1}}, {\"name\": \"get\", \"arguments\": "
-         "{\"a\": 1}}]"},
-        {CALLS_LFM2, 1, ARGUMENTS,
-         "<|tool_call_start|>[get(city=\"Oslo \\\"x\\\"\", days=3, deep={\"a\": [true, "
-         "null]})]<|tool_call_end|>"},
-        {CALLS_LFM2, 2, "{\"my city\": \"Oslo\", \"n\": 1}",
-         "<|tool_call_start|>[get(**{\"my city\": \"Oslo\"}, n=1), get(**{\"my city\": \"Oslo\"}, "
-         "n=1)]<|tool_call_end|>"},
-        {CALLS_LFM2, 1, "{}", "<|tool_call_start|>[get()]<|tool_call_end|>"},
-        {CALLS_HERMES, 2, "{}",
-         "<tool_call>\n{\"name\": \"get\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": "
-         "\"get\", "
-         "\"arguments\": {}}\n</tool_call>"},
-        {CALLS_XML, 1, "{\"city\":\"a\\nb\",\"days\":3}",
-         "<tool_call>\n<function=get>\n<parameter=city>\na\nb\n</parameter>\n<parameter=days>\n3\n</"
-         "parameter>\n</function>\n</tool_call>"},
-        {CALLS_COHERE, 2, "{}",
-         "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get\", \"parameters\": {}},\n    "
-         "{\"tool_call_id\": \"1\", \"tool_name\": \"get\", \"parameters\": {}}\n]<|END_ACTION|>"},
-        {CALLS_NEMOTRON, 2, "{}",
-         "<TOOLCALL>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
-         "{}}]</TOOLCALL>"},
-        {CALLS_HUNYUAN_LIST, 2, "{}",
-         "<tool_calls>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
-         "{}}]</tool_calls>"},
-        {CALLS_HUNYUAN, 2, "{}",
-         "<tool_calls><tool_call>get\n```json\n{}\n```</tool_call>\n<tool_call>get\n```json\n{}\n```</"
-         "tool_call>"
-         "</tool_calls>"},
-        {CALLS_PHI, 2, "{}",
-         "<|tool_call|>{\"name\": \"get\", \"arguments\": {}}<|/tool_call|><|tool_call|>{\"name\": \"get\", "
-         "\"arguments\": "
-         "{}}<|/tool_call|>"},
-        {CALLS_PHI_LIST, 2, "{}",
-         "<|tool_call|>[{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"get\", \"arguments\": "
-         "{}}]<|/tool_call|>"},
-        {CALLS_LLAMA4_PYTHON, 2, "{\"a\": 1}", "[get(a=1), get(a=1)]"},
-        {CALLS_LLAMA4, 1, "{}", "{\"name\": \"get\", \"parameters\": {}}"},
-        {CALLS_OLMO, 2, "{\"a\": \"x\"}", "<function_calls>get(a=\"x\")\nget(a=\"x\")</function_calls>"},
-        {CALLS_ERNIE, 1, "{}", "<tool_call>\n{\"name\": \"get\", \"arguments\": {}}\n</tool_call>"},
-        {CALLS_KIMI, 2, "{}",
-         "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{}"
-         "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}"
-         "<|tool_call_end|><|tool_calls_section_end|>"},
-        {CALLS_GRANITE, 1, "no object", "<|tool_call|>[{\"name\": \"get\", \"arguments\": no object}]"},
-    };
-
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct calls_spelling spelling;

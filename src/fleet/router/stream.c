@@ -76,13 +76,12 @@ static void job_check_proving(struct job *job)
         job_stop_proving(job);
 }
 
-/* The prefill worker failed the job.  The decode worker has the request and computes the missing blocks. */
-static void without_prefill(struct job *job, int error)
+/* No KV comes from the prefill worker.  The decode worker has the request and computes the missing blocks. */
+static void without_prefill(struct job *job)
 {
     Baton__Proceed proceed = BATON__PROCEED__INIT;
     int rc;
 
-    router_worker_failed(job->router, job->prefill.slot, error);
     proceed.request = job->number;
     rc = router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base);
     if (rc < 0)
@@ -91,9 +90,24 @@ static void without_prefill(struct job *job, int error)
         router_job_release(job);
 }
 
+/* A refusal of the decode worker is no failure of either worker: the decode worker computes the prompt. */
+static void on_prefill_failed(struct job *job, const Baton__Answer *answer)
+{
+    struct router *router = job->router;
+
+    if (answer->is_handoff_refused) {
+        log_warn("handoff_refused", LOG_STR("request_id", job->order.work.request_id),
+                 LOG_STR("worker", router->workers[job->decode.slot].node), LOG_ERR(answer->error));
+    } else {
+        log_warn("prefill_failed", LOG_STR("request_id", job->order.work.request_id),
+                 LOG_STR("worker", router->workers[job->prefill.slot].node), LOG_ERR(answer->error));
+        router_worker_failed(router, job->prefill.slot, answer->error);
+    }
+    without_prefill(job);
+}
+
 static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
 {
-    uint32_t slot = job->prefill.slot;
     enum work_end end;
 
     router_job_uncharge(job, &job->prefill);
@@ -107,9 +121,7 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
         router_job_end(job, end);
         return;
     }
-    log_warn("prefill_failed", LOG_STR("request_id", job->order.work.request_id),
-             LOG_STR("worker", job->router->workers[slot].node), LOG_ERR(answer->error));
-    without_prefill(job, answer->error);
+    on_prefill_failed(job, answer);
 }
 
 static void on_decode_finish(struct job *job, const Baton__Answer *answer)
@@ -314,10 +326,12 @@ void router_stream_worker_lost(struct router *router, uint32_t slot)
             router_job_replace(job, slot, E_CLOSED);
         } else if (job->prefill.slot == slot && job->prefill.state == PART_RUNNING) {
             router_job_uncharge(job, &job->prefill);
-            if (job_is_in(job, JOB_REPORTS))
+            if (job_is_in(job, JOB_REPORTS)) {
                 job_stop_proving(job);
-            else
-                without_prefill(job, E_CLOSED);
+            } else {
+                router_worker_failed(router, slot, E_CLOSED);
+                without_prefill(job);
+            }
         }
     }
     router_place_queued(router);

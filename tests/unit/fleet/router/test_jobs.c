@@ -415,6 +415,10 @@ static void a_failed_prefill_counts_for_its_worker(void **state)
     assert_int_equal(client->serving.n_redispatched, 0);
     assert_int_equal(rig.router.workers[1].n_failed, 0);
     assert_true(rig_ledgers_are_empty(&rig));
+    rig_lose(&rig, p);
+    rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100); /* its link returns */
+    assert_int_equal(rig.router.workers[0].n_failed, 1);
+    assert_int_equal(rig.router.workers[0].last_error, E_INTERNAL);
 }
 
 static void a_refused_hand_off_is_no_failure(void **state)

@@ -21,6 +21,7 @@ CASES = [
     {"temperature": 0},
     {"temperature": 0, "frequency_penalty": 2, "presence_penalty": 2, "repetition_penalty": 2},
     ALL,
+    {"temperature": 1, "seed": 5, "min_tokens": 50},
     {"temperature": 1, "seed": 11, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}},
     dict(ALL, response_format={"type": "json_object"}, max_tokens=120),
 ]
@@ -95,10 +96,10 @@ def the_same_draws_however_served():
             same(fresh[i], alone[i])
         texts = [content for content, _, _ in fresh]
         assert len(set(texts)) == len(CASES), texts  # each field changed the answer
-        for content, _, finish in fresh[3:]:
+        for content, _, finish in fresh[-2:]:
             if finish == "stop":
                 json.loads(content)
-        value = json.loads(fresh[3][0])
+        value = json.loads(fresh[-2][0])
         assert set(value) == {"name", "tags", "size"} and len(value["tags"]) >= 2, value
         c.assert_quiet()
 
@@ -133,6 +134,35 @@ def ends_may_be_ignored():
     assert longer[0][:n] == usual[0], (usual[0], longer[0])
 
 
+def min_tokens_delays_the_end():
+    """Neither the model nor a stop string ends an answer before min_tokens; the text before its usual end is the usual one."""
+    fields = {"temperature": 0, "max_tokens": 300}
+    with Cluster() as c:
+        c.relay()
+        c.wait_ready(prefill=1, decode=1)
+        http = c.routers[0].http
+        usual = ask(http, LONG, fields)
+        n = len(usual[1])
+        longer = ask(http, LONG, dict(fields, min_tokens=n + 20))
+        word = usual[0].split()[1]
+        stopped = ask(http, LONG, dict(fields, stop=[word]))
+        later = ask(http, LONG, dict(fields, stop=[word], min_tokens=n + 20))
+        shape = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"enum": ["yes", "no"]}}}
+        short = ask(http, LONG, dict(fields, min_tokens=40, response_format=shape))
+        status, _, answer = fetch(http, "POST", "/v1/chat/completions",
+                                  body(LONG, dict(fields, temperature=1, seed=2, n=3, min_tokens=70)), timeout=120)
+        refused, _, why = fetch(http, "POST", "/v1/chat/completions", body(LONG, dict(fields, min_tokens=301)))
+        c.assert_quiet()
+    assert usual[2] == "stop" and n < 270, usual
+    assert len(longer[1]) >= n + 20 and longer[0].startswith(usual[0]), (usual[0], longer[0])
+    assert stopped[2] == "stop" and stopped[0] == usual[0][:usual[0].index(word)], stopped
+    assert later[0].startswith(usual[0]), (usual[0], later[0])
+    assert json.loads(short[0]) in ("yes", "no") and short[2] == "stop", short
+    choices = json.loads(answer)["choices"]
+    assert status == 200 and len(choices) == 3 and all(len(c["logprobs"]["content"]) >= 70 for c in choices), answer
+    assert refused == 400 and b"min_tokens: " in why, why
+
+
 def cpu_ns(daemon):
     """Processor time of all the daemon's threads so far."""
     n, tasks = 0, f"/proc/{daemon.process.pid}/task"
@@ -152,9 +182,9 @@ def a_worker_dies_in_mid_answer():
         c.worker("decode")
         c.wait_ready(prefill=1, decode=2)
         router = c.routers[0].http
-        n_hit = {2: 0, 3: 0}
-        for attempt in range(12):
-            i = 2 + attempt % 2
+        n_hit = {2: 0, 3: 0, 4: 0}
+        for attempt in range(18):
+            i = 2 + attempt % 3
             if n_hit[i] > 0:
                 continue
             text, fields = f"{attempt}. " + LONG, dict(CASES[i], max_tokens=200)
@@ -181,4 +211,5 @@ def a_worker_dies_in_mid_answer():
 
 
 if __name__ == "__main__":
-    main([the_same_draws_however_served, drafts_change_no_draw, ends_may_be_ignored, a_worker_dies_in_mid_answer])
+    main([the_same_draws_however_served, drafts_change_no_draw, ends_may_be_ignored, min_tokens_delays_the_end,
+          a_worker_dies_in_mid_answer])

@@ -209,6 +209,9 @@ CASES = {
                   "--set rope.scaling.original_context_length=64 --set nextn_predict_layers=1 --tied "
                   f"--with shared_head_norm {TINY}"),
     "qwen3-mtp": ("mtp", f"--arch qwen3 --layers 3 --head-dim 24 --set nextn_predict_layers=1 {TINY}"),
+    "arcee": ("hf", "--arch arcee --layers 3 --head-dim 32 --set rope.scaling.type=yarn --set rope.scaling.factor=20.0 "
+              f"--set rope.scaling.original_context_length=12 {TINY}"),
+    # append new cases: the place of a case seeds its tokens
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

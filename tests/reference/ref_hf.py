@@ -29,6 +29,7 @@ FAMILIES = {
     "hunyuan-moe": ("HunYuanMoEV1", {**PRE, **TURNED, "mlp.gate.wg.weight": "ffn_gate_inp",
                                      "mlp.experts.down_proj": "ffn_down_exps",
                                      **{f"mlp.shared_mlp.{k}": v for k, v in SHARED.items()}}, {}),
+    "arcee": ("Arcee", {**PRE, **DENSE}, {}),
     "seed_oss": ("SeedOss", {**LATE, **DENSE}, {"attention_bias": True, "attention_out_bias": True}),
     "glm4moe": ("Glm4Moe", {**LATE, **HEADS, **DENSE, **EXPERTS,
                             "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
@@ -138,7 +139,7 @@ def forward(model, tokens):
     name, names, besides = FAMILIES[model.arch]
     config = getattr(transformers, name + "Config")(**{**settings(model), **besides})
     network = getattr(transformers, name + "ForCausalLM")(config).double().eval()
-    adjacent = model.arch in ("granitemoe", "mistral3")
+    adjacent = model.arch in ("granitemoe", "mistral3", "arcee")
     state = weights(model, names, adjacent)
     if model.arch == "gemma2":  # its norms add one to their gains
         state = {k: v - 1 if "norm" in k else v for k, v in state.items()}

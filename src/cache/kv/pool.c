@@ -51,7 +51,7 @@ int kv_pool_new(const struct kv_pool_opts *opts, struct kv_pool **out)
 
     pool->blocks = calloc(opts->n_blocks, sizeof(*pool->blocks));
     pool->hashes = calloc(opts->n_blocks, sizeof(*pool->hashes));
-    if (pool->blocks == NULL || pool->hashes == NULL || quotas_init(&pool->quotas, opts->n_blocks) < 0 ||
+    if (pool->blocks == NULL || pool->hashes == NULL || quotas_init(&pool->quotas, &pool->opts) < 0 ||
         (opts->has_tier && writeback_init(&pool->writeback[KV_BELOW_DISK], opts->n_blocks) < 0) ||
         (opts->has_remote && (writeback_init(&pool->writeback[KV_BELOW_REMOTE], opts->n_blocks) < 0 ||
                               past_uses_init(&pool->past, opts->n_blocks) < 0 ||
@@ -132,13 +132,13 @@ static void pool_queue_saves(struct kv_pool *pool, kv_block_id id)
     if (pool->opts.has_tier && (block->saved & 1u << KV_BELOW_DISK) == 0)
         writeback_add(&pool->writeback[KV_BELOW_DISK], id);
     if (pool->opts.has_remote && (block->saved & 1u << KV_BELOW_REMOTE) == 0 &&
-        (pool->saves_all || block->n_uses >= USES_WORTH_SAVING))
+        (pool->saves_all || block->capped_uses >= USES_WORTH_SAVING))
         writeback_add(&pool->writeback[KV_BELOW_REMOTE], id);
 }
 
 static void pool_note_use(struct block *block)
 {
-    block->n_uses += block->n_uses < USES_WORTH_SAVING;
+    block->capped_uses += block->capped_uses < USES_WORTH_SAVING;
 }
 
 void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state to)
@@ -173,10 +173,10 @@ void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state to)
     }
     if (to == KV_FREE) {
         ASSERT(block->n_refs == 0 && block->n_leases == 0);
-        if (block->is_findable && block->n_uses == 1)
+        if (block->is_findable && block->capped_uses == 1)
             past_uses_add(&pool->past, &pool->hashes[id]);
         pool_drop_hash(pool, id);
-        block->saved = block->n_uses = 0;
+        block->saved = block->capped_uses = 0;
         block->is_inside = false;
         if (pool->places != NULL)
             pool->places[id] = (struct chain_place){0};

@@ -106,11 +106,11 @@ struct quota { /* of one tenant */
 struct quotas {
     struct quota all[KV_MAX_TENANTS]; /* [0]: anonymous, and tenants beyond the table's size */
     unsigned n_seen;                  /* places ever used */
-    uint32_t n_ids;
-    struct eviction_entry *places; /* [id] */
+    const struct kv_pool_opts *opts;  /* borrowed: the pool's */
+    struct eviction_entry *places;    /* [id] */
 };
 
-int quotas_init(struct quotas *quotas, uint32_t n_ids); /* E_NOMEM: call quotas_fini all the same */
+int quotas_init(struct quotas *quotas, const struct kv_pool_opts *opts); /* E_NOMEM: call quotas_fini too */
 void quotas_fini(struct quotas *quotas);
 /* The place in all[] of a tenant that is about to get blocks. */
 unsigned quotas_place(struct quotas *quotas, kv_tenant tenant);

@@ -12,14 +12,14 @@
 struct block {
     uint32_t n_refs;
     uint32_t n_leases;
-    uint8_t state;    /* enum kv_state */
-    bool has_hash;    /* hashes[id] is valid for this block */
-    bool is_findable; /* the index refers to it */
-    bool is_quiet;    /* callbacks do not report it */
-    bool is_inside;   /* the remote tier has it in a value, and other blocks follow it there */
-    uint8_t saved;    /* bits by enum kv_below: the tier has it, or was offered it */
-    uint8_t n_uses;   /* uses, up to USES_WORTH_SAVING: filled, found, or filled again after its eviction */
-    uint8_t quota;    /* its tenant's place in quota.c */
+    uint8_t state;       /* enum kv_state */
+    bool has_hash;       /* hashes[id] is valid for this block */
+    bool is_findable;    /* the index refers to it */
+    bool is_quiet;       /* callbacks do not report it */
+    bool is_inside;      /* the remote tier has it in a value, and other blocks follow it there */
+    uint8_t saved;       /* bits by enum kv_below: the tier has it, or was offered it */
+    uint8_t capped_uses; /* up to USES_WORTH_SAVING: filled, found, filled again after its eviction */
+    uint8_t quota;       /* its tenant's place in quota.c */
 };
 
 struct chain_place {                 /* of a block in its chain, for save.c */

@@ -29,7 +29,7 @@ static bool quota_has_queue(struct quotas *quotas, unsigned at)
     struct quota *quota = &quotas->all[at];
 
     if (!quota->has_queue) {
-        if (eviction_init(&quota->queue, quotas->places, quotas->n_ids) < 0) {
+        if (eviction_init(&quota->queue, quotas->places, quotas->opts->n_blocks) < 0) {
             eviction_fini(&quota->queue);
             return false;
         }
@@ -38,9 +38,10 @@ static bool quota_has_queue(struct quotas *quotas, unsigned at)
     return true;
 }
 
-int quotas_init(struct quotas *quotas, uint32_t n_ids)
+int quotas_init(struct quotas *quotas, const struct kv_pool_opts *opts)
 {
-    *quotas = (struct quotas){.n_ids = n_ids, .n_seen = 1, .places = calloc(n_ids, sizeof(*quotas->places))};
+    *quotas =
+        (struct quotas){.opts = opts, .n_seen = 1, .places = calloc(opts->n_blocks, sizeof(*quotas->places))};
     return quotas->places != NULL && quota_has_queue(quotas, 0) ? 0 : E_NOMEM;
 }
 
@@ -84,7 +85,7 @@ uint32_t quotas_each(const struct quotas *quotas, unsigned at)
 
     for (unsigned i = 0; i < quotas->n_seen; i++)
         n_tenants += quotas->all[i].n_blocks > 0 || i == at;
-    return quotas->n_ids / n_tenants;
+    return quotas->opts->n_blocks / n_tenants;
 }
 
 kv_block_id quotas_victim(struct quotas *quotas, unsigned at, uint32_t n_more, uint64_t now_ns)

@@ -9,7 +9,8 @@
  *
  * A sequence's sampling state counts as in the real engine. With penalties or biases, the generator
  * proposes a few tokens with falling logits, and those that the bias raises. The token with the highest
- * adjusted logit wins. If the grammar forbids this token, the generator picks one that it allows.
+ * adjusted logit wins. If the grammar forbids this token, the generator picks one that it allows. Stop ids
+ * that min_tokens bars are picked only if the grammar allows nothing else.
  *
  * Log probabilities come from the same generator, so tests catch a layer that loses or mixes them. */
 #include "compute/engine/engine_sim_priv.h"
@@ -99,21 +100,42 @@ static bool engine_sim_draw_is_allowed(const uint64_t *mask, token_id id)
     return mask == NULL || (mask[id / 64] >> id % 64 & 1) != 0;
 }
 
+static uint64_t without_bit(uint64_t word, uint32_t at, token_id id)
+{
+    return id / 64 == at ? word & ~(UINT64_C(1) << id % 64) : word;
+}
+
+/* A word of the mask, without stop ids if they are barred. */
+static uint64_t allowed_word(const struct engine_sim_opts *opts, const uint64_t *mask, uint32_t at,
+                             bool bars_stops)
+{
+    uint64_t word = mask[at];
+
+    if (!bars_stops)
+        return word;
+    word = without_bit(word, at, opts->stop_id);
+    for (uint32_t i = 0; i < opts->n_other_stop_ids; i++)
+        word = without_bit(word, at, opts->other_stop_ids[i]);
+    return word;
+}
+
 /* One of the tokens that the mask allows; TOKEN_NONE: it allows none. */
-static token_id masked_token(const struct dice *dice, const uint64_t *mask)
+static token_id masked_token(const struct dice *dice, const uint64_t *mask, bool bars_stops)
 {
     uint32_t n_words = (dice->opts->vocab_size + 63) / 64, n = 0, nth;
 
     for (uint32_t i = 0; i < n_words; i++)
-        n += (uint32_t)__builtin_popcountll(mask[i]);
+        n += (uint32_t)__builtin_popcountll(allowed_word(dice->opts, mask, i, bars_stops));
     if (n == 0)
-        return TOKEN_NONE;
+        return bars_stops ? masked_token(dice, mask, false) : TOKEN_NONE;
     nth = (uint32_t)((uint64_t)n * dice->words[1] >> 32);
-    for (uint32_t i = 0;; nth -= (uint32_t)__builtin_popcountll(mask[i++])) {
-        uint64_t word = mask[i];
+    for (uint32_t i = 0;; i++) {
+        uint64_t word = allowed_word(dice->opts, mask, i, bars_stops);
 
-        if (nth >= (uint32_t)__builtin_popcountll(word))
+        if (nth >= (uint32_t)__builtin_popcountll(word)) {
+            nth -= (uint32_t)__builtin_popcountll(word);
             continue;
+        }
         for (; nth > 0; nth--)
             word &= word - 1;
         return i * 64 + (token_id)__builtin_ctzll(word);
@@ -148,16 +170,17 @@ void sim_draw(const struct engine_sim_opts *opts, const struct engine_item *item
                         .last = item->tokens[n_fed - 1]};
     uint32_t n_drawn = n_fed - (item->n_tokens - item->n_drafts); /* sampled earlier in this step */
     const uint64_t *mask = sample_state_mask(item->state, item->tokens_left - n_drawn);
+    bool bars_stops = sample_state_bars_stops(item->state);
     token_id id;
 
     rng_counter(dice.seed, dice.position, dice.last, dice.words);
-    if (opts->stop_id != TOKEN_NONE &&
+    if (opts->stop_id != TOKEN_NONE && !bars_stops &&
         dice.words[0] < (UINT64_C(1) << 32) / ((uint64_t)opts->mean_answer_tokens + 1))
         id = opts->stop_id;
     else
         id = sample_state_is_bent(item->state) ? bent_token(&dice, item->state) : text_token(&dice);
     if (!engine_sim_draw_is_allowed(mask, id))
-        id = masked_token(&dice, mask);
+        id = masked_token(&dice, mask, bars_stops);
     *out = (struct sample_result){.id = id};
     if (item->sample.wants_logprob)
         engine_sim_draw_put_logprobs(&dice, item->sample.n_top, out);

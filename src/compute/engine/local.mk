@@ -58,7 +58,7 @@ EXTRA_DIST += tests/golden/make_golden.py tests/golden/llama-f32.gguf tests/gold
 arch_golden = llama llama3 llama-biases llama-linear llama-yarn mistral qwen2 qwen3 qwen3-yarn gemma gemma3 \
 	gemma3-62 phi3 phi3-short phi3-long granite olmo2 olmo3 smollm3 \
 	glm4 internlm2 ernie4_5 mixtral qwen3moe deepseek2-lite deepseek2-v2 deepseek2-v3 gpt-oss \
-	qwen2moe olmoe granitemoe minimax-m2 hunyuan-dense hunyuan-moe seed_oss exaone4 \
+	qwen2moe olmoe granitemoe minimax-m2 hunyuan-dense hunyuan-moe seed_oss arcee exaone4 \
 	llama-mtp qwen3-mtp glm4moe glm4moe-mtp ernie4_5-moe mistral3 gemma2 \
 	starcoder2 phi2 gpt2 falcon falcon-7b command-r command-r-plus cohere2 lfm2 lfm2moe qwen35 qwen35moe qwen3next
 EXTRA_DIST += $(arch_golden:%=tests/golden/arch/%.txt) tests/reference/make_golden.py tests/reference/common.py \

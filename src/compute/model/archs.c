@@ -19,6 +19,7 @@
  *    internlm2 InternLM 2 to 3: llama by another name
  *    ernie4_5  ERNIE 4.5 dense: llama by another name
  *    hunyuan-dense Hunyuan: heads are normed after RoPE
+ *    arcee     AFM 4.5B: llama without gates, squared ReLU
  *    seed_oss  Seed OSS: qwen2, with the second norm under another name
  *    exaone4   EXAONE 4: norms after each half; with windows, layers without one have no RoPE
  *    mistral3  Mistral 3, Ministral 3: llama, with queries scaled by their position
@@ -324,6 +325,12 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS | HEAD_NORMS,
      .norms_turned = true,
      .has_mtp = true},
+    {.name = "arcee",
+     .pairs = ROPE_ADJACENT,
+     .activation = ACT_RELU_SQUARED,
+     .attn = &attn_grouped,
+     .ffn = &ffn_plain,
+     .needs = PRE_NORMS},
     {.name = "seed_oss",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,

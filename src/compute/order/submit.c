@@ -91,6 +91,7 @@ static void sample_pack(const struct sample_opts *sample, Baton__Sampling *sampl
     sampling->frequency_penalty = sample->frequency_penalty;
     sampling->presence_penalty = sample->presence_penalty;
     sampling->repetition_penalty = sample->repetition_penalty;
+    sampling->min_tokens = sample->min_tokens;
 }
 
 static void sample_unpack(const Baton__Sampling *sampling, struct sample_opts *sample)
@@ -105,6 +106,7 @@ static void sample_unpack(const Baton__Sampling *sampling, struct sample_opts *s
     sample->frequency_penalty = sampling->frequency_penalty;
     sample->presence_penalty = sampling->presence_penalty;
     sample->repetition_penalty = sampling->repetition_penalty;
+    sample->min_tokens = sampling->min_tokens;
 }
 
 /* ---- arrays ---- */

@@ -45,6 +45,9 @@ struct sample_opts {
                                  others multiplied; 0 and 1: off */
     const struct sample_bias *bias; /* borrowed, [n_bias], at most SAMPLE_MAX_BIAS; ids ascending */
     uint32_t n_bias;
+    uint32_t min_tokens;      /* so many tokens of the answer come before a stop id may be sampled; 0: off */
+    const token_id *stop_ids; /* borrowed, [n_stop_ids]; the scheduler fills them in for min_tokens */
+    uint32_t n_stop_ids;
 };
 
 struct sample_result {

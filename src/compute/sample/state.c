@@ -12,15 +12,16 @@
  * Hot path: no allocation (the grammar may fill its cache), no log. */
 #include "compute/sample/state.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 
-struct mark { /* a token with counts or a bias */
+struct mark { /* a token with counts or a bias, or a stop id */
     token_id id;
     uint32_t n_drawn;
-    bool is_in_prompt;
+    bool is_in_prompt, is_stop;
     float bias;
     float saved; /* its original logit while changed */
 };
@@ -28,6 +29,7 @@ struct mark { /* a token with counts or a bias */
 struct sample_state {
     float frequency, presence, repetition; /* 0, 0, 1: off */
     bool counts_prompt, counts_drawn;
+    uint32_t min_tokens, n_pushed; /* stop ids are barred while fewer tokens were pushed */
     uint32_t vocab_size;
     struct mark *marks;
     uint32_t n_marks;
@@ -66,7 +68,7 @@ static struct mark *make_mark(struct sample_state *state, token_id id)
 
 static int make_marks(struct sample_state *state, const struct sample_opts *opts, uint32_t cap_tokens)
 {
-    uint64_t cap = opts->n_bias;
+    uint64_t cap = (uint64_t)opts->n_bias + (opts->min_tokens > 0 ? opts->n_stop_ids : 0);
     uint64_t n_slots = 4;
 
     if (state->counts_drawn)
@@ -83,6 +85,10 @@ static int make_marks(struct sample_state *state, const struct sample_opts *opts
     for (uint32_t i = 0; i < opts->n_bias; i++) {
         if (opts->bias[i].id < state->vocab_size)
             make_mark(state, opts->bias[i].id)->bias = opts->bias[i].bias;
+    }
+    for (uint32_t i = 0; opts->min_tokens > 0 && i < opts->n_stop_ids; i++) {
+        if (opts->stop_ids[i] < state->vocab_size)
+            make_mark(state, opts->stop_ids[i])->is_stop = true;
     }
     return 0;
 }
@@ -106,11 +112,12 @@ int sample_state_new(const struct sample_opts *opts, struct grammar *grammar, ui
 {
     bool is_repetitive = opts->repetition_penalty > 0 && opts->repetition_penalty != 1;
     bool counts_drawn = is_repetitive || opts->frequency_penalty != 0 || opts->presence_penalty != 0;
+    bool has_marks = counts_drawn || opts->n_bias > 0 || (opts->min_tokens > 0 && opts->n_stop_ids > 0);
     struct sample_state *state;
     int rc = 0;
 
     *out = NULL;
-    if (!counts_drawn && opts->n_bias == 0 && grammar == NULL)
+    if (!has_marks && grammar == NULL)
         return 0;
     state = calloc(1, sizeof(*state));
     if (state == NULL)
@@ -120,8 +127,9 @@ int sample_state_new(const struct sample_opts *opts, struct grammar *grammar, ui
     state->repetition = is_repetitive ? opts->repetition_penalty : 1;
     state->counts_prompt = is_repetitive;
     state->counts_drawn = counts_drawn;
+    state->min_tokens = opts->n_stop_ids > 0 ? opts->min_tokens : 0;
     state->vocab_size = vocab_size;
-    if (counts_drawn || opts->n_bias > 0)
+    if (has_marks)
         rc = make_marks(state, opts, cap_tokens);
     if (rc == 0 && grammar != NULL)
         rc = make_run(state, grammar);
@@ -164,6 +172,7 @@ int sample_state_push(struct sample_state *state, token_id id)
         rc = grammar_accept(state->run, id);
     if (rc == 0 && state->counts_drawn)
         make_mark(state, id)->n_drawn++;
+    state->n_pushed += rc == 0;
     return rc;
 }
 
@@ -173,6 +182,7 @@ void sample_state_pop(struct sample_state *state, const token_id *ids, uint32_t 
         return;
     if (state->run != NULL)
         grammar_rewind(state->run, n);
+    state->n_pushed -= n;
     for (uint32_t i = 0; state->counts_drawn && i < n; i++)
         sample_state_mark_of(state, ids[i], NULL)->n_drawn--;
 }
@@ -215,8 +225,15 @@ bool sample_state_has_grammar(const struct sample_state *state)
 
 /* ---- logits ---- */
 
+bool sample_state_bars_stops(const struct sample_state *state)
+{
+    return state != NULL && state->n_pushed < state->min_tokens;
+}
+
 static float sample_state_bend_mark(const struct sample_state *state, const struct mark *mark, float logit)
 {
+    if (mark->is_stop && sample_state_bars_stops(state))
+        return -FLT_MAX;
     if (mark->is_in_prompt || mark->n_drawn > 0)
         logit = logit > 0 ? logit / state->repetition : logit * state->repetition;
     if (mark->n_drawn > 0) {

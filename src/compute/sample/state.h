@@ -15,6 +15,11 @@
  *     frequency    minus frequency_penalty x (times in the answer)
  *     presence     minus presence_penalty, if in the answer
  *     bias         plus bias
+ *     min_tokens   a stop id of an answer that is shorter: the least finite number
+ *
+ * A barred stop id has weight 0, unless it is the only token that the grammar allows: it ends the answer then.
+ *
+ * More than 15 functions: the sampler reads a state through its logits, the simulated engine one token at a time.
  *
  * One thread; with a grammar, the grammar's thread. */
 #ifndef COMPUTE_SAMPLE_STATE_H
@@ -26,7 +31,7 @@
 struct sample_state;
 
 /* If nothing depends on the tokens, *out is NULL; all functions below accept NULL as an empty state.
- * Copies the bias (ids beyond the vocabulary are ignored) and takes a reference to grammar (may be NULL).
+ * Copies bias and stop ids (those beyond the vocabulary are ignored) and takes a reference to grammar (may be NULL).
  * cap_tokens: most tokens of prompt and answer together. E_NOMEM. */
 int sample_state_new(const struct sample_opts *opts, struct grammar *grammar, uint32_t vocab_size,
                      uint32_t cap_tokens, struct sample_state **out);
@@ -57,6 +62,7 @@ void sample_state_unbend(struct sample_state *state, float *logits);
  * token. most: of the tokens with a bias, the one whose logit of 0 is raised highest, if above `highest`
  * (else best). */
 bool sample_state_is_bent(const struct sample_state *state);
+bool sample_state_bars_stops(const struct sample_state *state); /* the answer is shorter than min_tokens */
 float sample_state_bent(const struct sample_state *state, token_id id, float logit);
 token_id sample_state_most(const struct sample_state *state, float highest, token_id best);
 

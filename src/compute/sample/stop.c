@@ -173,7 +173,8 @@ static int stop_deliver(struct stop *stop, size_t len_bytes, struct buf *out)
     return 0;
 }
 
-int stop_feed(struct stop *stop, struct bytes text, struct buf *out)
+/* may_match: whether a match may end in the text. */
+static int stop_scan(struct stop *stop, struct bytes text, bool may_match, struct buf *out)
 {
     size_t match_begin = SIZE_MAX;
     int match = NO_STRING;
@@ -185,7 +186,7 @@ int stop_feed(struct stop *stop, struct bytes text, struct buf *out)
         stop->at = stop_step(stop, stop->at, stop->held.data[i]);
 
         int string = stop->nodes[stop->at].string;
-        if (string != NO_STRING && i + 1 - stop->lengths[string] < match_begin) {
+        if (may_match && string != NO_STRING && i + 1 - stop->lengths[string] < match_begin) {
             match_begin = i + 1 - stop->lengths[string];
             match = string;
         }
@@ -195,6 +196,18 @@ int stop_feed(struct stop *stop, struct bytes text, struct buf *out)
     size_t ready = stop->is_matched ? match_begin : stop->held.len_bytes - stop->nodes[stop->at].depth;
     int code = stop_deliver(stop, ready, out);
     return code < 0 ? code : match;
+}
+
+int stop_feed(struct stop *stop, struct bytes text, struct buf *out)
+{
+    return stop_scan(stop, text, true, out);
+}
+
+int stop_pass(struct stop *stop, struct bytes text, struct buf *out)
+{
+    int code = stop_scan(stop, text, false, out);
+
+    return code == NO_STRING ? 0 : code;
 }
 
 int stop_flush(struct stop *stop, struct buf *out)

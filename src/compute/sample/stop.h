@@ -21,6 +21,9 @@ void stop_free(struct stop *stop);
  * feed are). Returns the index of the string that matched (of equal strings the first), or -1. After a
  * match, feed nothing more. E_NOMEM is below -1; the stream is broken then. */
 int stop_feed(struct stop *stop, struct bytes text, struct buf *out);
+/* Feeds text in which no match may end: one that would end in it counts for nothing. A later match may begin in
+ * it. E_NOMEM. */
+int stop_pass(struct stop *stop, struct bytes text, struct buf *out);
 /* The answer ended without a match: appends the text that was held back. E_NOMEM. */
 int stop_flush(struct stop *stop, struct buf *out);
 

@@ -110,12 +110,17 @@ uint32_t plan_chunk(const struct sched *sched, const struct seq *seq, uint32_t b
                               sched->block_tokens, sched->opts.itl_ns > 0);
 }
 
-/* The same, limited by the windowed blocks that the sequence has. */
-static uint32_t plan_chunk_of(const struct sched *sched, const struct seq *seq, uint32_t budget)
+/* Takes from the budget what a prompt of the line gets in this step: its chunk, limited by the windowed blocks that
+ * the sequence has.  Returns the tokens.  The plan and the room for a prompt that is not admitted yet follow from
+ * this rule alone. */
+static uint32_t plan_take_chunk(const struct sched *sched, const struct seq *seq, uint32_t *budget)
 {
-    uint32_t room = seq->state == SEQ_PREFILL ? windows_room(sched, seq) : UINT32_MAX;
+    uint32_t room =
+        seq->state == SEQ_PREFILL ? windows_room(sched, seq) : UINT32_MAX; /* else preempted since */
+    uint32_t n_tokens = plan_chunk(sched, seq, *budget < room ? *budget : room);
 
-    return plan_chunk(sched, seq, budget < room ? budget : room);
+    *budget -= n_tokens;
+    return n_tokens;
 }
 
 uint32_t plan_budget(struct sched *sched)
@@ -127,7 +132,7 @@ uint32_t plan_budget(struct sched *sched)
 uint32_t plan_budget_left(const struct sched *sched, const struct seq *seq, uint32_t budget)
 {
     for (uint32_t i = 0; i < sched->n_line && fair_is_before(&sched->line[i]->turn, &seq->turn); i++)
-        budget -= plan_chunk_of(sched, sched->line[i], budget);
+        (void)plan_take_chunk(sched, sched->line[i], &budget);
     return budget;
 }
 
@@ -152,12 +157,11 @@ void plan_make(struct sched *sched, struct plan *plan)
 
     uint32_t budget = plan->budget = plan_budget(sched);
     for (uint32_t i = 0; i < sched->n_line && budget > 0; i++) {
-        uint32_t n_tokens = plan_chunk_of(sched, sched->line[i], budget);
+        uint32_t n_tokens = plan_take_chunk(sched, sched->line[i], &budget);
 
         if (n_tokens == 0)
             continue; /* no room for windowed blocks */
         plan_add(plan, sched->line[i], n_tokens);
         plan->n_prefill_tokens += n_tokens;
-        budget -= n_tokens;
     }
 }

@@ -65,6 +65,7 @@ static int spec_check(const struct sched *sched, const struct seq_spec *spec)
 /* Makes the sampling state.  The answer so far counts as sampled, whichever worker sampled it. */
 static int make_state(const struct sched *sched, const struct seq_spec *spec, struct seq *seq)
 {
+    struct sample_opts sample = spec->work.sample;
     uint64_t cap_tokens = seq->cap_tokens;
     int rc;
 
@@ -72,8 +73,10 @@ static int make_state(const struct sched *sched, const struct seq_spec *spec, st
         cap_tokens *= 1 + sched->opts.max_drafts;
     if (cap_tokens > UINT32_MAX)
         cap_tokens = UINT32_MAX;
-    rc = sample_state_new(&spec->work.sample, spec->grammar, sched->opts.engine->info.vocab_size,
-                          (uint32_t)cap_tokens, &seq->past);
+    sample.stop_ids = spec->stop_ids;
+    sample.n_stop_ids = spec->n_stop_ids;
+    rc = sample_state_new(&sample, spec->grammar, sched->opts.engine->info.vocab_size, (uint32_t)cap_tokens,
+                          &seq->past);
 
     if (rc < 0)
         return rc;

@@ -234,10 +234,12 @@ pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
         lane.qblk = source->rows[lane.number] + at;
         if (info->qblk_weights == CHUNK_COLS)
             pack_long(form, &lane, chunk);
-        else if (form.scale == SCALE_HALVES)
+        else if (info->qblk_weights == QBLK_WEIGHTS)
+            pack_short(form, &lane, source->n_qblks, chunk);
+        else if (form.scale == SCALE_HALVES && info->qblk_weights == 2 * QBLK_WEIGHTS)
             pack_quarters(form, &lane, source->n_qblks, source->scales[lane.number], chunk);
         else
-            pack_short(form, &lane, source->n_qblks, chunk);
+            ASSERT(!"a width of qblks that can be packed");
     }
 }
 

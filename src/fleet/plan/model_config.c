@@ -51,12 +51,15 @@ static void config_fields(const json_t *config, struct plan_model *m)
 }
 
 /* Model types with two matrices in the feed-forward network (no gate), or with four times the hidden size
- * there. */
+ * there.  Squared ReLU never has a gate. */
 static void config_ffn(const json_t *config, const char *type, struct plan_model *m)
 {
     static const char *const PLAIN[] = {"opt",    "bloom", "gpt2", "gpt_neox",
                                         "falcon", "mpt",   "phi",  "starcoder2"};
+    const char *activation = json_string_value(json_object_get(config, "hidden_act"));
 
+    if (activation != NULL && strcmp(activation, "relu2") == 0)
+        m->ffn_matrices = 2;
     for (size_t i = 0; i < sizeof(PLAIN) / sizeof(PLAIN[0]); i++)
         if (strcmp(PLAIN[i], type) == 0) {
             m->ffn_matrices = 2;
@@ -183,6 +186,16 @@ static double header_number(const struct gguf *gguf, const char *arch, const cha
     return gguf_array_f64(gguf, name, 0, &first) == 0 && first > 0 ? first : 0;
 }
 
+/* Two matrices: the first layer has one of the network's width and no gate, in no tensor. */
+static double header_ffn_matrices(const struct gguf *gguf, double ffn)
+{
+    const struct gguf_tensor *up = gguf_tensor_find(gguf, "blk.0.ffn_up.weight");
+
+    return up != NULL && (double)up->dims[1] == ffn && gguf_tensor_find(gguf, "blk.0.ffn_gate.weight") == NULL
+               ? 2
+               : 3;
+}
+
 static void header_fields(const struct gguf *gguf, const char *arch, struct plan_model *m)
 {
     uint64_t n_vocab = 0;
@@ -207,6 +220,7 @@ static void header_fields(const struct gguf *gguf, const char *arch, struct plan
     if (gguf_array_len(gguf, "tokenizer.ggml.tokens", &kind, &n_vocab) == 0)
         m->vocab = (double)n_vocab;
     m->tied_embeddings = gguf_tensor_find(gguf, "output.weight") == NULL;
+    m->ffn_matrices = header_ffn_matrices(gguf, m->ffn);
 }
 
 static void header_kinds(const struct gguf *gguf, const char *arch, struct plan_model *m)

@@ -7,9 +7,7 @@
  * worker dies in the middle of an answer, the job continues elsewhere from the tokens it has: sampling
  * depends on (seed, position), so the stream continues with the same tokens.
  *
- * A job without a placement waits in a bounded queue (queue.c) for a bounded time. If it has not begun by
- * then, it is refused with 529. A job that has begun waits as long as any worker could continue it, and
- * queue.resume_timeout after that. */
+ * A job without a placement waits in a bounded queue (queue.c), or is refused (refusals.c). */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
 #include "fleet/router/ahead_priv.h"
@@ -27,40 +25,6 @@
 
 #define MAX_ATTEMPTS   8
 #define TRIED_AGAIN_NS NS_PER_S /* wait in the queue before workers that failed the job are tried again */
-
-static const struct gen_failure overloaded = {
-    .status = 529,
-    .type = "overloaded_error",
-    .message = "Overloaded: all workers are busy, and as many requests wait as may",
-    .retry_after_s = 1,
-};
-
-static const struct gen_failure too_late = {
-    .status = 529,
-    .type = "overloaded_error",
-    .message = "Overloaded: the first token is predicted to come later than the objective allows",
-    .retry_after_s = 1,
-};
-
-static const struct gen_failure share_used = {
-    .status = 429,
-    .type = "rate_limit_error",
-    .message = "As many requests of this class wait as its share of the queue allows",
-    .retry_after_s = 1,
-};
-
-static const struct gen_failure deserted = {
-    .status = 503,
-    .type = "api_error",
-    .message = "No worker that serves this model is ready",
-    .retry_after_s = 1,
-};
-
-static const struct gen_failure too_large = {
-    .status = 400,
-    .type = "invalid_request_error",
-    .message = "The prompt does not fit the workers' KV memory; a larger kv.memory would hold it",
-};
 
 void router_job_uncharge(struct job *job, struct job_part *part)
 {
@@ -80,15 +44,6 @@ void router_job_number(struct job *job)
         hashmap_remove(router->by_number, &job->number);
     job->number = router->next_number++;
     job->prefill = job->decode = (struct job_part){.slot = PICKER_NONE};
-}
-
-/* True if the workers of its model are away, not busy. */
-static bool is_deserted(const struct job *job)
-{
-    const struct router *router = job->router;
-
-    return job->model->was_served &&
-           picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models)) == 0;
 }
 
 /* Clears the job's list of workers that failed it: when two workers fail at once, the cause is more likely
@@ -147,85 +102,6 @@ int router_job_place(struct job *job)
     router_spans_placed(job);
     router_job_enter(job, job_is_in(job, JOB_BEGUN) ? JOB_ANSWERING : JOB_PLACED);
     return 0;
-}
-
-/* True if a job that has begun may give up, because no worker could continue it for too long.
- * why_out: the picker's code. */
-static bool is_forsaken(struct job *job, uint64_t now_ns, int *why_out)
-{
-    uint64_t most_ns = job->router->conf->queue_resume_ns;
-    struct picker_place place;
-
-    *why_out = router_choose(job, &place);
-    if (*why_out == 0 || *why_out == E_OVERLOADED) {
-        if (job->state == JOB_FORSAKEN)
-            router_job_enter(job, JOB_REQUEUED);
-        return false;
-    }
-    if (job->state != JOB_FORSAKEN)
-        router_job_enter(job, JOB_FORSAKEN);
-    return most_ns > 0 && now_ns > job->forsaken_ns && now_ns - job->forsaken_ns > most_ns;
-}
-
-static void job_give_up(struct job *job, int why)
-{
-    if (job_is_in(job, JOB_BEGUN) && why == E_LIMIT) {
-        router_job_end(job, WORK_END_CONTEXT); /* its tokens so far fill the largest worker */
-        return;
-    }
-    if (!job_is_in(job, JOB_BEGUN) && is_deserted(job)) {
-        router_refused(job, REFUSED_DESERTED);
-        router_job_fail(job, deserted.status, deserted.type, deserted.message, deserted.retry_after_s);
-        return;
-    }
-    router_refused(job, REFUSED_TIMEOUT);
-    router_job_fail(job, overloaded.status, overloaded.type,
-                    job_is_in(job, JOB_BEGUN)
-                        ? "Overloaded: no worker is left that could go on with this answer"
-                        : "Overloaded: waited for a worker until the queue's time limit",
-                    overloaded.retry_after_s);
-}
-
-/* Refuses a waiting job whose first token would come too late, unless an idle worker begins it. */
-static bool job_miss(struct job *job, uint64_t now_ns)
-{
-    uint32_t retry_s = 1;
-
-    if (job_is_in(job, JOB_BEGUN) || is_deserted(job))
-        return false;
-    if (job->limit_s <= 0 ? router_admission_takes(job, &retry_s) : !router_admission_is_late(job, now_ns))
-        return false;
-    if (!router_admission_last_resort(job)) {
-        router_refused(job, REFUSED_LATE);
-        router_job_fail(job, too_late.status, too_late.type, too_late.message, retry_s);
-    }
-    return true;
-}
-
-void router_expire_queued(struct router *router)
-{
-    uint64_t now_ns = clock_now_ns();
-    struct list *node = router->queue.next;
-
-    while (node != &router->queue) {
-        struct job *job = container_of(node, struct job, waiting);
-        int why = E_OVERLOADED;
-
-        if (job_miss(job, now_ns)) {
-            node = router->queue.next;
-            continue;
-        }
-
-        bool is_over = job_is_in(job, JOB_BEGUN) ? is_forsaken(job, now_ns, &why)
-                                                 : now_ns - job->queued_ns > router->conf->queue_timeout_ns;
-
-        if (!is_over) {
-            node = node->next;
-            continue;
-        }
-        job_give_up(job, why);
-        node = router->queue.next; /* each end may place other jobs, which then leave the queue */
-    }
 }
 
 /* ---- the backend ---- */
@@ -354,58 +230,6 @@ void router_job_free(struct job *job)
     free(job);
 }
 
-/* Describes the failure if no connected worker has a capability that the job needs.
- * The text names the first one. */
-static struct gen_failure not_known(uint64_t lacks)
-{
-#define X(name, number, text)                                                                                \
-    if (lacks & CAPABILITY_##name)                                                                           \
-        return (struct gen_failure){.status = 503,                                                           \
-                                    .type = "api_error",                                                     \
-                                    .message = "no worker of this model knows " text                         \
-                                               ": they are of an older version"};
-    CAPABILITY_LIST(X)
-#undef X
-    return overloaded;
-}
-
-static int job_turn_away(struct job *job, enum refusal_reason reason, int rc)
-{
-    router_refused(job, reason);
-    router_job_enter(job, JOB_OVER);
-    router_job_free(job);
-    return rc;
-}
-
-/* Queues or refuses a job that no worker can take now. */
-static int wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_out)
-{
-    struct router *router = job->router;
-    uint64_t lacks = router_job_lacks(job);
-
-    if (lacks != 0) {
-        *failure_out = not_known(lacks);
-        return job_turn_away(job, REFUSED_OTHER, E_UNSUPPORTED);
-    }
-    if (rc == E_LIMIT) {
-        *failure_out = too_large;
-        return job_turn_away(job, REFUSED_OTHER, E_LIMIT);
-    }
-    *failure_out = too_late;
-    if (!job->awaits_pause && !router_admission_takes(job, &failure_out->retry_after_s))
-        return router_admission_last_resort(job) ? 0 : job_turn_away(job, REFUSED_PREDICTED, E_OVERLOADED);
-    if (!router_class_has_room(job)) {
-        *failure_out = share_used;
-        return job_turn_away(job, REFUSED_SHARE, E_OVERLOADED);
-    }
-    if (router->life != DAEMON_DRAINING && router_queue_has_room(job)) {
-        router_queue_add(job, false);
-        return 0;
-    }
-    *failure_out = is_deserted(job) ? deserted : overloaded;
-    return job_turn_away(job, is_deserted(job) ? REFUSED_DESERTED : REFUSED_FULL, E_OVERLOADED);
-}
-
 static int backend_submit(void *self, const struct gen_start *start, struct gen_handle **out,
                           struct gen_failure *failure_out)
 {
@@ -428,7 +252,7 @@ static int backend_submit(void *self, const struct gen_start *start, struct gen_
     if (rc == E_OVERLOADED && router_pause_for(job))
         rc = 0;
     if (rc < 0)
-        rc = wait_or_refuse(job, rc, failure_out);
+        rc = router_wait_or_refuse(job, rc, failure_out);
     if (rc < 0)
         return rc;
     *out = &job->handle;

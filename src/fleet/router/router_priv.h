@@ -164,10 +164,14 @@ void router_blocks_choose(struct job *job, struct picker_place *place);
 /* job.c */
 void router_job_enter(struct job *job, enum job_state state); /* the only place that changes it */
 
+/* refusals.c */
+/* Queues or refuses a job that no worker can take now; rc: why. A refused job is freed. */
+int router_wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_out);
+void router_expire_queued(struct router *router); /* refuses jobs that have waited for too long */
+
 /* dispatch.c: the backend, placement, and a job's end */
 struct backend router_backend(struct router *router);
 int router_jobs_open(struct router *router); /* with the outbox, which the owner closes; E_NOMEM */
-void router_expire_queued(struct router *router);
 void router_job_replace(struct job *job, uint32_t failed_slot, int error); /* a worker failed it */
 /* Cancels it at its workers; their stats go into its sum. */
 void router_job_detach(struct job *job);

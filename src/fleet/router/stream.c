@@ -76,13 +76,12 @@ static void job_check_proving(struct job *job)
         job_stop_proving(job);
 }
 
-/* The prefill worker failed the job.  The decode worker has the request and computes the missing blocks. */
-static void without_prefill(struct job *job, int error)
+/* No KV comes from the prefill worker.  The decode worker has the request and computes the missing blocks. */
+static void without_prefill(struct job *job)
 {
     Baton__Proceed proceed = BATON__PROCEED__INIT;
     int rc;
 
-    router_worker_failed(job->router, job->prefill.slot, error);
     proceed.request = job->number;
     rc = router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base);
     if (rc < 0)
@@ -91,9 +90,32 @@ static void without_prefill(struct job *job, int error)
         router_job_release(job);
 }
 
+/* Another worker would report the same error. */
+static bool is_error_of_request(int error)
+{
+    return error == E_FORMAT || error == E_CONSTRAINT || error == E_LIMIT;
+}
+
+/* The decode worker computes the prompt.  A refusal of the decode worker and an error of the request are no failures of
+ * the prefill worker. */
+static void on_prefill_failed(struct job *job, const Baton__Answer *answer)
+{
+    struct router *router = job->router;
+
+    if (answer->is_handoff_refused) {
+        log_warn("handoff_refused", LOG_STR("request_id", job->order.work.request_id),
+                 LOG_STR("worker", router->workers[job->decode.slot].node), LOG_ERR(answer->error));
+    } else {
+        log_warn("prefill_failed", LOG_STR("request_id", job->order.work.request_id),
+                 LOG_STR("worker", router->workers[job->prefill.slot].node), LOG_ERR(answer->error));
+        if (!is_error_of_request(answer->error))
+            router_worker_failed(router, job->prefill.slot, answer->error);
+    }
+    without_prefill(job);
+}
+
 static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
 {
-    uint32_t slot = job->prefill.slot;
     enum work_end end;
 
     router_job_uncharge(job, &job->prefill);
@@ -107,9 +129,7 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
         router_job_end(job, end);
         return;
     }
-    log_warn("prefill_failed", LOG_STR("request_id", job->order.work.request_id),
-             LOG_STR("worker", job->router->workers[slot].node), LOG_ERR(answer->error));
-    without_prefill(job, answer->error);
+    on_prefill_failed(job, answer);
 }
 
 static void on_decode_finish(struct job *job, const Baton__Answer *answer)
@@ -314,10 +334,12 @@ void router_stream_worker_lost(struct router *router, uint32_t slot)
             router_job_replace(job, slot, E_CLOSED);
         } else if (job->prefill.slot == slot && job->prefill.state == PART_RUNNING) {
             router_job_uncharge(job, &job->prefill);
-            if (job_is_in(job, JOB_REPORTS))
+            if (job_is_in(job, JOB_REPORTS)) {
                 job_stop_proving(job);
-            else
-                without_prefill(job, E_CLOSED);
+            } else {
+                router_worker_failed(router, slot, E_CLOSED);
+                without_prefill(job);
+            }
         }
     }
     router_place_queued(router);

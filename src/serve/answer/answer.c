@@ -5,7 +5,7 @@
  *                                          ├──> thinking ──signature──> sink
  *                                          └──> text ──stop strings───> sink
  *
- * Stop strings match in text only, never in thinking or a call's arguments.  A call ends the text before
+ * Stop strings match in text only, never in thinking or a call's arguments, and end behind the token min_tokens.  A call ends the text before
  * it, so the matcher then delivers the text it holds back.  The text of one push is collected and
  * delivered once. */
 #include "serve/answer/answer.h"
@@ -32,6 +32,8 @@ struct answer { /* fields that every token needs come first */
     struct stop *stop; /* NULL: no stop strings */
     enum open_block open;
     uint32_t n_thinking; /* number of thinking tokens */
+    uint32_t n_tokens;   /* the token that is being pushed included */
+    uint32_t min_tokens; /* no stop string ends in the text of tokens up to this one */
     bool hides_thinking;
     bool is_over;
     bool is_matched;
@@ -86,6 +88,8 @@ static int answer_on_text(void *arg, struct bytes text)
 
     if (answer->stop == NULL)
         return buf_append(&answer->scratch->text, text.data, text.len_bytes);
+    if (answer->n_tokens <= answer->min_tokens)
+        return stop_pass(answer->stop, text, &answer->scratch->text);
     match = stop_feed(answer->stop, text, &answer->scratch->text);
     if (match < -1)
         return match;
@@ -245,6 +249,7 @@ int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, v
     answer->is_single_call = request->is_single_call;
     answer->is_forced = request->tool_choice == GEN_TOOLS_ANY || request->tool_choice == GEN_TOOLS_ONE;
     answer->hides_thinking = request->hides_thinking;
+    answer->min_tokens = request->work.sample.min_tokens;
     detok_init(&answer->detok, opts->model->tokenizer,
                request->prefill.len_bytes > 0 || request->n_prompts > 0);
     rc = make_splitter(answer, opts);
@@ -282,6 +287,7 @@ static int push_one(struct answer *answer, token_id id)
     size_t i = 0;
     int rc;
 
+    answer->n_tokens++;
     buf_clear(&answer->scratch->piece);
     while (i < answer->n_marks && answer->marks[i] != id)
         i++;

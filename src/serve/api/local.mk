@@ -7,7 +7,8 @@ libserve_api_a_SOURCES = src/serve/api/error.c src/serve/api/error.h src/serve/a
 	src/serve/api/parse_response_echo.c src/serve/api/parse_response_items.c \
 	src/serve/api/parse_response_tools.c src/serve/api/parse_responses.c src/serve/api/parse_thread.c src/serve/api/parse_tools.c src/serve/api/parse_typed.c src/serve/api/render.c \
 	src/serve/api/render.h src/serve/api/render_input_items.c src/serve/api/render_responses.c \
-	src/serve/api/render_responses.h src/serve/api/render_openai.c src/serve/api/render_embeddings.c src/serve/api/render_openai.h
+	src/serve/api/render_responses.h src/serve/api/render_openai.c src/serve/api/render_openai.h \
+	src/serve/api/render_embeddings.c src/serve/api/render_embeddings.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/serve/api/test_parse tests/unit/serve/api/test_render \

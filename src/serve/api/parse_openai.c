@@ -2,7 +2,7 @@
 /* The fields that OpenAI's routes share: sampling, limits, stops, response format, stream.
  *
  * Numbers must be in the ranges that the API documents.  The extensions of other servers (top_k, min_p,
- * repetition_penalty, chat_template_kwargs.enable_thinking) must be in ranges that make sense.  An absent
+ * min_tokens, repetition_penalty, chat_template_kwargs.enable_thinking) must be in ranges that make sense.  An absent
  * limit means "up to the context" in a chat and 16 tokens in a completion. */
 #include <math.h>
 #include <stdlib.h>
@@ -227,11 +227,30 @@ static int parse_stop(struct parse *parse, const json_t *root)
     return rc;
 }
 
+/* Compares with the limit of tokens, which is parsed before. */
+static int parse_min_tokens(struct parse *parse, const json_t *root)
+{
+    int64_t min = 0;
+    int rc = parse_integer(parse, root, "min_tokens", &min, NULL);
+
+    if (rc < 0)
+        return rc;
+    if (min < 0)
+        return parse_fail(parse, "min_tokens", "Input should be greater than or equal to 0");
+    if (min > parse->out->work.max_new_tokens)
+        return parse_fail(parse, "min_tokens",
+                          "Input should be less than or equal to the limit of tokens, %u",
+                          parse->out->work.max_new_tokens);
+    parse->out->work.sample.min_tokens = (uint32_t)min;
+    return 0;
+}
+
 int parse_openai_sampling(struct parse *parse, const json_t *root)
 {
     int rc;
 
-    if ((rc = parse_openai_parse_sampling(parse, root)) < 0 || (rc = parse_bias(parse, root)) < 0)
+    if ((rc = parse_openai_parse_sampling(parse, root)) < 0 || (rc = parse_bias(parse, root)) < 0 ||
+        (rc = parse_min_tokens(parse, root)) < 0)
         return rc;
     return parse_stop(parse, root);
 }

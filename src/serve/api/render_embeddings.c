@@ -6,7 +6,7 @@
  *
  * A number has nine digits, which are enough to give the same 32-bit float back.  In base64 the floats are
  * little-endian. */
-#include "serve/api/render_openai.h"
+#include "serve/api/render_embeddings.h"
 
 #include <openssl/evp.h>
 

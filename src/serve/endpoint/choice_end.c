@@ -126,8 +126,8 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
         request->usage.output_tokens = request->n_output;
         choices_sum_serving(request);
         output_end_choice(choice);
-        if (api_call_embeds(request->call))
-            embeddings_finish(request);
+        if (request->dialect->finish != NULL)
+            request->dialect->finish(request);
         else
             request_finish(request);
         return;

@@ -184,7 +184,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
         choice_finish(choice, GEN_STOP_MAX_TOKENS, bytes_of(NULL, 0));
         return;
     }
-    if (!api_call_embeds(request->call))
+    if (request->dialect->take == NULL)
         report_tokens(choice, now, tokens->n);
     if (request->state == REQUEST_PREFILLING) {
         request->first_ns = now;
@@ -193,8 +193,8 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     if (choice->last_ns == 0 && request->n_waiting > 0)
         ev_timer_start(request->later, 0);
     choice->last_ns = request->last_ns = now;
-    if (api_call_embeds(request->call)) {
-        embeddings_take(choice, tokens);
+    if (request->dialect->take != NULL) {
+        request->dialect->take(choice, tokens);
         return;
     }
     choice->n_output += (uint32_t)tokens->n;
@@ -223,7 +223,7 @@ static void choice_events_on_end(void *arg, enum work_end end, const struct gen_
         why = GEN_STOP_MAX_TOKENS;
     if (request->gen.work.max_new_tokens == 0)
         why = GEN_STOP_MAX_TOKENS;
-    if (api_call_embeds(request->call))
+    if (request->dialect->take != NULL)
         why = GEN_STOP_END_TURN;
     choice->stop = why; /* for the sink, which closes the last block */
     if (answer_finish(choice->answer, why) < 0) {

@@ -61,6 +61,8 @@ static void choice_job_work(struct choice *choice, struct work *work)
     choice->is_clamped = work->max_new_tokens > room;
     if (choice->is_clamped)
         work->max_new_tokens = room;
+    if (work->sample.min_tokens > work->max_new_tokens)
+        work->sample.min_tokens = work->max_new_tokens;
     if (work->max_new_tokens == 0)
         work->max_new_tokens = 1; /* a prompt-only request samples one token and drops it */
     if (isnan(work->sample.temperature))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /v1/embeddings: one choice for each input, whose only result is a vector.
  *
- *     on_tokens -> embeddings_take: kept in the choice
- *     all over  -> embeddings_finish -> embeddings_turn ... : cut, scaled to length 1, rendered into request.body
+ *     on_tokens -> take: kept in the choice
+ *     all over  -> finish -> turn ... : cut, scaled to length 1, rendered into request.body
  *
  * Rendering 4,096 numbers takes three milliseconds and a request may have 2,048 inputs, so each turn of the
  * loop renders for a fraction of a millisecond. */
@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "serve/api/render_openai.h"
+#include "serve/api/render_embeddings.h"
 #include "serve/endpoint/output_priv.h"
 
 #define TURN_NS      (NS_PER_MS / 4)
@@ -30,7 +30,7 @@ static void fail_short(struct request *request, uint32_t n_dims)
     request_fail(request, &error);
 }
 
-void embeddings_take(struct choice *choice, const struct gen_tokens *tokens)
+static void embeddings_take(struct choice *choice, const struct gen_tokens *tokens)
 {
     struct request *request = choice->request;
 
@@ -49,7 +49,7 @@ void embeddings_take(struct choice *choice, const struct gen_tokens *tokens)
 
 /* Reserves memory for the whole answer, because copying fifty megabytes while the body grows would block the loop.
  * Pages are touched only when they are written.  If this fails, a later append fails. */
-void embeddings_finish(struct request *request)
+static void embeddings_finish(struct request *request)
 {
     size_t number_bytes = request->gen.embedding_is_base64 ? PACKED_BYTES : PLAIN_BYTES;
     size_t n_bytes = request->n_choices * (HEAD_BYTES + number_bytes * request->choices[0].n_dims);
@@ -98,7 +98,7 @@ static void release_rendered(struct choice *choice)
     choice->request->n_rendered++;
 }
 
-void embeddings_turn(struct request *request)
+static void embeddings_turn(struct request *request)
 {
     uint64_t begun_ns = clock_now_ns();
     struct api_error error;
@@ -136,4 +136,8 @@ static int embeddings_whole(struct request *request, struct buf *body)
     return api_put_embeddings_end(body, request->gen.model, n_tokens);
 }
 
-const struct output_dialect output_embeddings = {.id_prefix = "embd-", .whole = embeddings_whole};
+const struct output_dialect output_embeddings = {.id_prefix = "embd-",
+                                                 .whole = embeddings_whole,
+                                                 .take = embeddings_take,
+                                                 .finish = embeddings_finish,
+                                                 .turn = embeddings_turn};

@@ -39,17 +39,16 @@ struct output_dialect {
     void (*ping)(struct request *request);
     void (*error)(struct request *request, const struct api_error *error); /* an error after the 200 */
     int (*whole)(struct request *request, struct buf *body); /* an answer that is not streamed; E_NOMEM */
+    /* Of answers that are values in place of text, such as embeddings; else all three are NULL. take keeps a
+     * value in the choice; a failure ends the request. finish: all choices are over; it starts request.later.
+     * turn: the timer fired; renders some, and the last turn ends the request. */
+    void (*take)(struct choice *choice, const struct gen_tokens *tokens);
+    void (*finish)(struct request *request);
+    void (*turn)(struct request *request);
 };
 extern const struct output_dialect output_messages;                 /* output_messages.c */
 extern const struct output_dialect output_chat, output_completions; /* output_openai.c */
 extern const struct output_dialect output_responses;                /* output_responses.c */
 extern const struct output_dialect output_embeddings;               /* embeddings.c */
-
-/* embeddings.c: the answer of /v1/embeddings */
-/* Keeps the prompt's embedding in the choice.  A failure ends the request. */
-void embeddings_take(struct choice *choice, const struct gen_tokens *tokens);
-void embeddings_finish(struct request *request); /* call it when every choice is over; renders them turn by
-                                                  * turn */
-void embeddings_turn(struct request *request);   /* the next turn; the last one ends the request */
 
 #endif

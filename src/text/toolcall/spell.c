@@ -94,7 +94,8 @@ static void spell_items(struct calls_spelling *out, const struct calls_tags *tag
         struct bytes name = key.len_bytes > 2 ? bytes_of(key.data + 1, key.len_bytes - 2) : key;
 
         spell_own(out, is_first ? "" : ",");
-        spell_given(out, calls_is_bare_key(name) ? name : key);
+        spell_given(out,
+                    calls_is_bare_key(name) && bytes_find(name, bytes_str("\\"), 0) == SIZE_MAX ? name : key);
         spell_own(out, value.data[0] == '{' ? ":" : "");
         spell_braces(out, tags, item);
     }

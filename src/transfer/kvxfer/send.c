@@ -52,7 +52,7 @@ struct kvxfer_send {
     char tcp_address[128], unix_path[108];
     struct send_run *runs; /* [n_runs] the prompt's, those of windowed layers, then the head's */
     uint32_t n_runs;
-    bool has_first, is_finished, must_confirm_stop;
+    bool has_first, is_finished, is_refused, must_confirm_stop;
     struct kvxfer_first first;
     uint64_t began_ns, moved_ns, retry_ns;
 };
@@ -380,6 +380,7 @@ static void send_on_refused(struct kvxfer_send *send, const struct kvxfer_messag
     if (send->state != SEND_OFFERED)
         return;
     if (refused->retry_after_ms == 0) {
+        send->is_refused = true;
         send_end(send, refused->code < 0 ? refused->code : E_PEER);
         return;
     }
@@ -467,4 +468,9 @@ void kvxfer_send_tick(struct kvxfer_send *send, uint64_t now_ns)
 bool kvxfer_send_is_granted(const struct kvxfer_send *send)
 {
     return send->state == SEND_PUSHING || send->state == SEND_PUSHED;
+}
+
+bool kvxfer_send_is_refused(const struct kvxfer_send *send)
+{
+    return send->is_refused;
 }

@@ -75,5 +75,6 @@ void kvxfer_send_message(struct kvxfer_send *send, const struct kvxfer_message *
 void kvxfer_send_event(struct kvxfer_send *send, const struct tr_event *event, uint64_t now_ns);
 void kvxfer_send_tick(struct kvxfer_send *send, uint64_t now_ns);
 bool kvxfer_send_is_granted(const struct kvxfer_send *send);
+bool kvxfer_send_is_refused(const struct kvxfer_send *send); /* it ended because the receiver refused it */
 
 #endif

@@ -153,6 +153,7 @@ static void fill_answer(const struct report *report, const struct task_answer *f
     to->n_ids = from->n_ids;
     to->finish = from->finish;
     to->error = from->error;
+    to->is_handoff_refused = from->is_handoff_refused;
     if (from->error_text != NULL)
         to->error_text = from->error_text;
     if (from->n_draws > 0)

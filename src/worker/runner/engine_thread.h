@@ -57,6 +57,7 @@ struct task { /* one submitted job on this worker; engine thread; the drawing is
     uint32_t n_begun;              /* answer tokens that came with the request (a resumed stream) */
     uint32_t n_answered;           /* answer indices used, those included */
     struct kv_send *kv_send;       /* mode PREFILL: its KV send; NULL: none yet, or over */
+    bool is_handoff_refused;       /* mode PREFILL: its decode worker refused the OFFER */
     struct kv_receive *kv_receive; /* mode DECODE: its KV receive; NULL: none yet, or over */
     struct task_times times;
     struct task_figures figures;

@@ -18,6 +18,8 @@
  *    kv_receive.c --GRANT_REFUSED--> transfer/kvxfer/send.c --result--> failed --tick: FAILED--> router
  *    router: on_prefill_finish() --PROCEED--> decode worker: computes the prompt
  *
+ * With it goes that it is a refusal, because a refusal is no failure of this worker.
+ *
  * A struct kv_send may outlive its task, because its leases last until the transport reads the blocks no
  * more. */
 #include "worker/runner/head_kv_priv.h"
@@ -142,6 +144,7 @@ static void kv_send_on_over(void *arg, int result)
     if (result < 0) {
         log_warn("kv_send_failed", LOG_STR("request_id", task->spec.order.work.request_id), LOG_ERR(result));
         send->failed = result; /* the tick ends the task when it is held */
+        task->is_handoff_refused = kvxfer_send_is_refused(send->send);
         return;
     }
     kv_send_share_blocks(send);

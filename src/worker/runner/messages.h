@@ -145,6 +145,7 @@ struct task_answer {       /* an update on one request */
     uint32_t embedding_at, n_embedding; /* offset in the report's embeddings; 0: none */
     Baton__Finish finish;
     int32_t error;
+    bool is_handoff_refused;  /* FAILED: the peer refused the hand-off */
     char *error_text;         /* FAILED: for people; heap, owned by the report; NULL: none */
     struct task_times *times; /* with a finish; heap, owned by the report; NULL: none */
     struct seq_stats stats;

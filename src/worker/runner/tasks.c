@@ -74,14 +74,14 @@ static void task_name_answer(struct task_answer *answer, const struct task_spec 
     answer->request = spec->key.request;
 }
 
-/* reason: text for people, may be empty. */
-static void task_answer_failed_for(struct worker_engine *engine, const struct task_spec *spec, int error,
-                                   const char *reason)
+/* reason: text for people, may be empty.  NULL: out of memory. */
+static struct task_answer *task_answer_failed_for(struct worker_engine *engine, const struct task_spec *spec,
+                                                  int error, const char *reason)
 {
     struct task_answer *answer = worker_engine_answer(engine, spec->origin, NULL, 0);
 
     if (answer == NULL)
-        return;
+        return NULL;
     task_name_answer(answer, spec);
     answer->finish = BATON__FINISH__FINISH_FAILED;
     answer->error = error;
@@ -90,11 +90,13 @@ static void task_answer_failed_for(struct worker_engine *engine, const struct ta
     for (char *at = answer->error_text; at != NULL && *at != '\0'; at++)
         if ((unsigned char)*at < ' ' || *at == 0x7f)
             *at = '?'; /* it may quote a client; messages carry printable text only */
+    return answer;
 }
 
-static void task_answer_failed(struct worker_engine *engine, const struct task_spec *spec, int error)
+static struct task_answer *task_answer_failed(struct worker_engine *engine, const struct task_spec *spec,
+                                              int error)
 {
-    task_answer_failed_for(engine, spec, error, "");
+    return task_answer_failed_for(engine, spec, error, "");
 }
 
 static void task_put_serving(const struct task *task, struct task_answer *answer)
@@ -395,8 +397,11 @@ void worker_tasks_move(struct worker_engine *engine)
 
 void worker_engine_fail_task(struct worker_engine *engine, struct task *task, int error)
 {
+    struct task_answer *answer = task_answer_failed(engine, &task->spec, error);
+
     task->times.is_failed = true;
-    task_answer_failed(engine, &task->spec, error);
+    if (answer != NULL)
+        answer->is_handoff_refused = task->is_handoff_refused;
     sched_cancel(engine->sched, task->seq);
 }
 

@@ -210,6 +210,11 @@ static void sampling_limits(void **state)
     sampling.presence_penalty = 0;
     sampling.repetition_penalty = -1;
     assert_refused(FRAME_SUBMIT, &submit, "Sampling.repetition_penalty");
+    sampling.repetition_penalty = 0;
+    sampling.min_tokens = 4 << 20;
+    assert_passes(FRAME_SUBMIT, &submit);
+    sampling.min_tokens++;
+    assert_refused(FRAME_SUBMIT, &submit, "Sampling.min_tokens");
 }
 
 /* A sender older than these fields, and a newer one, as bytes on the wire. */

@@ -62,6 +62,7 @@ static const char *const CASES[] = {
     "hunyuan-dense",
     "hunyuan-moe",
     "seed_oss",
+    "arcee",
     "exaone4",
     "glm4moe",
     "ernie4_5-moe",

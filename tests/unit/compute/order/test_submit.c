@@ -46,7 +46,8 @@ static struct work_order order_full(void)
                                                    .seed = UINT64_MAX - 1,
                                                    .frequency_penalty = -1,
                                                    .presence_penalty = 1.5f,
-                                                   .repetition_penalty = 1.25f}}};
+                                                   .repetition_penalty = 1.25f,
+                                                   .min_tokens = 9}}};
 
     for (uint32_t i = 0; i < 5; i++)
         order.tokens[i] = 200 * i + 1;

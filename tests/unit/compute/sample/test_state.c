@@ -85,6 +85,36 @@ static void penalties_by_example(void **state)
     sample_state_free(past);
 }
 
+static void stop_ids_are_barred_before_min_tokens(void **state)
+{
+    static const token_id stops[] = {0, 99}; /* one beyond the vocabulary */
+    struct sample_bias bias[] = {{.id = 0, .bias = 100}};
+    struct sample_opts opts = {
+        .bias = bias, .n_bias = 1, .min_tokens = 2, .stop_ids = stops, .n_stop_ids = 2};
+    float logits[] = {1, 3, 2, -8};
+    struct sample_state *past;
+
+    assert_int_equal(sample_state_new(&opts, NULL, 4, 10, &past), 0);
+    for (float t = 0; t < 3; t++) {
+        opts.temperature = t;
+        assert_int_not_equal(draw(logits, 4, &opts, past).id, 0);
+    }
+    assert_false(draw(logits, 4, &opts, past).is_spoilt);
+    assert_int_equal(sample_state_push(past, 1), 0);
+    assert_true(sample_state_bars_stops(past));
+    assert_int_equal(sample_state_push(past, 2), 0);
+    assert_false(sample_state_bars_stops(past));
+    assert_int_equal(draw(logits, 4, &opts, past).id, 0);
+    sample_state_pop(past, (token_id[]){2}, 1); /* a rejected draft token */
+    assert_int_not_equal(draw(logits, 4, &opts, past).id, 0);
+    assert_true(logits[0] == 1 && logits[1] == 3);
+    sample_state_free(past);
+
+    opts.n_bias = opts.n_stop_ids = 0; /* nothing ends the answer */
+    assert_int_equal(sample_state_new(&opts, NULL, 4, 10, &past), 0);
+    assert_null(past);
+}
+
 /* Log probabilities come from the model's logits, before penalties and masks. */
 static void logprobs_are_of_the_logits_as_they_came(void **state)
 {
@@ -159,6 +189,9 @@ static float plain_bent(const struct history *history, const struct sample_opts 
 {
     uint32_t n_prompt = 0, n_drawn = 0;
 
+    for (uint32_t i = 0; i < opts->n_stop_ids && history->n - history->n_prompt < opts->min_tokens; i++)
+        if (opts->stop_ids[i] == id)
+            return -FLT_MAX;
     for (uint32_t i = 0; i < history->n; i++) {
         n_prompt += i < history->n_prompt && history->tokens[i] == id;
         n_drawn += i >= history->n_prompt && history->tokens[i] == id;
@@ -196,6 +229,7 @@ static void draws_follow_from_the_tokens_alone(void **state)
     for (uint32_t round = 0; round < 300; round++) {
         struct sample_bias bias[2] = {{.id = below(VOCAB / 2), .bias = 1.5f},
                                       {.id = VOCAB / 2 + below(VOCAB), .bias = -2}};
+        const token_id stops[2] = {below(VOCAB), below(VOCAB)};
         struct sample_opts opts = {.temperature = (float)below(3) / 2,
                                    .top_p = below(2) ? 1 : 0.8f,
                                    .top_k = below(2) ? 0 : 1 + below(30),
@@ -204,7 +238,10 @@ static void draws_follow_from_the_tokens_alone(void **state)
                                    .presence_penalty = (float)below(5) / 4 - 0.5f,
                                    .repetition_penalty = below(2) ? 0 : 1.3f,
                                    .bias = bias,
-                                   .n_bias = below(3)};
+                                   .n_bias = below(3),
+                                   .min_tokens = below(2) ? 0 : below(TOKENS / 2),
+                                   .stop_ids = stops,
+                                   .n_stop_ids = below(3)};
         struct history history = {.n_prompt = below(TOKENS / 2)};
         float logits[VOCAB], bent[VOCAB], before[VOCAB];
         struct sample_state *past;
@@ -318,6 +355,60 @@ static void a_masked_draw_is_a_draw_without_the_others(void **state)
     tokenizer_unref(tokenizer);
 }
 
+static bool is_one_of(const token_id *ids, size_t n, token_id id)
+{
+    while (n > 0 && ids[n - 1] != id)
+        n--;
+    return n > 0;
+}
+
+/* Where only a stop id is allowed, it ends the answer.  Where something else is, it is not drawn. */
+static void a_complete_grammar_ends_before_min_tokens(void **state)
+{
+    struct tokenizer *tokenizer;
+    struct grammar_vocab *vocab = small_vocab(&tokenizer);
+    struct grammar *grammar = grammar_must(vocab, "{\"json\": {}}");
+    size_t n_stops;
+    const token_id *stops = tokenizer_stop_ids(tokenizer, &n_stops);
+    struct sample_opts opts = {
+        .top_p = 1, .min_tokens = TOKENS, .stop_ids = stops, .n_stop_ids = (uint32_t)n_stops};
+    uint32_t n_complete = 0;
+
+    rng_init(&dice, 21);
+    for (uint32_t round = 0; round < 40; round++) {
+        float logits[ROWS];
+        struct sample_state *past;
+        bool is_over = false;
+
+        opts.temperature = (float)below(3) / 2;
+        assert_int_equal(sample_state_new(&opts, grammar, ROWS, TOKENS, &past), 0);
+        for (uint32_t left = 30; left > 0 && !is_over; left--) {
+            const uint64_t *mask = sample_state_mask(past, 1);
+            bool has_other = false;
+            struct sample_result got;
+
+            opts.seed = rng_u64(&dice);
+            for (uint32_t i = 0; i < ROWS; i++) {
+                logits[i] = is_one_of(stops, n_stops, i) ? 50 : (float)below(1000) / 100 - 5;
+                has_other |= is_set(mask, i) && !is_one_of(stops, n_stops, i);
+            }
+            got = draw(logits, ROWS, &opts, past);
+            is_over = got.id == TOKEN_NONE || is_one_of(stops, n_stops, got.id);
+            assert_int_equal(is_over, !has_other);
+            if (is_over)
+                assert_true(sample_state_is_complete(past));
+            else
+                assert_int_equal(sample_state_push(past, got.id), 0);
+        }
+        n_complete += is_over;
+        sample_state_free(past);
+    }
+    assert_true(n_complete > 0);
+    grammar_unref(grammar);
+    grammar_vocab_unref(vocab);
+    tokenizer_unref(tokenizer);
+}
+
 /* Under a mask, damaged logits are detected among allowed tokens,
  * and among forbidden tokens of their spans. */
 static void damage_is_reported_under_a_mask(void **state)
@@ -388,6 +479,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_asked_for_is_no_state),
         cmocka_unit_test(penalties_by_example),
+        cmocka_unit_test(stop_ids_are_barred_before_min_tokens),
+        cmocka_unit_test(a_complete_grammar_ends_before_min_tokens),
         cmocka_unit_test(logprobs_are_of_the_logits_as_they_came),
         cmocka_unit_test(penalties_are_not_taken_for_damage),
         cmocka_unit_test(damage_is_reported_under_a_mask),

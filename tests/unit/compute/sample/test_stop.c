@@ -105,6 +105,31 @@ static void match_at_the_start_delivers_nothing(void **state)
     end(&f);
 }
 
+static void passed_text_ends_no_match(void **state)
+{
+    static const char *const strings[] = {"END", "ND of"};
+    struct fixture f;
+
+    begin(&f, strings, 2);
+    assert_int_equal(stop_pass(f.stop, bytes_str("an END to EN"), &f.out), 0);
+    assert_out(&f, "an END to ");
+    assert_int_equal(feed(&f, "D of"), 0); /* it begins in the text before */
+    assert_out(&f, "an END to ");
+    end(&f);
+
+    begin(&f, strings, 2);
+    assert_int_equal(stop_pass(f.stop, bytes_str("END"), &f.out), 0);
+    assert_int_equal(feed(&f, " of"), 1);
+    assert_out(&f, "E");
+    end(&f);
+
+    begin(&f, strings, 2);
+    assert_int_equal(stop_pass(f.stop, bytes_str("END"), &f.out), 0);
+    assert_int_equal(stop_flush(f.stop, &f.out), 0);
+    assert_out(&f, "END");
+    end(&f);
+}
+
 static void within_one_token_the_earliest_begin_wins(void **state)
 {
     static const char *const strings[] = {"c", "bcd", "abcd", "d"};
@@ -307,6 +332,7 @@ int main(void)
         cmocka_unit_test(holds_back_only_what_may_match),
         cmocka_unit_test(flush_gives_the_rest),
         cmocka_unit_test(match_at_the_start_delivers_nothing),
+        cmocka_unit_test(passed_text_ends_no_match),
         cmocka_unit_test(within_one_token_the_earliest_begin_wins),
         cmocka_unit_test(of_the_same_begin_the_shorter_wins),
         cmocka_unit_test(overlaps_with_itself),

@@ -86,6 +86,7 @@ static void ask_for_shape(struct seq_spec *spec)
     spec->grammar = grammars[below(N_GRAMMARS)];
     spec->stop_ids = shape_stop_ids;
     spec->n_stop_ids = (uint32_t)n_shape_stop_ids;
+    spec->work.sample.min_tokens = below(3) ? 0 : below(30);
 }
 
 /* Half of the sequences use options that depend on earlier tokens. */

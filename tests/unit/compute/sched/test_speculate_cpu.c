@@ -214,6 +214,7 @@ static void ask(struct request *request)
     size_t n_stop_ids;
 
     spec->work.sample.n_top = below(6);
+    spec->work.sample.min_tokens = below(3) ? 0 : below(ANSWER_TOKENS);
     if (below(3) == 0)
         spec->work.score_from = 1 + below(spec->n_tokens);
     if (below(3) == 0) {

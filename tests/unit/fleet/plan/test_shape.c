@@ -115,6 +115,23 @@ static void config_json_of_families(void **state)
                 oss.attention_bits == 16);
 }
 
+static void networks_without_gates_have_two_matrices(void **state)
+{
+    (void)state;
+    struct plan_model arcee = config(
+        "{\"model_type\":\"arcee\",\"num_hidden_layers\":36,\"hidden_size\":2560,\"num_attention_heads\":20,"
+        "\"num_key_value_heads\":4,\"head_dim\":128,\"intermediate_size\":18432,\"vocab_size\":128004,"
+        "\"hidden_act\":\"relu2\",\"tie_word_embeddings\":false}");
+    struct plan_model starcoder =
+        config("{\"model_type\":\"starcoder2\",\"num_hidden_layers\":30,\"hidden_size\":3072,\"num_attention_"
+               "heads\":24,"
+               "\"num_key_value_heads\":2,\"intermediate_size\":12288,\"vocab_size\":49152}");
+
+    assert_true(arcee.ffn_matrices == 2 && !(arcee.tied_embeddings > 0));
+    assert_true(fabs(plan_model_params(&arcee) / 4.5e9 - 1) < 0.05);
+    assert_true(starcoder.ffn_matrices == 2 && starcoder.tied_embeddings > 0);
+}
+
 static void hybrids_have_a_state(void **state)
 {
     (void)state;
@@ -179,7 +196,7 @@ static void gguf_headers_are_shapes(void **state)
     snprintf(path, sizeof(path), "%s/share/baton-demo.gguf", srcdir == NULL ? "." : srcdir);
     if (plan_model_from_gguf(path, &fault, &m) != 0)
         fail_msg("%s", fault.text);
-    assert_true(m.layers >= 1 && m.hidden >= 1 && m.vocab >= 1);
+    assert_true(m.layers >= 1 && m.hidden >= 1 && m.vocab >= 1 && m.ffn_matrices == 3);
     assert_int_not_equal(plan_model_from_gguf("/nonexistent.gguf", &fault, &m), 0);
 }
 
@@ -204,7 +221,7 @@ int main(void)
         cmocka_unit_test(counts_are_exact),        cmocka_unit_test(long_contexts_have_known_sizes),
         cmocka_unit_test(config_json_of_families), cmocka_unit_test(hybrids_have_a_state),
         cmocka_unit_test(windows_by_layer),        cmocka_unit_test(faults_name_the_field),
-        cmocka_unit_test(gguf_headers_are_shapes),
+        cmocka_unit_test(gguf_headers_are_shapes), cmocka_unit_test(networks_without_gates_have_two_matrices),
     };
 
     return cmocka_run_group_tests(tests, open_books, close_books);

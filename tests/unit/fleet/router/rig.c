@@ -136,7 +136,8 @@ static void note_submit(struct link *link, const Baton__Submit *submit)
                              .n_bias = (uint32_t)submit->sampling->n_bias,
                              .frequency_penalty = submit->sampling->frequency_penalty,
                              .presence_penalty = submit->sampling->presence_penalty,
-                             .repetition_penalty = submit->sampling->repetition_penalty};
+                             .repetition_penalty = submit->sampling->repetition_penalty,
+                             .min_tokens = submit->sampling->min_tokens};
 }
 
 static void note_more_tokens(struct rig_submit *sent, const Baton__SubmitTokens *more)

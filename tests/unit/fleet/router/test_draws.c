@@ -52,6 +52,7 @@ static void all_workers_are_asked_for_the_same(void **state)
                                       .frequency_penalty = -1.5f,
                                       .presence_penalty = 0.5f,
                                       .repetition_penalty = 1.25f,
+                                      .min_tokens = 6,
                                       .bias = bias,
                                       .n_bias = 2};
     rig.constraint = "{\"json\": {}}";
@@ -61,7 +62,7 @@ static void all_workers_are_asked_for_the_same(void **state)
     asked = *rig_last(d);
     assert_true(asked.sample.wants_logprob && asked.sample.n_top == 2 && asked.sample.n_bias == 2);
     assert_true(asked.sample.frequency_penalty == -1.5f && asked.sample.presence_penalty == 0.5f);
-    assert_true(asked.sample.repetition_penalty == 1.25f);
+    assert_true(asked.sample.repetition_penalty == 1.25f && asked.sample.min_tokens == 6);
     assert_int_equal(asked.pin_tokens[WORK_PIN_5M], 320);
     assert_int_equal(asked.pin_tokens[WORK_PIN_1H], 64);
     assert_int_equal(rig_last(p)->digest, asked.digest);

@@ -415,20 +415,49 @@ static void a_failed_prefill_counts_for_its_worker(void **state)
     assert_int_equal(client->serving.n_redispatched, 0);
     assert_int_equal(rig.router.workers[1].n_failed, 0);
     assert_true(rig_ledgers_are_empty(&rig));
+    rig_lose(&rig, p);
+    rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100); /* its link returns */
+    assert_int_equal(rig.router.workers[0].n_failed, 1);
+    assert_int_equal(rig.router.workers[0].last_error, E_INTERNAL);
 }
 
-static void failures_are_counted_across_links(void **state)
+static void a_refused_hand_off_is_no_failure(void **state)
 {
-    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct link *p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100);
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
+    struct rig_client *client = rig_submit(&rig, 500, 20);
+    Baton__Answer answer = BATON__ANSWER__INIT;
 
-    rig_submit(&rig, 20, 20);
-    rig_finish(&rig, d, BATON__FINISH__FINISH_FAILED, E_INTERNAL);
-    assert_int_equal(rig.router.workers[0].n_failed, 1);
-    rig_lose(&rig, d);
-    d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
-    assert_string_equal(rig.router.workers[0].node, "d0");
-    assert_true(rig.router.workers[0].n_failed >= 1);
-    assert_int_not_equal(rig.router.workers[0].last_error, 0);
+    answer.request = rig_last(p)->request;
+    answer.finish = BATON__FINISH__FINISH_FAILED;
+    answer.error = E_FULL;
+    answer.is_handoff_refused = true;
+    rig_answer(&rig, p, &answer);
+    assert_true(rig_last(d)->may_proceed);
+    rig_tokens(&rig, d, 0, 3);
+    rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
+    assert_true(client->has_ended);
+    assert_int_equal(client->serving.n_redispatched, 0);
+    assert_int_equal(rig.router.workers[0].n_failed, 0);
+    assert_int_equal(rig.router.workers[1].n_failed, 0);
+    assert_true(rig_ledgers_are_empty(&rig));
+}
+
+/* Such as a grammar that is wrong: the decode worker says so too. */
+static void an_error_of_the_request_is_no_failure(void **state)
+{
+    static const int errors[] = {E_FORMAT, E_CONSTRAINT, E_LIMIT};
+    struct link *p = rig_worker(&rig, "p0", PICKER_PREFILL, 1, 100);
+    struct link *d = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
+
+    for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
+        rig_submit(&rig, 500, 20);
+        rig_finish(&rig, p, BATON__FINISH__FINISH_FAILED, errors[i]);
+        rig_finish(&rig, d, BATON__FINISH__FINISH_FAILED, errors[i]);
+        assert_int_equal(rig.router.workers[0].n_failed, 0);
+        assert_int_equal(rig.router.workers[1].n_failed, 0);
+    }
+    assert_true(rig_ledgers_are_empty(&rig));
 }
 
 static void an_answer_is_never_longer_than_asked(void **state)
@@ -568,9 +597,10 @@ int main(void)
         T(a_forsaken_answer_ends),
         T(a_worker_that_failed_once_is_tried_again),
         T(gaps_and_foreign_ids_move_the_job),
-        T(failures_are_counted_across_links),
+        T(an_error_of_the_request_is_no_failure),
         T(an_answer_is_never_longer_than_asked),
         T(a_failed_prefill_counts_for_its_worker),
+        T(a_refused_hand_off_is_no_failure),
         T(an_end_that_is_none_moves_the_job),
         T(an_unknown_end_is_an_ordinary_one),
         T(absurd_serving_stats_are_cut),

@@ -334,6 +334,41 @@ static void run(const struct gen_model *model, size_t i, size_t group)
     buf_fini(&sink.out);
 }
 
+/* A stop string counts if it ends behind the last of min_tokens, wherever it begins. */
+static void a_stop_string_ends_behind_min_tokens(void **state)
+{
+    static const char text[] = "one END two END";
+    static const char *const ends[] = {"(one );", "(one END two );", "(one END two END);"};
+    const struct gen_model *model = *state;
+    struct bytes stop = bytes_str("END");
+    struct gen_request request = {.stop_sequences = &stop, .n_stop_sequences = 1};
+    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &request};
+    struct token_ids ids = {0};
+    size_t n_seen = 0;
+
+    assert_int_equal(tokenizer_encode(model->tokenizer, bytes_str(text), TOKEN_PARSE_SPECIAL, 100, &ids), 0);
+    for (size_t min = 0; min <= ids.n; min++) {
+        struct sink sink = {0};
+        struct answer *answer;
+        int rc = 0;
+
+        request.work.sample.min_tokens = (uint32_t)min;
+        assert_int_equal(answer_new(&opts, &sink_calls, &sink, &answer), 0);
+        for (size_t at = 0; at < ids.n && rc == 0; at++)
+            rc = answer_push(answer, ids.ids + at, 1);
+        if (rc == 0)
+            assert_int_equal(answer_finish(answer, GEN_STOP_END_TURN), 0);
+        while (n_seen < 3 && !bytes_is(buf_view(&sink.out), ends[n_seen]))
+            n_seen++; /* never an earlier end again */
+        assert_true(n_seen < 3);
+        assert_int_equal(answer_stop(answer), n_seen < 2 ? GEN_STOP_SEQUENCE : GEN_STOP_END_TURN);
+        answer_free(answer);
+        buf_fini(&sink.out);
+    }
+    assert_int_equal(n_seen, 2);
+    token_ids_fini(&ids);
+}
+
 static void answers_become_blocks(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(answers); i++)
@@ -357,9 +392,12 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_become_blocks), cmocka_unit_test(thinking_becomes_blocks),
-        cmocka_unit_test(signatures_know_their_text), cmocka_unit_test(forced_calls_are_whole_at_the_limit)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(answers_become_blocks),
+                                       cmocka_unit_test(thinking_becomes_blocks),
+                                       cmocka_unit_test(a_stop_string_ends_behind_min_tokens),
+                                       cmocka_unit_test(thinking_becomes_blocks),
+                                       cmocka_unit_test(signatures_know_their_text),
+                                       cmocka_unit_test(forced_calls_are_whole_at_the_limit)};
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

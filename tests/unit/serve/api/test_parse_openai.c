@@ -116,6 +116,13 @@ static const struct {
     {API_CHAT, WITH("'frequency_penalty':2.5"), "frequency_penalty: Input should be between -2 and 2"},
     {API_CHAT, WITH("'presence_penalty':'x'"), "presence_penalty: Input should be a valid number"},
     {API_CHAT, WITH("'repetition_penalty':0"), "repetition_penalty: Input should be between 0.01 and 100"},
+    {API_CHAT, WITH("'min_tokens':-1"), "min_tokens: Input should be greater than or equal to 0"},
+    {API_CHAT, WITH("'min_tokens':'x'"), "min_tokens: Input should be a valid integer"},
+    {API_CHAT, WITH("'max_tokens':5,'min_tokens':6"),
+     "min_tokens: Input should be less than or equal to the limit of tokens, 5"},
+    {API_CHAT, WITH("'max_tokens':5,'min_tokens':5"), NULL},
+    {API_CHAT, WITH("'min_tokens':4294967296"),
+     "min_tokens: Input should be less than or equal to the limit of tokens, 4294967295"},
     {API_CHAT, WITH("'seed':1.5"), "seed: Input should be a valid integer"},
     {API_CHAT, WITH("'max_tokens':0"), "max_tokens: Input should be greater than or equal to 1"},
     {API_CHAT, WITH("'max_tokens':5,'max_completion_tokens':0"),
@@ -315,7 +322,8 @@ static void fields_arrive(void **state)
             "'top_logprobs':20,'n':3,'seed':-1,'stop':['a','b'],'frequency_penalty':1.5,'presence_penalty':-"
             "2,"
             "'repetition_penalty':1.25,'logit_bias':{'9':-100,'3':0.5},'top_k':-1,'min_p':0.25,'top_p':0.5,"
-            "'temperature':0.5,'max_tokens':5,'max_completion_tokens':7,'ignore_eos':true,'reasoning_effort':"
+            "'temperature':0.5,'max_tokens':5,'max_completion_tokens':7,'min_tokens':6,'ignore_eos':true,'"
+            "reasoning_effort':"
             "'high'"),
         &r);
     assert_int_equal(r.n_tools, 2);
@@ -341,6 +349,7 @@ static void fields_arrive(void **state)
     assert_true(r.work.sample.top_k == 0 && r.work.sample.min_p == 0.25 && r.work.sample.top_p == 0.5 &&
                 r.work.sample.temperature == 0.5);
     assert_int_equal(r.work.max_new_tokens, 7);
+    assert_int_equal(r.work.sample.min_tokens, 6);
     assert_true(r.work.ignores_end);
     assert_true(bytes_is(r.effort, "high"));
     assert_int_equal(r.thinking, GEN_THINKING_UNSAID);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Answers for OpenAI's clients, byte for byte. */
 #include "serve/api/render_openai.h"
+#include "serve/api/render_embeddings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -342,6 +342,7 @@ static void proceed_then_a_late_offer(void **state)
     submit(&p, TASK_PREFILL, 1, 100, 10);
     turn_both(60);
     assert_int_equal(last_word(&p, 1)->finish, BATON__FINISH__FINISH_FAILED);
+    assert_true(last_word(&p, 1)->is_handoff_refused);
     assert_int_equal(last_word(&d, 1)->finish, BATON__FINISH__FINISH_LENGTH);
     assert_int_equal(last_word(&d, 1)->stats.n_computed, 100);
     assert_int_equal(last_word(&d, 1)->figures.exposed_ns, 0);

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a job is refused, at arrival or after it has waited, and with which status and text.
+ *
+ *     no worker takes it now --> router_wait_or_refuse --> the queue --> placed (queue.c)
+ *                                    |                         |
+ *                                 refused                      +--> router_expire_queued --> refused
+ *
+ * The queue is bounded, and so is the time in it. A job that has not begun by then is refused with 529. A job that
+ * has begun waits as long as any worker could continue it, and queue.resume_timeout after that. A full queue may
+ * push out jobs of the tenant that has most in it (queue.c). */
+#include "fleet/router/admission_priv.h"
+#include "fleet/router/router_priv.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+
+static const struct gen_failure overloaded = {
+    .status = 529,
+    .type = "overloaded_error",
+    .message = "Overloaded: all workers are busy, and as many requests wait as may",
+    .retry_after_s = 1,
+};
+
+static const struct gen_failure too_late = {
+    .status = 529,
+    .type = "overloaded_error",
+    .message = "Overloaded: the first token is predicted to come later than the objective allows",
+    .retry_after_s = 1,
+};
+
+static const struct gen_failure share_used = {
+    .status = 429,
+    .type = "rate_limit_error",
+    .message = "As many requests of this class wait as its share of the queue allows",
+    .retry_after_s = 1,
+};
+
+static const struct gen_failure deserted = {
+    .status = 503,
+    .type = "api_error",
+    .message = "No worker that serves this model is ready",
+    .retry_after_s = 1,
+};
+
+static const struct gen_failure too_large = {
+    .status = 400,
+    .type = "invalid_request_error",
+    .message = "The prompt does not fit the workers' KV memory; a larger kv.memory would hold it",
+};
+
+/* True if the workers of its model are away, not busy. */
+static bool is_deserted(const struct job *job)
+{
+    const struct router *router = job->router;
+
+    return job->model->was_served &&
+           picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models)) == 0;
+}
+
+/* ---- at arrival ---- */
+
+/* Describes the failure if no connected worker has a capability that the job needs.
+ * The text names the first one. */
+static struct gen_failure not_known(uint64_t lacks)
+{
+#define X(name, number, text)                                                                                \
+    if (lacks & CAPABILITY_##name)                                                                           \
+        return (struct gen_failure){.status = 503,                                                           \
+                                    .type = "api_error",                                                     \
+                                    .message = "no worker of this model knows " text                         \
+                                               ": they are of an older version"};
+    CAPABILITY_LIST(X)
+#undef X
+    return overloaded;
+}
+
+static int job_turn_away(struct job *job, enum refusal_reason reason, int rc)
+{
+    router_refused(job, reason);
+    router_job_enter(job, JOB_OVER);
+    router_job_free(job);
+    return rc;
+}
+
+int router_wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_out)
+{
+    struct router *router = job->router;
+    uint64_t lacks = router_job_lacks(job);
+
+    if (lacks != 0) {
+        *failure_out = not_known(lacks);
+        return job_turn_away(job, REFUSED_OTHER, E_UNSUPPORTED);
+    }
+    if (rc == E_LIMIT) {
+        *failure_out = too_large;
+        return job_turn_away(job, REFUSED_OTHER, E_LIMIT);
+    }
+    *failure_out = too_late;
+    if (!job->awaits_pause && !router_admission_takes(job, &failure_out->retry_after_s))
+        return router_admission_last_resort(job) ? 0 : job_turn_away(job, REFUSED_PREDICTED, E_OVERLOADED);
+    if (!router_class_has_room(job)) {
+        *failure_out = share_used;
+        return job_turn_away(job, REFUSED_SHARE, E_OVERLOADED);
+    }
+    if (router->life != DAEMON_DRAINING && router_queue_has_room(job)) {
+        router_queue_add(job, false);
+        return 0;
+    }
+    *failure_out = is_deserted(job) ? deserted : overloaded;
+    return job_turn_away(job, is_deserted(job) ? REFUSED_DESERTED : REFUSED_FULL, E_OVERLOADED);
+}
+
+/* ---- after a wait ---- */
+
+/* True if a job that has begun may give up, because no worker could continue it for too long.
+ * why_out: the picker's code. */
+static bool is_forsaken(struct job *job, uint64_t now_ns, int *why_out)
+{
+    uint64_t most_ns = job->router->conf->queue_resume_ns;
+    struct picker_place place;
+
+    *why_out = router_choose(job, &place);
+    if (*why_out == 0 || *why_out == E_OVERLOADED) {
+        if (job->state == JOB_FORSAKEN)
+            router_job_enter(job, JOB_REQUEUED);
+        return false;
+    }
+    if (job->state != JOB_FORSAKEN)
+        router_job_enter(job, JOB_FORSAKEN);
+    return most_ns > 0 && now_ns > job->forsaken_ns && now_ns - job->forsaken_ns > most_ns;
+}
+
+static void job_give_up(struct job *job, int why)
+{
+    if (job_is_in(job, JOB_BEGUN) && why == E_LIMIT) {
+        router_job_end(job, WORK_END_CONTEXT); /* its tokens so far fill the largest worker */
+        return;
+    }
+    if (!job_is_in(job, JOB_BEGUN) && is_deserted(job)) {
+        router_refused(job, REFUSED_DESERTED);
+        router_job_fail(job, deserted.status, deserted.type, deserted.message, deserted.retry_after_s);
+        return;
+    }
+    router_refused(job, REFUSED_TIMEOUT);
+    router_job_fail(job, overloaded.status, overloaded.type,
+                    job_is_in(job, JOB_BEGUN)
+                        ? "Overloaded: no worker is left that could go on with this answer"
+                        : "Overloaded: waited for a worker until the queue's time limit",
+                    overloaded.retry_after_s);
+}
+
+/* Refuses a waiting job whose first token would come too late, unless an idle worker begins it. */
+static bool job_miss(struct job *job, uint64_t now_ns)
+{
+    uint32_t retry_s = 1;
+
+    if (job_is_in(job, JOB_BEGUN) || is_deserted(job))
+        return false;
+    if (job->limit_s <= 0 ? router_admission_takes(job, &retry_s) : !router_admission_is_late(job, now_ns))
+        return false;
+    if (!router_admission_last_resort(job)) {
+        router_refused(job, REFUSED_LATE);
+        router_job_fail(job, too_late.status, too_late.type, too_late.message, retry_s);
+    }
+    return true;
+}
+
+void router_expire_queued(struct router *router)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct list *node = router->queue.next;
+
+    while (node != &router->queue) {
+        struct job *job = container_of(node, struct job, waiting);
+        int why = E_OVERLOADED;
+
+        if (job_miss(job, now_ns)) {
+            node = router->queue.next;
+            continue;
+        }
+
+        bool is_over = job_is_in(job, JOB_BEGUN) ? is_forsaken(job, now_ns, &why)
+                                                 : now_ns - job->queued_ns > router->conf->queue_timeout_ns;
+
+        if (!is_over) {
+            node = node->next;
+            continue;
+        }
+        job_give_up(job, why);
+        node = router->queue.next; /* each end may place other jobs, which then leave the queue */
+    }
+}

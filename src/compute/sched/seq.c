@@ -184,7 +184,8 @@ bool seq_is_stop(const struct seq *seq, token_id id)
 bool seq_may_draw(struct seq *seq, token_id id)
 {
     if (seq_is_stop(seq, id))
-        return sample_state_is_complete(seq->past);
+        return sample_state_is_complete(seq->past) &&
+               (sample_state_has_grammar(seq->past) || !sample_state_bars_stops(seq->past));
     if (sample_state_push(seq->past, id) < 0)
         return false;
     sample_state_pop(seq->past, &id, 1);

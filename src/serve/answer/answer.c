@@ -5,9 +5,9 @@
  *                                          ├──> thinking ──signature──> sink
  *                                          └──> text ──stop strings───> sink
  *
- * Stop strings match in text only, never in thinking or a call's arguments, and end behind the token min_tokens.  A call ends the text before
- * it, so the matcher then delivers the text it holds back.  The text of one push is collected and
- * delivered once. */
+ * Stop strings match in text only, never in thinking or a call's arguments.  A match that ends within the first
+ * min_tokens tokens does not count.  A call ends the text before it, so the matcher then delivers the text it holds
+ * back.  The text of one push is collected and delivered once. */
 #include "serve/answer/answer.h"
 
 #include <stdlib.h>
@@ -31,9 +31,10 @@ struct answer { /* fields that every token needs come first */
     struct detok detok;
     struct stop *stop; /* NULL: no stop strings */
     enum open_block open;
-    uint32_t n_thinking; /* number of thinking tokens */
-    uint32_t n_tokens;   /* the token that is being pushed included */
-    uint32_t min_tokens; /* no stop string ends in the text of tokens up to this one */
+    uint32_t n_thinking;     /* number of thinking tokens */
+    uint32_t n_tokens;       /* the token that is being pushed included */
+    uint32_t min_tokens;     /* no stop string ends in the text of tokens up to this one: */
+    uint64_t n_fed, n_early; /* bytes that the splitter got, and those of them from such tokens */
     bool hides_thinking;
     bool is_over;
     bool is_matched;
@@ -84,13 +85,21 @@ static int close_block(struct answer *answer, enum calls_end how)
 static int answer_on_text(void *arg, struct bytes text)
 {
     struct answer *answer = arg;
+    uint64_t begin;
+    size_t n_early;
     int match;
 
     if (answer->stop == NULL)
         return buf_append(&answer->scratch->text, text.data, text.len_bytes);
-    if (answer->n_tokens <= answer->min_tokens)
-        return stop_pass(answer->stop, text, &answer->scratch->text);
-    match = stop_feed(answer->stop, text, &answer->scratch->text);
+    /* The splitter may have held text of earlier tokens back. */
+    begin = answer->n_fed - calls_n_behind(answer->calls, text) - text.len_bytes;
+    n_early = answer->n_early > begin ? (size_t)(answer->n_early - begin) : 0;
+    n_early = n_early < text.len_bytes ? n_early : text.len_bytes;
+    match = stop_pass(answer->stop, bytes_of(text.data, n_early), &answer->scratch->text);
+    if (match < 0)
+        return match;
+    match = stop_feed(answer->stop, bytes_of(text.data + n_early, text.len_bytes - n_early),
+                      &answer->scratch->text);
     if (match < -1)
         return match;
     if (match < 0)
@@ -294,6 +303,9 @@ static int push_one(struct answer *answer, token_id id)
     rc = i < answer->n_marks ? buf_append_str(&answer->scratch->piece, answer->spellings[i])
                              : detok_push(&answer->detok, id, &answer->scratch->piece);
     text = buf_view(&answer->scratch->piece);
+    answer->n_fed += text.len_bytes;
+    if (answer->n_tokens <= answer->min_tokens)
+        answer->n_early = answer->n_fed;
     if (rc == 0 && text.len_bytes > 0)
         rc = calls_feed(answer->calls, text);
     answer->n_thinking += was_thinking || calls_is_thinking(answer->calls);

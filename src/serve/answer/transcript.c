@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "text/json/json.h"
+#include "text/json/json_walk.h"
 #include "base/err.h"
 #include "base/mem.h"
 
@@ -391,7 +392,21 @@ static int copy_mistral_ids(struct bytes text, struct cached_answer *answer)
     return rc;
 }
 
-/* Finds functions.NAME:INDEX before a brace, from *at on; empty: there is none. */
+/* The place behind the object that begins at the next brace: no text within a call's arguments is an id. */
+static size_t skip_kimi_arguments(struct bytes text, size_t at)
+{
+    enum json_walk_result result = JSON_WALK_MORE;
+    struct json_walk walk = {0};
+
+    while (at < text.len_bytes && text.data[at] != '{')
+        at++;
+    for (; at < text.len_bytes && result == JSON_WALK_MORE; at++)
+        if (text.data[at] >= ' ' || !json_walk_is_in_string(&walk)) /* the splitter escapes raw line ends */
+            result = json_walk_byte(&walk, text.data[at]);
+    return at;
+}
+
+/* Finds functions.NAME:INDEX before a brace, from *at on, and moves *at behind the arguments; empty: there is none. */
 static struct bytes next_kimi_id(struct bytes text, struct bytes name, size_t *at)
 {
     static const char prefix[] = "functions.";
@@ -406,7 +421,7 @@ static struct bytes next_kimi_id(struct bytes text, struct bytes name, size_t *a
             end++;
         if (end == colon + 1 || end == text.len_bytes || (text.data[end] != '{' && text.data[end] != '<'))
             continue;
-        *at = end;
+        *at = skip_kimi_arguments(text, end);
         return bytes_of(text.data + from, end - from);
     }
     return (struct bytes){0};
@@ -430,17 +445,28 @@ static int copy_drawn_ids(const struct transcript *transcript, const struct tran
                           struct cached_answer *answer)
 {
     enum calls_ids ids = calls_row_of(chat_format_info(end->model->chat)->calls)->ids;
+    int (*copy)(struct bytes text, struct cached_answer * answer) = NULL;
     size_t *ends;
     struct buf text = {0};
     int rc;
 
-    if (ids == CALLS_IDS_GIVEN || ids == CALLS_IDS_MISTRAL)
+    switch (ids) {
+    case CALLS_IDS_GIVEN:
+    case CALLS_IDS_MISTRAL:
         return 0;
+    case CALLS_IDS_MISTRAL_DRAWN:
+        copy = copy_mistral_ids;
+        break;
+    case CALLS_IDS_KIMI:
+        copy = copy_kimi_ids;
+        break;
+    }
+    if (copy == NULL)
+        return E_UNSUPPORTED;
     ends = calloc(transcript->ids.n + 1, sizeof(*ends));
     rc = ends == NULL ? E_NOMEM : transcript_spell(transcript, end->model->tokenizer, false, &text, ends);
     if (rc == 0)
-        rc = ids == CALLS_IDS_KIMI ? copy_kimi_ids(buf_view(&text), answer)
-                                   : copy_mistral_ids(buf_view(&text), answer);
+        rc = copy(buf_view(&text), answer);
     buf_fini(&text);
     free(ends);
     return rc;

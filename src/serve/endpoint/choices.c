@@ -110,7 +110,8 @@ static void on_later(void *arg)
     size_t n_bytes = 0;
 
     if (request->n_over == request->n_choices) {
-        request->dialect->turn(request);
+        if (request->dialect->turn != NULL)
+            request->dialect->turn(request);
         return;
     }
     for (uint32_t i = 0; i < request->n_choices; i++) {

@@ -148,6 +148,13 @@ static bool is_read_otherwise(const struct place *place, struct bytes word)
     return is_other;
 }
 
+/* True if the parser takes a line end of the text for one of the tags. */
+static bool loses_line_end(const struct calls_tags *tags, struct bytes text)
+{
+    return tags->is_tight && text.len_bytes > 0 &&
+           (text.data[0] == '\n' || text.data[text.len_bytes - 1] == '\n');
+}
+
 /* Writes a word of an enum.  Words that could be read as another type, or that hold the closing tag, are
  * left out. */
 static void constraint_tags_put_word(struct place *place, const json_t *word)
@@ -158,7 +165,7 @@ static void constraint_tags_put_word(struct place *place, const json_t *word)
     if (json_is_string(word)) {
         struct bytes text = constraint_tags_text_of(word);
 
-        if (!is_read_otherwise(place, text) &&
+        if (!is_read_otherwise(place, text) && !loses_line_end(place->tags, text) &&
             bytes_find(text, bytes_str(place->tags->value_close), 0) == SIZE_MAX) {
             open_value(place, string_open(place));
             constraint_bytes(place->constraint, nothing, text, nothing);
@@ -282,7 +289,7 @@ static void refuse_name(struct constraint *constraint, const char *key)
     if (constraint->refusal[0] == '\0')
         snprintf(
             constraint->refusal, sizeof(constraint->refusal),
-            "%s.properties%s%s: this model writes arguments as name=value, and this name cannot stand there",
+            "%s.properties%s%s: this model writes arguments without quotes, and this name cannot stand there",
             constraint->path, is_long ? "" : ".", is_long ? "" : key);
 }
 
@@ -460,7 +467,8 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
 
         if (constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
             break; /* too long, because each property may bring all of $defs; constraint_make() refuses it */
-        if (tags == NULL && !calls_is_keyword(bytes_str(key))) {
+        if (tags == NULL ? !calls_is_keyword(bytes_str(key))
+                         : !tags->has_braces && strstr(key, tags->key_close) != NULL) {
             refuse_name(constraint, key);
             break;
         }

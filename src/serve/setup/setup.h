@@ -11,8 +11,7 @@
 #include "serve/setup/http_conf.h"
 #include "serve/setup/link_access.h"
 
-struct
-    setup_common { /* borrowed from the snapshot; members have the names of configuration keys and sections */
+struct setup_common { /* borrowed from the snapshot; members are named as keys and sections */
     const char *node;
     const struct http_conf *http;
     const char *link_listen;

@@ -51,11 +51,14 @@ static bool is_kimi_id(struct bytes id, struct bytes before)
 
 static struct bytes kimi_id(const struct chat_family_call *call, char *room)
 {
-    int n = snprintf(room, CHAT_FAMILY_ID_BYTES, "functions.%.*s:", (int)call->name.len_bytes,
-                     (const char *)call->name.data);
+    const size_t most = CHAT_FAMILY_ID_BYTES - sizeof("functions.:") - 20; /* digits of the index */
+    int n;
 
-    if (call->name.len_bytes == 0 || n + 24 > CHAT_FAMILY_ID_BYTES ||
-        is_kimi_id(call->id, bytes_of(room, (size_t)n)))
+    if (call->name.len_bytes == 0 || call->name.len_bytes > most)
+        return call->id;
+    n = snprintf(room, CHAT_FAMILY_ID_BYTES, "functions.%.*s:", (int)call->name.len_bytes,
+                 (const char *)call->name.data);
+    if (is_kimi_id(call->id, bytes_of(room, (size_t)n)))
         return call->id;
     n += snprintf(room + n, CHAT_FAMILY_ID_BYTES - (size_t)n, "%zu", call->index);
     return bytes_of(room, (size_t)n);

@@ -62,6 +62,11 @@ void calls_free(struct calls *calls)
     free(calls);
 }
 
+size_t calls_n_behind(const struct calls *calls, struct bytes text)
+{
+    return (size_t)(calls->held.data + calls->held.len_bytes - (text.data + text.len_bytes));
+}
+
 bool calls_is_inside(const struct calls *calls)
 {
     return calls->state != CALLS_TEXT && calls->state != CALLS_THINKING;
@@ -163,12 +168,13 @@ static bool is_blank_run(const struct calls *calls, size_t n)
 static int pass_text(struct calls *calls, size_t n)
 {
     size_t skip = 0;
-    int rc;
+    int rc = 0;
 
     if (calls->n_before > 0 && !calls->has_text)
         skip = calls_skip_blanks(bytes_of(calls->held.data, n), 0);
     calls->has_text = true;
-    rc = calls->events->on_text(calls->arg, bytes_of(calls->held.data + skip, n - skip));
+    if (n > skip)
+        rc = calls->events->on_text(calls->arg, bytes_of(calls->held.data + skip, n - skip));
     buf_consume(&calls->held, n);
     return rc;
 }
@@ -279,7 +285,7 @@ static int enter_bare(struct calls *calls)
         return -1;
     at = calls_skip_blanks(text, 0);
     if (at == text.len_bytes)
-        return 0;
+        return at <= CALLS_MAX_HEADER_BYTES ? 0 : -1;
     if (text.data[at] == '\0' || strchr(calls->parser->bare, text.data[at]) == NULL)
         return -1;
     buf_consume(&calls->held, at);
@@ -301,7 +307,7 @@ static int calls_run_text(struct calls *calls)
     find = find_marks(calls);
     n = find.mark != NULL ? find.at : calls->held.len_bytes - find.n_partial;
     rc = 0;
-    if (n > 0 && !is_blank_run(calls, n))
+    if (n > CALLS_MAX_HEADER_BYTES || (n > 0 && !is_blank_run(calls, n)))
         rc = pass_text(calls, n);
     else if (find.mark != NULL)
         buf_consume(&calls->held, n);
@@ -483,6 +489,10 @@ static int run_tail(struct calls *calls)
         calls->is_braced = false;
         if (result == JSON_WALK_DONE)
             buf_consume(&calls->held, i);
+    }
+    if (calls_skip_blanks(buf_view(&calls->held), 0) == calls->held.len_bytes) { /* every tail drops them */
+        buf_clear(&calls->held);
+        return 0;
     }
     return calls->parser->tail(calls);
 }

@@ -56,6 +56,8 @@ int calls_feed(struct calls *calls, struct bytes text);
 /* Ends the answer.  is_cut: a limit ended it; then an incomplete beginning of a call is dropped instead of
  * passed on as text. */
 int calls_finish(struct calls *calls, bool is_cut);
+/* The bytes fed behind this text, which on_text() passes at this moment. */
+size_t calls_n_behind(const struct calls *calls, struct bytes text);
 /* True inside a call, or inside text that may become one. */
 bool calls_is_inside(const struct calls *calls);
 bool calls_is_open(const struct calls *calls); /* inside a call whose arguments are incomplete */

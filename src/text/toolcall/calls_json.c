@@ -320,7 +320,7 @@ int calls_fenced_header(struct calls *calls)
 
 /* ---- Kimi ---- */
 
-/* The name in an id functions.N:INDEX; "functions." and ":INDEX" may be missing. */
+/* The name in an id functions.N:INDEX; "functions." and ":INDEX" may be missing.  Empty: the id has another form. */
 static struct bytes name_of_kimi_id(struct bytes id)
 {
     static const char prefix[] = "functions.";
@@ -330,9 +330,9 @@ static struct bytes name_of_kimi_id(struct bytes id)
         end--;
     if (bytes_starts_with(bytes_of(id.data + from, end - from), prefix))
         from += sizeof(prefix) - 1;
-    for (size_t i = from; i < end; i++)
-        if (id.data[i] == ':')
-            end = i;
+    for (size_t i = end; i > from && id.data[i - 1] >= '0' && id.data[i - 1] <= '9'; i--)
+        if (i - 1 > from && id.data[i - 2] == ':')
+            end = i - 2;
     return bytes_of(id.data + from, end - from);
 }
 

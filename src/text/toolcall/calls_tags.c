@@ -182,6 +182,8 @@ int calls_run_values(struct calls *calls)
     const char *const ends[] = {tags->end, close};
     int rc = at == text.len_bytes ? 0 : is_next(text, at, tags->key_open);
 
+    if (at == text.len_bytes)
+        return calls_take(calls, at) < 0 ? E_NOMEM : 0;
     if (rc == 1)
         rc = take_key(calls, at);
     if (rc != -1)

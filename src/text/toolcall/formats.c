@@ -309,7 +309,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
 
     /* <tool_calls>[{"name": "N", "arguments": {...}}, ...]</tool_calls>      Hunyuan A13B as vLLM asks for it, Apriel */
     [CALLS_HUNYUAN_LIST] = {.name = "hunyuan",
-                            .detect = {{"<tool_calls>["}},
+                            .detect = {{"<tool_calls>[", "<answer>"}},
                             .is_first = true,
                             HUNYUAN_ANSWER,
                             .parser = PARSER(.opens = {"<tool_calls>"}, .close = "</tool_calls>",
@@ -324,6 +324,23 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                         .close = {TEXT("]"), MARK("</tool_calls>")},
                                         .has_list = true,
                                         .has_commas = true}},
+
+    /* the same, without marks around answers      Apriel */
+    [CALLS_TOOL_CALLS] = {.name = "tool-calls",
+                          .detect = {{"<tool_calls>["}},
+                          .is_first = true,
+                          .parser = PARSER(.opens = {"<tool_calls>"}, .close = "</tool_calls>",
+                                           .header = calls_list_header, .tail = calls_marked_list_tail,
+                                           .marks = MARKS("<tool_calls>", "</tool_calls>")),
+                          .grammar = {.mark = "<tool_calls>",
+                                      .open = {MARK("<tool_calls>"), TEXT("[")},
+                                      .name_before = "{\"name\": \"",
+                                      .name_after = "\", \"arguments\": ",
+                                      .call_close = {TEXT("}")},
+                                      .between = ", ",
+                                      .close = {TEXT("]"), MARK("</tool_calls>")},
+                                      .has_list = true,
+                                      .has_commas = true}},
 
     /* <tool_calls><tool_call>N\n```json\n{...}\n```</tool_call>\n<tool_call>...</tool_calls>      Hunyuan */
     [CALLS_HUNYUAN] = {.name = "hunyuan",

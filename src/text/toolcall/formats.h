@@ -25,6 +25,7 @@ enum calls_format {
     CALLS_COHERE,
     CALLS_NEMOTRON,
     CALLS_HUNYUAN_LIST, /* a list of objects */
+    CALLS_TOOL_CALLS,   /* the same */
     CALLS_HUNYUAN,      /* a name and a block of JSON */
     CALLS_PHI,          /* an object in each pair of marks */
     CALLS_PHI_LIST,

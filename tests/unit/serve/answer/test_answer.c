@@ -369,6 +369,41 @@ static void a_stop_string_ends_behind_min_tokens(void **state)
     token_ids_fini(&ids);
 }
 
+/* The splitter holds back what may begin a mark, and blanks before the text. */
+static void held_text_counts_for_its_token(void **state)
+{
+    static const char *const pieces[][3] = {{"a ", "<", "b"}, {"a", "\n", "<b"}, {"\n\n", "b", "c"}};
+    static const char *const stops[] = {"<", "\n", "\n\n"}, *const texts[] = {"(a <b);", "(a\n<b);",
+                                                                              "(\n\nbc);"};
+    const struct gen_model *model = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(pieces); i++) {
+        struct bytes stop = bytes_str(stops[i]);
+        struct gen_request request = {.stop_sequences = &stop, .n_stop_sequences = 1};
+        const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &request};
+        struct token_ids ids = {0};
+        struct sink sink = {0};
+        struct answer *answer;
+
+        for (size_t j = 0; j < 3; j++) {
+            if (j == 2)
+                request.work.sample.min_tokens = (uint32_t)ids.n;
+            assert_int_equal(
+                tokenizer_encode(model->tokenizer, bytes_str(pieces[i][j]), TOKEN_PARSE_SPECIAL, 100, &ids),
+                0);
+        }
+        assert_int_equal(answer_new(&opts, &sink_calls, &sink, &answer), 0);
+        for (size_t at = 0; at < ids.n; at++)
+            assert_int_equal(answer_push(answer, ids.ids + at, 1), 0);
+        assert_int_equal(answer_finish(answer, GEN_STOP_END_TURN), 0);
+        assert_int_equal(answer_stop(answer), GEN_STOP_END_TURN);
+        assert_true(bytes_is(buf_view(&sink.out), texts[i]));
+        answer_free(answer);
+        buf_fini(&sink.out);
+        token_ids_fini(&ids);
+    }
+}
+
 static void answers_become_blocks(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(answers); i++)
@@ -395,7 +430,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(answers_become_blocks),
                                        cmocka_unit_test(thinking_becomes_blocks),
                                        cmocka_unit_test(a_stop_string_ends_behind_min_tokens),
-                                       cmocka_unit_test(thinking_becomes_blocks),
+                                       cmocka_unit_test(held_text_counts_for_its_token),
                                        cmocka_unit_test(signatures_know_their_text),
                                        cmocka_unit_test(forced_calls_are_whole_at_the_limit)};
 

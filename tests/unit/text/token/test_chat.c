@@ -53,7 +53,8 @@ static void families_are_recognised(void **state)
         {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
         {EACH("{# <|START_ACTION|> #}", SHOWN), "cohere", CALLS_COHERE},
         {EACH("{# <|eot_id|> \"parameters\": <TOOLCALL> #}", SHOWN), "nemotron", CALLS_NEMOTRON},
-        {EACH("{# <tool_call> <tool_calls>[ #}", SHOWN), "hunyuan", CALLS_HUNYUAN_LIST},
+        {EACH("{# <tool_call> <tool_calls>[ <answer> #}", SHOWN), "hunyuan", CALLS_HUNYUAN_LIST},
+        {EACH("{# <tool_call> <tool_calls>[ #}", SHOWN), "tool-calls", CALLS_TOOL_CALLS},
         {EACH("{# <tool_calls><tool_call> ```json #}", SHOWN), "hunyuan", CALLS_HUNYUAN},
         {EACH("{# <|tool_call|> <|/tool_call|> <|/tool|> #}", SHOWN), "phi", CALLS_PHI},
         {EACH("{# <|/tool|> #}", SHOWN), "phi", CALLS_PHI_LIST},
@@ -416,7 +417,8 @@ static void marks_around_answers_are_found(void **state)
         const char *source;
         enum calls_format answers;
     } cases[] = {{NULL, EACH("{# <|START_ACTION|> #}", ""), CALLS_COHERE},
-                 {NULL, EACH("{# <tool_calls>[ #}", ""), CALLS_HUNYUAN_LIST},
+                 {NULL, EACH("{# <tool_calls>[ <answer> #}", ""), CALLS_HUNYUAN_LIST},
+                 {NULL, EACH("{# <tool_calls>[ #}", ""), CALLS_HERMES},
                  {extra, EACH("", ""), CALLS_COHERE},
                  {NULL, EACH("", ""), CALLS_HERMES}};
 

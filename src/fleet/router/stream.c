@@ -167,9 +167,8 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
                         0);
         return;
     }
-    /* Another worker would report the same error.
-     * Logits that are not finite count too if there is no other worker. */
-    if (answer->error == E_FORMAT || answer->error == E_CONSTRAINT ||
+    /* Logits that are not finite count too if there is no other worker. */
+    if (is_error_of_request(answer->error) ||
         (answer->error == E_NUMERICS && !router_job_has_other(job, job->decode.slot))) {
         const char *text = answer->error_text[0] != '\0' ? answer->error_text : err_text(answer->error);
 

@@ -80,24 +80,6 @@ static struct message read_header(const struct calls *calls, struct bytes header
     return message;
 }
 
-/* Begins a call; its body must begin with a brace. */
-static int begin_call(struct calls *calls, struct bytes name, size_t body)
-{
-    struct bytes text = buf_view(&calls->held);
-    size_t at = calls_skip_blanks(text, body);
-    int rc;
-
-    if (at == text.len_bytes)
-        return 0;
-    if (text.data[at] != '{' || !calls_is_name(name))
-        return -1;
-    rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);
-    calls->is_braced = false;
-    if (rc == 0)
-        rc = calls_take(calls, at);
-    return rc < 0 ? rc : 1;
-}
-
 int calls_harmony_header(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
@@ -110,7 +92,7 @@ int calls_harmony_header(struct calls *calls)
         return 0;
     message = read_header(calls, bytes_of(text.data, at));
     if (message.to.len_bytes > 0 && !calls->opts.ignores_calls)
-        return begin_call(calls, message.to, body);
+        return calls_begin_at_brace(calls, message.to, body);
     is_analysis = bytes_is(message.channel, "analysis");
     buf_consume(&calls->held, body);
     calls_begin_text(calls);

@@ -142,6 +142,25 @@ int calls_llama4_tail(struct calls *calls)
     return calls->is_list ? calls_list_tail(calls) : calls_llama_tail(calls);
 }
 
+/* ---- a name before an object ---- */
+
+int calls_begin_at_brace(struct calls *calls, struct bytes name, size_t body)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at = calls_skip_blanks(text, body);
+    int rc;
+
+    if (at == text.len_bytes)
+        return 0;
+    if (text.data[at] != '{' || !calls_is_name(name))
+        return -1;
+    rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);
+    calls->is_braced = false;
+    if (rc == 0)
+        rc = calls_take(calls, at);
+    return rc < 0 ? rc : 1;
+}
+
 /* ---- Mistral ---- */
 
 /* N[ARGS]{, N[CALL_ID]I[ARGS]{ or N{ */
@@ -150,7 +169,6 @@ static int named_header(struct calls *calls, struct bytes text, size_t from)
     static const char args[] = "[ARGS]";
     size_t end = from;
     size_t brace;
-    int rc;
 
     while (end < text.len_bytes && calls_is_name(bytes_of(text.data + end, 1)))
         end++;
@@ -161,15 +179,7 @@ static int named_header(struct calls *calls, struct bytes text, size_t from)
             return 0;
         brace = calls_skip_blanks(text, brace + sizeof(args) - 1);
     }
-    if (brace == text.len_bytes)
-        return 0;
-    if (text.data[brace] != '{' || end == from)
-        return -1;
-    rc = calls_begin_call(calls, bytes_of(text.data + from, end - from), CALLS_ARGUMENTS);
-    calls->is_braced = false;
-    if (rc == 0)
-        rc = calls_take(calls, brace);
-    return rc < 0 ? rc : 1;
+    return calls_begin_at_brace(calls, bytes_of(text.data + from, end - from), brace);
 }
 
 int calls_mistral_header(struct calls *calls)
@@ -263,8 +273,6 @@ int calls_deepseek_header(struct calls *calls)
     size_t sep = bytes_find(text, bytes_str(CALLS_DEEPSEEK_SEP), 0);
     size_t from = calls_skip_blanks(text, 0);
     size_t at, end;
-    struct bytes name;
-    int rc;
 
     if (sep == SIZE_MAX)
         return 0;
@@ -280,16 +288,7 @@ int calls_deepseek_header(struct calls *calls)
         end--;
     while (at < text.len_bytes && is_fence(text.data[at]))
         at++;
-    if (at == text.len_bytes)
-        return 0;
-    name = bytes_of(text.data + from, end - from);
-    if (text.data[at] != '{' || !calls_is_name(name))
-        return -1;
-    rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);
-    calls->is_braced = false;
-    if (rc == 0)
-        rc = calls_take(calls, at);
-    return rc < 0 ? rc : 1;
+    return calls_begin_at_brace(calls, bytes_of(text.data + from, end - from), at);
 }
 
 /* ---- Hunyuan ---- */
@@ -298,7 +297,6 @@ int calls_fenced_header(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t from = calls_skip_blanks(text, 0), end = from, at;
-    int rc;
 
     if (from < text.len_bytes && text.data[from] == '{')
         return calls_object_header(calls);
@@ -307,15 +305,7 @@ int calls_fenced_header(struct calls *calls)
     at = end;
     while (at < text.len_bytes && is_fence(text.data[at]))
         at++;
-    if (at == text.len_bytes)
-        return 0;
-    if (text.data[at] != '{' || end == from)
-        return -1;
-    rc = calls_begin_call(calls, bytes_of(text.data + from, end - from), CALLS_ARGUMENTS);
-    calls->is_braced = false;
-    if (rc == 0)
-        rc = calls_take(calls, at);
-    return rc < 0 ? rc : 1;
+    return calls_begin_at_brace(calls, bytes_of(text.data + from, end - from), at);
 }
 
 /* ---- Kimi ---- */
@@ -338,22 +328,11 @@ static struct bytes name_of_kimi_id(struct bytes id)
 
 int calls_kimi_header(struct calls *calls)
 {
-    struct bytes text = buf_view(&calls->held), name;
+    struct bytes text = buf_view(&calls->held);
     size_t mark = bytes_find(text, bytes_str(CALLS_KIMI_ARGUMENTS), 0);
-    size_t at;
-    int rc;
 
     if (mark == SIZE_MAX)
         return 0;
-    at = calls_skip_blanks(text, mark + sizeof(CALLS_KIMI_ARGUMENTS) - 1);
-    if (at == text.len_bytes)
-        return 0;
-    name = name_of_kimi_id(bytes_of(text.data, mark));
-    if (text.data[at] != '{' || !calls_is_name(name))
-        return -1;
-    rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);
-    calls->is_braced = false;
-    if (rc == 0)
-        rc = calls_take(calls, at);
-    return rc < 0 ? rc : 1;
+    return calls_begin_at_brace(calls, name_of_kimi_id(bytes_of(text.data, mark)),
+                                mark + sizeof(CALLS_KIMI_ARGUMENTS) - 1);
 }

@@ -88,6 +88,9 @@ int calls_list_header(struct calls *calls);   /* a list of such objects, or one 
 int calls_mistral_header(struct calls *calls);
 int calls_deepseek_header(struct calls *calls);
 int calls_fenced_header(struct calls *calls); /* N ```json {...}, or an object */
+/* Begins a call whose arguments follow its name: from body on, held text has blanks and a brace.  1: begun; 0: more text is
+ * needed; -1: other text, or no name of a function. */
+int calls_begin_at_brace(struct calls *calls, struct bytes name, size_t body);
 int calls_kimi_header(struct calls *calls);
 int calls_mark_tail(struct calls *calls); /* a closing mark */
 enum calls_next {

@@ -44,6 +44,16 @@
 #define PHI_PARSER                                                                                           \
     PARSER(.opens = {"<|tool_call|>"}, .close = "<|/tool_call|>", .header = calls_list_header,               \
            .tail = calls_marked_list_tail, .marks = MARKS("<|tool_call|>", "<|/tool_call|>"))
+/* [{"name": "N", "arguments": {...}}, ...] between two marks */
+#define LIST_PARSER(open_mark, close_mark)                                                                   \
+    PARSER(.opens = {open_mark}, .close = close_mark, .header = calls_list_header,                           \
+           .tail = calls_marked_list_tail, .marks = MARKS(open_mark, close_mark))
+#define LIST_GRAMMAR(open_mark, close_mark)                                                                  \
+    {                                                                                                        \
+        .mark = open_mark, .open = {MARK(open_mark), TEXT("[")}, .name_before = "{\"name\": \"",             \
+        .name_after = "\", \"arguments\": ", .call_close = {TEXT("}")}, .between = ", ",                     \
+        .close = {TEXT("]"), MARK(close_mark)}, .has_list = true, .has_commas = true                         \
+    }
 #define HUNYUAN_ANSWER .answer = {"<answer>", "\n</answer>", "</answer>"}, .has_text_marks = true
 
 static const struct calls_tags xml_tags = {.name_open = "<function=",
@@ -294,53 +304,23 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_NEMOTRON] = {.name = "nemotron",
                         .detect = {{"<TOOLCALL>"}},
                         .is_first = true,
-                        .parser = PARSER(.opens = {"<TOOLCALL>"}, .close = "</TOOLCALL>",
-                                         .header = calls_list_header, .tail = calls_marked_list_tail,
-                                         .marks = MARKS("<TOOLCALL>", "</TOOLCALL>")),
-                        .grammar = {.mark = "<TOOLCALL>",
-                                    .open = {MARK("<TOOLCALL>"), TEXT("[")},
-                                    .name_before = "{\"name\": \"",
-                                    .name_after = "\", \"arguments\": ",
-                                    .call_close = {TEXT("}")},
-                                    .between = ", ",
-                                    .close = {TEXT("]"), MARK("</TOOLCALL>")},
-                                    .has_list = true,
-                                    .has_commas = true}},
+                        .parser = LIST_PARSER("<TOOLCALL>", "</TOOLCALL>"),
+                        .grammar = LIST_GRAMMAR("<TOOLCALL>", "</TOOLCALL>")},
 
-    /* <tool_calls>[{"name": "N", "arguments": {...}}, ...]</tool_calls>      Hunyuan A13B as vLLM asks for it, Apriel */
+    /* <tool_calls>[{"name": "N", "arguments": {...}}, ...]</tool_calls>      Hunyuan A13B as vLLM asks for it */
     [CALLS_HUNYUAN_LIST] = {.name = "hunyuan",
                             .detect = {{"<tool_calls>[", "<answer>"}},
                             .is_first = true,
                             HUNYUAN_ANSWER,
-                            .parser = PARSER(.opens = {"<tool_calls>"}, .close = "</tool_calls>",
-                                             .header = calls_list_header, .tail = calls_marked_list_tail,
-                                             .marks = MARKS("<tool_calls>", "</tool_calls>")),
-                            .grammar = {.mark = "<tool_calls>",
-                                        .open = {MARK("<tool_calls>"), TEXT("[")},
-                                        .name_before = "{\"name\": \"",
-                                        .name_after = "\", \"arguments\": ",
-                                        .call_close = {TEXT("}")},
-                                        .between = ", ",
-                                        .close = {TEXT("]"), MARK("</tool_calls>")},
-                                        .has_list = true,
-                                        .has_commas = true}},
+                            .parser = LIST_PARSER("<tool_calls>", "</tool_calls>"),
+                            .grammar = LIST_GRAMMAR("<tool_calls>", "</tool_calls>")},
 
-    /* the same, without marks around answers      Apriel */
+    /* The same, without marks around answers      Apriel */
     [CALLS_TOOL_CALLS] = {.name = "tool-calls",
                           .detect = {{"<tool_calls>["}},
                           .is_first = true,
-                          .parser = PARSER(.opens = {"<tool_calls>"}, .close = "</tool_calls>",
-                                           .header = calls_list_header, .tail = calls_marked_list_tail,
-                                           .marks = MARKS("<tool_calls>", "</tool_calls>")),
-                          .grammar = {.mark = "<tool_calls>",
-                                      .open = {MARK("<tool_calls>"), TEXT("[")},
-                                      .name_before = "{\"name\": \"",
-                                      .name_after = "\", \"arguments\": ",
-                                      .call_close = {TEXT("}")},
-                                      .between = ", ",
-                                      .close = {TEXT("]"), MARK("</tool_calls>")},
-                                      .has_list = true,
-                                      .has_commas = true}},
+                          .parser = LIST_PARSER("<tool_calls>", "</tool_calls>"),
+                          .grammar = LIST_GRAMMAR("<tool_calls>", "</tool_calls>")},
 
     /* <tool_calls><tool_call>N\n```json\n{...}\n```</tool_call>\n<tool_call>...</tool_calls>      Hunyuan */
     [CALLS_HUNYUAN] = {.name = "hunyuan",

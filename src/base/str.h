@@ -32,6 +32,7 @@ int hex_decode(struct bytes text, uint8_t *out, size_t len_bytes); /* E_FORMAT u
 
 /* Appends text as a quoted JSON string.  Replaces invalid UTF-8 by U+FFFD and escapes every control byte. */
 int json_put_str(struct buf *buf, struct bytes text);
+int json_put_chars(struct buf *buf, struct bytes text); /* the same without the quotes */
 
 /* Levenshtein distance over at most the first 64 bytes of each; for "did you mean" messages. */
 unsigned str_distance(const char *a, const char *b);

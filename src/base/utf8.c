@@ -127,46 +127,46 @@ size_t utf8_missing(struct bytes text)
     return missing;
 }
 
-static int utf8_put_escaped(struct buf *buf, uint32_t code_point)
-{
-    switch (code_point) {
-    case '"':
-        return buf_append(buf, "\\\"", 2);
-    case '\\':
-        return buf_append(buf, "\\\\", 2);
-    case '\n':
-        return buf_append(buf, "\\n", 2);
-    case '\r':
-        return buf_append(buf, "\\r", 2);
-    case '\t':
-        return buf_append(buf, "\\t", 2);
-    default:
-        return buf_printf(buf, "\\u%04x", (unsigned)code_point);
-    }
-}
-
 /* True if the byte goes into a JSON string unescaped. */
 static bool utf8_is_plain(uint8_t byte)
 {
     return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
 }
 
-int json_put_str(struct buf *buf, struct bytes text)
+/* Appends the escape of a quote, a backslash or a control character. */
+static void utf8_put_escaped(struct buf *buf, uint32_t code_point)
+{
+    static const char digits[] = "0123456789abcdef";
+    static const uint8_t names[0xa0] = {['"'] = '"', ['\\'] = '\\', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'};
+    uint8_t escape[6] = {
+        '\\', 'u', '0', '0', (uint8_t)digits[code_point >> 4], (uint8_t)digits[code_point & 15]};
+
+    if (names[code_point] != 0)
+        escape[1] = names[code_point];
+    if (buf_reserve(buf, sizeof(escape)) != 0)
+        return;
+    memcpy(buf->data + buf->len_bytes, escape, sizeof(escape));
+    buf->len_bytes += names[code_point] != 0 ? 2 : 6;
+    buf->data[buf->len_bytes] = '\0';
+}
+
+int json_put_chars(struct buf *buf, struct bytes text)
 {
     size_t at = 0, plain_from = 0, len_bytes;
 
-    buf_append_byte(buf, '"');
     for (; at < text.len_bytes; at += len_bytes) {
+        bool is_ascii = text.data[at] < 0x80;
+
         len_bytes = 1;
         if (utf8_is_plain(text.data[at]))
             continue;
-        uint32_t code_point = utf8_next(text, at, &len_bytes);
+        uint32_t code_point = is_ascii ? text.data[at] : utf8_next(text, at, &len_bytes);
         bool is_invalid = code_point == 0xfffd && len_bytes == 1;
-        bool is_control = code_point < 0x20 || (code_point >= 0x7f && code_point < 0xa0);
 
-        if (!is_invalid && !is_control && code_point != '"' && code_point != '\\')
+        if (!is_ascii && !is_invalid && code_point >= 0xa0)
             continue;
-        buf_append(buf, text.data + plain_from, at - plain_from);
+        if (at > plain_from)
+            buf_append(buf, text.data + plain_from, at - plain_from);
         if (is_invalid)
             buf_append(buf, "\xef\xbf\xbd", 3);
         else
@@ -175,6 +175,13 @@ int json_put_str(struct buf *buf, struct bytes text)
     }
     if (at > plain_from)
         buf_append(buf, text.data + plain_from, at - plain_from);
+    return buf->is_bad ? E_NOMEM : 0;
+}
+
+int json_put_str(struct buf *buf, struct bytes text)
+{
+    buf_append_byte(buf, '"');
+    json_put_chars(buf, text);
     buf_append_byte(buf, '"');
     return buf->is_bad ? E_NOMEM : 0;
 }

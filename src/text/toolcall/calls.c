@@ -56,7 +56,7 @@ void calls_free(struct calls *calls)
     buf_fini(&calls->raw);
     buf_fini(&calls->good);
     buf_fini(&calls->key);
-    buf_fini(&calls->value);
+    calls_value_fini(calls);
     json_decref(calls->schema);
     free(calls->opts.tools);
     free(calls);
@@ -142,6 +142,7 @@ int calls_begin_call(struct calls *calls, struct bytes name, enum calls_state st
     if (rc != 0)
         return rc;
     memset(&calls->walk, 0, sizeof(calls->walk));
+    calls->late = CALLS_LATE_UNKNOWN;
     calls->n_before++;
     calls->state = state;
     return 0;
@@ -338,11 +339,12 @@ static size_t find_thought(const struct calls *calls, size_t *n_out)
 static int pass_thinking(struct calls *calls, size_t n)
 {
     struct bytes text = buf_view(&calls->held);
-    size_t from = 0;
+    size_t from = 0, n_all = n;
     int rc = 0;
 
     while (n > 0 && calls_is_blank(text.data[n - 1]))
         n--;
+    n = n_all - n > CALLS_MAX_HEADER_BYTES ? n_all : n; /* a long run of blanks is not held back */
     if (!calls->has_thinking)
         from = calls_skip_blanks(bytes_of(text.data, n), 0);
     if (n > from) {
@@ -458,6 +460,8 @@ static int run_arguments(struct calls *calls)
     size_t n;
     int rc = 0;
 
+    if (calls->late == CALLS_LATE_QUOTED)
+        return calls_quoted_arguments(calls);
     if (calls->parser->arguments != NULL && !calls->is_braced)
         return calls->parser->arguments(calls);
     buf_clear(&calls->good);

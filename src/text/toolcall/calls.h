@@ -11,6 +11,15 @@
 
 struct calls;
 
+/* A value between tags that may be JSON or a string is collected up to this size.  A longer one that is JSON so far
+ * streams as JSON; if it stops being JSON, the call is CALLS_BROKEN. */
+#define CALLS_MAX_OPEN_BYTES ((size_t)64 << 10)
+/* A call whose arguments come before its name is collected up to this size; a larger one is text. */
+#define CALLS_MAX_WHOLE_BYTES ((size_t)256 << 10)
+/* The limits on a call that is collected because its form is unusual in another way (ENTIRE in calls.c). */
+#define CALLS_MAX_TREE_BYTES  ((size_t)64 << 10)
+#define CALLS_MAX_TREE_VALUES 2048
+
 enum calls_end {
     CALLS_WHOLE, /* the arguments are complete */
     CALLS_CUT,   /* the answer ended inside them; the passed part is a prefix of valid JSON */

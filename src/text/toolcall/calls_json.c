@@ -100,6 +100,34 @@ int calls_object_header(struct calls *calls)
     return rc < 0 ? rc : 1;
 }
 
+enum calls_late calls_find_late(struct bytes text, struct bytes *name_out, size_t *at_out)
+{
+    struct header header = {.text = text};
+    struct bytes key, value;
+    int rc = calls_json_take_char(&header, '{');
+
+    *name_out = bytes_of(NULL, 0);
+    while (rc == 1) {
+        if (take_string(&header, &key) != 1 || calls_json_take_char(&header, ':') != 1)
+            break;
+        if (bytes_is(key, "arguments") || bytes_is(key, "parameters")) {
+            bool is_first = name_out->len_bytes == 0;
+
+            rc = calls_json_take_char(&header, is_first ? '{' : '"');
+            *at_out = is_first ? header.at - 1 : header.at;
+            if (rc == 1 && !is_first && header.at < text.len_bytes && text.data[header.at] == '{')
+                return CALLS_LATE_QUOTED;
+            return rc == 1 && is_first ? CALLS_LATE_NAME : CALLS_LATE_NONE;
+        }
+        if (take_string(&header, &value) != 1)
+            break;
+        if (bytes_is(key, "name") || bytes_is(key, "tool_name"))
+            *name_out = value;
+        rc = calls_json_take_char(&header, ',');
+    }
+    return CALLS_LATE_NONE;
+}
+
 /* ---- Hermes: a closing mark ---- */
 
 /* Takes the text up to the closing mark.  Other text means that the model forgot the mark. */
@@ -111,10 +139,12 @@ int calls_mark_tail(struct calls *calls)
 
     while (i < text.len_bytes && (calls_is_blank(text.data[i]) || text.data[i] == '}' || text.data[i] == '`'))
         i++;
-    if (text.len_bytes - i >= strlen(close) && memcmp(text.data + i, close, strlen(close)) == 0)
+    if (text.len_bytes - i >= strlen(close) && memcmp(text.data + i, close, strlen(close)) == 0) {
         i += strlen(close);
-    else if (calls_partial(text, close) >= text.len_bytes - i)
+    } else if (calls_partial(text, close) >= text.len_bytes - i) {
+        buf_consume(&calls->held, i > CALLS_MAX_HEADER_BYTES ? i : 0); /* hold no endless run */
         return 0;
+    }
     buf_consume(&calls->held, i);
     calls_begin_text(calls);
     return 1;
@@ -130,9 +160,9 @@ int calls_llama_tail(struct calls *calls)
 
     while (i < text.len_bytes && (calls_is_blank(text.data[i]) || text.data[i] == ';' || text.data[i] == ','))
         i++;
+    buf_consume(&calls->held, i);
     if (i == text.len_bytes)
         return 0;
-    buf_consume(&calls->held, i);
     calls_begin_text(calls);
     return 1;
 }

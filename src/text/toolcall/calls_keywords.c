@@ -245,39 +245,50 @@ int calls_keywords_arguments(struct calls *calls)
     return calls_rewrite_arguments(calls, keywords_part);
 }
 
-/* The text is read as the value of one argument, whose call ends after it. */
-bool calls_python_value(struct calls *calls, struct bytes text)
+/* A literal is read as the value of one argument, whose call ends after it. */
+void calls_python_begin(struct calls *calls)
 {
     static const char before[] = "{\"\":";
-    unsigned n_values = calls->n_values;
-    enum json_walk_result result = JSON_WALK_MORE;
-    struct buf call = {0};
-    size_t at = 0, n = 1;
 
-    buf_append(&call, text.data, text.len_bytes);
-    buf_append_byte(&call, ')');
-    buf_clear(&calls->good);
     memset(&calls->walk, 0, sizeof(calls->walk));
     for (size_t i = 0; before[i] != '\0'; i++)
         json_walk_byte(&calls->walk, (uint8_t)before[i]);
     calls->quote = 0;
     calls->has_key = true;
     calls->has_comma = false;
-    while (!call.is_bad && n > 0 && result == JSON_WALK_MORE) {
+}
+
+size_t calls_python_read(struct calls *calls, struct bytes text)
+{
+    enum json_walk_result result = JSON_WALK_MORE;
+    size_t at = 0, n = 1;
+
+    buf_clear(&calls->good);
+    while (n > 0 && result == JSON_WALK_MORE) {
         size_t from = calls->good.len_bytes;
 
-        n = keywords_part(calls, bytes_of(call.data + at, call.len_bytes - at));
-        n = n == CALLS_PART_BAD ? 0 : n;
+        n = keywords_part(calls, bytes_of(text.data + at, text.len_bytes - at));
+        if (n == CALLS_PART_BAD || !calls->has_key) /* a comma asks for the next argument */
+            return CALLS_PART_BAD;
         at += n;
         result = keywords_walk(calls, from);
     }
-    bool is_one = result == JSON_WALK_DONE && at == call.len_bytes && calls->has_key &&
-                  calls->n_values == n_values && !calls->good.is_bad;
-    calls->n_values = n_values;
-    if (is_one)
+    return result <= JSON_WALK_DONE ? at : CALLS_PART_BAD;
+}
+
+bool calls_python_end(struct calls *calls, struct bytes rest)
+{
+    struct buf end = {0};
+    size_t n;
+
+    buf_append(&end, rest.data, rest.len_bytes);
+    buf_append_byte(&end, ')');
+    n = calls_python_read(calls, buf_view(&end));
+    bool is_whole = n == end.len_bytes && calls->walk.depth == 0 && !calls->good.is_bad && !end.is_bad;
+    if (is_whole)
         calls->good.len_bytes--; /* the brace that ends the arguments */
-    buf_fini(&call);
-    return is_one;
+    buf_fini(&end);
+    return is_whole;
 }
 
 /* ---- the list around calls ---- */

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include "text/toolcall/calls.h"
+#include "text/json/json_rewrite.h"
 #include "text/json/json_walk.h"
 
 #define CALLS_MAX_HEADER_BYTES 512
@@ -19,6 +20,19 @@ enum calls_state {
     CALLS_VALUE,     /* in a tag's value */
     CALLS_TAIL,      /* after the arguments */
     CALLS_ENTIRE     /* collecting a call that is parsed as a whole */
+};
+
+enum calls_value_kind {
+    CALLS_VALUE_STRING, /* it streams as a string */
+    CALLS_VALUE_OPEN,   /* `value` collects it: it may be JSON or a string */
+    CALLS_VALUE_JSON    /* it is long and JSON so far: it streams as JSON */
+};
+
+enum calls_late {                     /* ENTIRE: a long call that is read as it arrives */
+                  CALLS_LATE_UNKNOWN, /* the call is short so far */
+                  CALLS_LATE_NONE,
+                  CALLS_LATE_NAME,  /* the arguments come first; `form` has them */
+                  CALLS_LATE_QUOTED /* the arguments are a string, and stream in the state ARGUMENTS */
 };
 
 struct calls_parser {     /* how a format is parsed; a part of its row in formats.c */
@@ -66,14 +80,23 @@ struct calls {       /* fields used for every piece of text come first */
     struct buf raw;     /* the raw text of the call so far, its mark included */
     size_t n_mark;      /* ENTIRE: length of the mark in held; n_looked: bytes searched for the end */
     size_t n_looked;
+    enum calls_late late;
+    size_t n_late; /* LATE_NAME: bytes of held that were read */
+    bool is_lost;  /* ENTIRE: the call is broken; its text is passed on up to its mark */
     struct json_walk walk;
     struct buf good; /* scratch: arguments to pass on */
     /* tags */
     json_t *schema;    /* schema of the called tool; NULL: unknown */
     unsigned n_values; /* values of this call so far */
-    bool is_string;    /* the value streams as a string; otherwise `value` collects it */
-    bool has_value;    /* a part of the value was taken */
     struct buf key;    /* the value's key */
+    enum calls_value_kind value_kind;
+    unsigned value_types; /* that the schema allows */
+    uint8_t value_first;  /* the value's first byte that is no blank; 0: none yet */
+    bool has_value;       /* a part of the value was taken */
+    bool is_formless;     /* the value so far is no JSON, and no literal that may stand for it */
+    size_t n_literal;     /* bytes of `value` that were read as a Python literal */
+    struct json_rewrite rewrite;
+    struct buf form; /* OPEN: the value so far as JSON; JSON: what was not passed on yet */
     /* keywords */
     uint8_t quote;  /* of the open string, or the first byte of its mark; 0: none */
     bool has_key;   /* the name of the current argument was taken */
@@ -92,6 +115,8 @@ int calls_fenced_header(struct calls *calls); /* N ```json {...}, or an object *
  * needed; -1: other text, or no name of a function. */
 int calls_begin_at_brace(struct calls *calls, struct bytes name, size_t body);
 int calls_kimi_header(struct calls *calls);
+/* The form of a long call that has no usual header; *at_out: where its arguments begin.  Never UNKNOWN. */
+enum calls_late calls_find_late(struct bytes text, struct bytes *name_out, size_t *at_out);
 int calls_mark_tail(struct calls *calls); /* a closing mark */
 enum calls_next {
     CALLS_NEXT_MORE, /* more text is needed */
@@ -121,8 +146,11 @@ typedef size_t calls_part_fn(struct calls *calls, struct bytes text);
 int calls_rewrite_arguments(struct calls *calls, calls_part_fn *part);
 calls_part_fn calls_keywords_string;              /* in a string between calls->quote */
 const char *calls_python_word(struct bytes word); /* JSON of True, None or null; NULL: another word */
-/* Rewrites a Python literal as JSON in calls->good.  False: the text is none, or memory is short. */
-bool calls_python_value(struct calls *calls, struct bytes text);
+/* A Python literal as JSON in calls->good.  read: as far as its parts are complete; the bytes taken.  end: reads the rest;
+ * false: the text is no literal, or memory is short. */
+void calls_python_begin(struct calls *calls);
+size_t calls_python_read(struct calls *calls, struct bytes text);
+bool calls_python_end(struct calls *calls, struct bytes rest);
 /* calls_braces.c */
 int calls_braces_header(struct calls *calls);
 int calls_braces_arguments(struct calls *calls);
@@ -149,12 +177,21 @@ int calls_end_broken(struct calls *calls); /* on_end(CALLS_BROKEN), then calls_c
 /* Passes the first n held bytes on as text. */
 int calls_pass_raw(struct calls *calls, size_t n);
 int calls_run_entire(struct calls *calls);
+/* calls_late.c */
+void calls_late_reset(struct calls *calls);
+int calls_late_run(struct calls *calls); /* reads what is new; 1: the state was set; 0: it is still ENTIRE */
+/* Ends a call of which text follows its mark.  1: it was passed on; 0: it is no call. */
+int calls_late_end(struct calls *calls, struct bytes text);
+int calls_quoted_arguments(struct calls *calls);
 /* Parses held[0, upto): a call, a list of calls, or text.  The next n bytes are the mark of its end. */
 int calls_end_entire(struct calls *calls, size_t upto, size_t n);
 
 /* calls_tags.c */
 int calls_run_values(struct calls *calls);
+/* calls_value.c */
+void calls_begin_value(struct calls *calls, unsigned types, bool is_string);
 int calls_run_value(struct calls *calls);
+void calls_value_fini(struct calls *calls);
 /* calls_harmony.c: finds the end of thinking.  SIZE_MAX: none; *n_out: bytes of the mark to skip. */
 size_t calls_harmony_end(struct bytes text, size_t *n_out);
 size_t calls_harmony_partial(struct bytes text);

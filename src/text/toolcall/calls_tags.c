@@ -10,11 +10,7 @@
  *     </function>                                                  </invoke>
  *     </tool_call>                                                 </minimax:tool_call>
  *
- * The splitter rewrites the arguments as JSON.  A value whose schema allows only strings is a string and
- * streams.  Any other value is collected: it is JSON if it parses as a type that the schema allows, otherwise
- * a string.  If the schema allows no string, it may also be a Python literal, because Seed's template shows values
- * as Python does.  The tag of a key may decide instead (DeepSeek V3.2).  A line end at either side of a value
- * belongs to the tags, unless the row says otherwise. */
+ * The splitter rewrites the arguments as JSON; calls_value.c has the values. */
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"
@@ -117,7 +113,7 @@ static int calls_tags_put_key(struct calls *calls)
         buf_append_str(&calls->good, ", ");
     json_put_str(&calls->good, buf_view(&calls->key));
     buf_append_str(&calls->good, ": ");
-    if (calls->is_string)
+    if (calls->value_kind == CALLS_VALUE_STRING)
         buf_append_byte(&calls->good, '"');
     return calls->good.is_bad ? E_NOMEM : calls->events->on_arguments(calls->arg, buf_view(&calls->good));
 }
@@ -152,20 +148,24 @@ static int take_key(struct calls *calls, size_t at)
     struct bytes text = buf_view(&calls->held);
     size_t from = at + strlen(tags->key_open);
     size_t end = bytes_find(text, bytes_str(tags->key_close), from);
+    bool is_string;
+    unsigned types;
     int rc;
 
     if (end == SIZE_MAX)
         return text.len_bytes - at > CALLS_MAX_HEADER_BYTES ? -1 : 0;
     buf_clear(&calls->key);
-    buf_clear(&calls->value);
     if (buf_append(&calls->key, text.data + from, end - from) < 0)
         return E_NOMEM;
-    calls->is_string = types_of_key(calls) == CALLS_AS_STRING;
-    at = end + strlen(tags->key_close);
-    rc = take_opening(tags, text, &at, &calls->is_string);
+    types = types_of_key(calls);
+    is_string = types == CALLS_AS_STRING;
+    from = at = end + strlen(tags->key_close);
+    rc = take_opening(tags, text, &at, &is_string);
+    if (rc == 0 && text.len_bytes - from > CALLS_MAX_HEADER_BYTES)
+        return -1;
     if (rc != 1)
         return rc;
-    calls->has_value = false;
+    calls_begin_value(calls, types, is_string);
     calls->state = CALLS_VALUE;
     rc = calls_take(calls, at);
     if (rc == 0)
@@ -200,88 +200,6 @@ int calls_run_values(struct calls *calls)
         return calls_end_whole(calls);
     }
     return rc == 0 ? 0 : calls_end_broken(calls);
-}
-
-/* ---- a value ---- */
-
-/* Puts out the JSON text of a collected value. */
-static int calls_tags_put_value(struct calls *calls)
-{
-    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
-    struct bytes text = buf_view(&calls->value);
-    unsigned types = types_of_key(calls);
-    json_t *value = NULL;
-    int rc;
-
-    for (size_t i = 0; i < 3; i++)
-        if (bytes_is(text, words[i][0]))
-            text = bytes_str(words[i][1]);
-    if (api_json_load(text, NULL, &value) < 0)
-        value = NULL;
-    if (value == NULL && (types & CALLS_AS_STRING) == 0 && calls_python_value(calls, text) &&
-        api_json_load(buf_view(&calls->good), NULL, &value) < 0)
-        value = NULL;
-    buf_clear(&calls->good);
-    if (value != NULL && (!json_is_string(value) || calls->parser->tags->json_open != NULL) &&
-        (calls_type_of_value(value) & types) != 0)
-        rc = api_json_put(&calls->good, value);
-    else
-        rc = json_put_str(&calls->good, buf_view(&calls->value));
-    json_decref(value);
-    return rc < 0 ? rc : calls->events->on_arguments(calls->arg, buf_view(&calls->good));
-}
-
-/* Adds the first n held bytes to the value. */
-static int add_to_value(struct calls *calls, size_t n)
-{
-    struct buf quoted = {0};
-    int rc = 0;
-
-    if (n == 0)
-        return 0;
-    calls->has_value = true;
-    if (!calls->is_string) {
-        rc = buf_append(&calls->value, calls->held.data, n);
-    } else {
-        rc = json_put_str(&quoted, bytes_of(calls->held.data, n));
-        if (rc == 0 && quoted.len_bytes > 2)
-            rc = calls->events->on_arguments(calls->arg, bytes_of(quoted.data + 1, quoted.len_bytes - 2));
-        buf_fini(&quoted);
-    }
-    return rc < 0 ? rc : calls_take(calls, n);
-}
-
-/* Skips the line end after the tag; 0: not known yet. */
-static int skip_first_line_end(struct calls *calls)
-{
-    if (calls->parser->tags->is_exact || calls->has_value || calls->held.data[0] != '\n')
-        return 1;
-    calls->has_value = true;
-    return calls_take(calls, 1) < 0 ? E_NOMEM : calls->held.len_bytes > 0;
-}
-
-int calls_run_value(struct calls *calls)
-{
-    const char *close = calls->parser->tags->value_close;
-    int rc = skip_first_line_end(calls);
-    struct bytes text = buf_view(&calls->held);
-    size_t at, n;
-
-    if (rc != 1)
-        return rc;
-    at = bytes_find(text, bytes_str(close), 0);
-    n = at != SIZE_MAX ? at : text.len_bytes - calls_partial(text, close);
-    if (n > 0 && text.data[n - 1] == '\n' && !calls->parser->tags->is_exact)
-        n--;
-    rc = add_to_value(calls, n);
-    if (rc < 0 || at == SIZE_MAX)
-        return rc;
-    rc = calls->is_string ? calls->events->on_arguments(calls->arg, bytes_str("\""))
-                          : calls_tags_put_value(calls);
-    if (rc == 0)
-        rc = calls_take(calls, at - n + strlen(close));
-    calls->state = CALLS_VALUES;
-    return rc < 0 ? rc : 1;
 }
 
 /* ---- ends ---- */

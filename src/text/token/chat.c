@@ -70,6 +70,11 @@ static int open_template(struct chat_format *format, struct fault *fault)
         else
             chat_family_thinking(format->tokenizer, &format->info);
         chat_family_answers(format->tokenizer, format->detected, &format->info);
+        if (calls_row_of(format->info.answers)->answer[0] == NULL) {
+            enum calls_format marks = chat_probe_marks(format);
+
+            format->info.answers = marks != CALLS_PLAIN ? marks : format->info.answers;
+        }
         format->asks_thinking = format->info.calls == CALLS_HARMONY || format->info.calls == CALLS_COHERE ||
                                 bytes_find(source, bytes_str("reasoning_content"), 0) != SIZE_MAX;
     }

@@ -32,6 +32,7 @@ struct context {
     struct jinja *jinja;
     struct text *pieces; /* room for the pieces of the message that has the most */
     size_t n_calls;      /* number of calls in the messages before the one that is being built */
+    bool *is_bad;        /* memory ran out while a value was made */
 };
 
 /* The caller's number of message i; SIZE_MAX: chat_reshape() made the message. */
@@ -128,6 +129,7 @@ static struct value tools_text(const struct context *context)
         chat_put_tool(&context->prompt->tools[i], &text);
     }
     buf_append_byte(&text, ']');
+    *context->is_bad |= text.is_bad;
     struct value value = value_copy(context->jinja, buf_view(&text), MARK_CLIENT);
     buf_fini(&text);
     return value;
@@ -212,6 +214,7 @@ static struct value joined_text(const struct context *context, struct bytes syst
     buf_append(&both, system.data, system.len_bytes);
     buf_append_str(&both, "\n\n");
     buf_append(&both, text.data, text.len_bytes);
+    *context->is_bad |= both.is_bad;
     struct value value = value_copy(context->jinja, buf_view(&both), mark);
     buf_fini(&both);
     return value;
@@ -439,7 +442,8 @@ int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
 {
     struct template_limits limits = template_limits_for(input_bytes(prompt));
     int64_t now = prompt->now_unix_s != 0 ? prompt->now_unix_s : (int64_t)(clock_unix_ns() / NS_PER_S);
-    struct context context = {.format = format, .extras = extras};
+    bool is_bad = false;
+    struct context context = {.format = format, .extras = extras, .is_bad = &is_bad};
     struct chat_prompt shaped;
 
     run->jinja = NULL;
@@ -460,6 +464,8 @@ int chat_run(const struct chat_format *format, const struct chat_prompt *prompt,
         return rc;
     run->jinja = context.jinja;
     set_variables(&context);
+    if (is_bad)
+        return fault_set(fault, E_NOMEM, "out of memory");
     rc = jinja_run(context.jinja, &run->text);
     if (rc == 0 && stays_open(&shaped))
         rc = cut_open_turn(&run->text, fault);

@@ -6,7 +6,7 @@
  * template does not show this.
  *
  * So the probe renders small conversations with made-up words and searches the output for those words. It
- * decides each property before it tries the next. It needs at most forty renderings of a few words, once,
+ * decides each property before it tries the next. It needs at most fifty renderings of a few words, once,
  * when a model is opened. */
 #include "text/token/chat_priv.h"
 
@@ -245,6 +245,38 @@ static void probe_switch(struct chat_format *format)
     format->info.has_think_switch = !are_same[0] || !are_same[1];
     for (size_t i = 0; i < 3; i++)
         chat_run_fini(&runs[i]);
+}
+
+/* True if the template writes these marks around an answer, or takes them off. */
+static bool handles_marks(const struct chat_format *format, const char *open, const char *close)
+{
+    char marked[128], opened[2][64];
+    const char *const begins[] = {opened[0], opened[1], open};
+    struct chat_message turns[] = {
+        question, {.role = CHAT_ASSISTANT, .text = bytes_str(ANSWER_WORD)}, question};
+
+    snprintf(opened[0], sizeof(opened[0]), "%s" ANSWER_WORD, open);
+    snprintf(opened[1], sizeof(opened[1]), "%s\n" ANSWER_WORD, open);
+    snprintf(marked, sizeof(marked), "%s\n" ANSWER_WORD "\n%s", open, close);
+    for (size_t i = 0; i < 2; i++)
+        if (shows_turns(format, turns, 3, begins[i]))
+            return true;
+    turns[1].text = bytes_str(marked);
+    return shows_turns(format, turns, 3, ANSWER_WORD) && !shows_turns(format, turns, 3, open);
+}
+
+enum calls_format chat_probe_marks(const struct chat_format *format)
+{
+    struct bytes source = tokenizer_chat_template(format->tokenizer);
+
+    for (unsigned i = CALLS_PLAIN + 1; i < CALLS_FORMAT_COUNT; i++) {
+        const struct calls_row *row = calls_row_of((enum calls_format)i);
+
+        if (row->has_text_marks && bytes_find(source, bytes_str(row->answer[0]), 0) != SIZE_MAX &&
+            handles_marks(format, row->answer[0], row->answer[2]))
+            return (enum calls_format)i;
+    }
+    return CALLS_PLAIN;
 }
 
 int chat_probe(struct chat_format *format, struct fault *fault)

@@ -408,7 +408,13 @@ static void cohere_thinking_is_a_plan(void **state)
     chat_format_free(format);
 }
 
-/* Without tools in the template, calls are in the Hermes format, and the model still marks its answers. */
+#define WRAPPED(open, close)                                                                                 \
+    "{% for m in messages %}{% if m.role == 'assistant' %}{{ '" open "' + m.content + '" close               \
+    "' }}{% else %}{{ m.content }};{% endif %}{% endfor %}"
+#define UNWRAPPED                                                                                            \
+    "{% for m in messages %}{{ m.content.split('<answer>')[-1].split('</answer>')[0] }};{% endfor %}"
+
+/* Without tools in the template, calls are as in Hermes.  Answers have the marks that it writes or takes off. */
 static void marks_around_answers_are_found(void **state)
 {
     static const struct token_spec extra[] = {{"<|START_RESPONSE|>", 3, 0}, {NULL, 0, 0}};
@@ -420,7 +426,10 @@ static void marks_around_answers_are_found(void **state)
                  {NULL, EACH("{# <tool_calls>[ <answer> #}", ""), CALLS_HUNYUAN_LIST},
                  {NULL, EACH("{# <tool_calls>[ #}", ""), CALLS_HERMES},
                  {extra, EACH("", ""), CALLS_COHERE},
-                 {NULL, EACH("", ""), CALLS_HERMES}};
+                 {NULL, EACH("", ""), CALLS_HERMES},
+                 {NULL, WRAPPED("<response>\\n", "\\n</response>\\n"), CALLS_ERNIE},
+                 {NULL, UNWRAPPED, CALLS_HUNYUAN_LIST},
+                 {NULL, EACH("Write <answer> text </answer>.", ""), CALLS_HERMES}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct chat_format *format = NULL;

@@ -4,8 +4,10 @@ libserve_answer_a_SOURCES = src/serve/answer/answer.c src/serve/answer/answer.h 
 	src/serve/answer/transcript.h
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/serve/answer/test_answer
-TESTS += tests/unit/serve/answer/test_answer
+check_PROGRAMS += tests/unit/serve/answer/test_answer tests/unit/serve/answer/test_transcript
+TESTS += tests/unit/serve/answer/test_answer tests/unit/serve/answer/test_transcript
+tests_unit_serve_answer_test_transcript_SOURCES = tests/unit/serve/answer/test_transcript.c
+tests_unit_serve_answer_test_transcript_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_answer) $(CMOCKA_LIBS)
 tests_unit_serve_answer_test_answer_SOURCES = tests/unit/serve/answer/test_answer.c
 tests_unit_serve_answer_test_answer_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_answer) $(CMOCKA_LIBS)
 endif

@@ -18,16 +18,23 @@
 #include <string.h>
 
 #include "text/json/json.h"
+#include "text/json/json_rewrite.h"
 #include "text/json/json_walk.h"
 #include "base/err.h"
 #include "base/mem.h"
 
 struct written { /* a block */
     enum gen_block_kind kind;
-    char *id;        /* of a call */
-    struct buf name; /* of a call */
-    struct buf text; /* the text, or a call's arguments */
+    char *id;                    /* of a call */
+    struct buf name;             /* of a call */
+    struct buf text;             /* the text, or a call's arguments */
+    struct json_rewrite rewrite; /* of a call: makes input of text, as it arrives */
+    struct buf input;
 };
+
+/* The JSON library takes about a microsecond for a value, on the loop. The calls of an answer have at most these. */
+#define MAX_TREE_BYTES  ((size_t)256 << 10)
+#define MAX_TREE_VALUES 2048
 
 struct transcript {
     const struct answer_sink *sink;
@@ -59,6 +66,8 @@ static void drop_last(struct transcript *transcript)
     free(block->id);
     buf_fini(&block->name);
     buf_fini(&block->text);
+    buf_fini(&block->input);
+    json_rewrite_fini(&block->rewrite);
 }
 
 void transcript_free(struct transcript *transcript)
@@ -171,8 +180,14 @@ static int on_open_call(void *arg, const char *id, struct bytes name)
 static int transcript_on_arguments(void *arg, struct bytes json)
 {
     struct transcript *transcript = arg;
+    struct written *block;
 
     transcript_add_text(transcript, json);
+    if (!transcript->is_bad) {
+        block = &transcript->blocks[transcript->n_blocks - 1];
+        transcript->is_bad =
+            json_rewrite_feed(&block->rewrite, json, &block->input) > JSON_WALK_DONE || block->input.is_bad;
+    }
     return transcript->sink->arguments(transcript->arg, json);
 }
 
@@ -273,13 +288,30 @@ static bool transcript_copy(struct cached_answer *answer, struct bytes before, s
     return true;
 }
 
-/* Writes a call's input in the parser's serialisation, and in sorted form. */
-static int copy_input(struct cached_answer *answer, struct bytes arguments, struct gen_block *block,
+/* True if the answer's calls are too large for the JSON library. */
+static bool has_large_calls(const struct transcript *transcript)
+{
+    size_t n_bytes = 0, n_values = 0;
+
+    for (size_t i = 0; i < transcript->n_blocks; i++) {
+        n_bytes += transcript->blocks[i].input.len_bytes;
+        n_values += transcript->blocks[i].rewrite.walk.n_values;
+    }
+    return n_bytes > MAX_TREE_BYTES || n_values > MAX_TREE_VALUES;
+}
+
+/* Writes a call's input in the parser's serialisation, and in sorted form if the answer has a key. */
+static int copy_input(struct cached_answer *answer, const struct written *from, struct gen_block *block,
                       struct bytes *sorted_out)
 {
-    const struct bytes nothing = {0};
+    const struct bytes nothing = {0}, arguments = buf_view(&from->text);
     struct buf input = {0}, sorted = {0};
     json_t *value;
+
+    if (answer->is_keyless && from->rewrite.is_odd)
+        return E_UNSUPPORTED;
+    if (answer->is_keyless && from->input.len_bytes > 0)
+        return transcript_copy(answer, nothing, buf_view(&from->input), &block->input) ? 0 : E_NOMEM;
     int rc = api_json_load(arguments.len_bytes == 0 ? bytes_str("{}") : arguments, NULL, &value);
 
     if (rc < 0)
@@ -312,7 +344,7 @@ static int copy_block(struct cached_answer *answer, const struct written *from, 
     if (!transcript_copy(answer, nothing, bytes_str(from->id), &block->id) ||
         !transcript_copy(answer, nothing, buf_view(&from->name), &block->name))
         return E_NOMEM;
-    return copy_input(answer, buf_view(&from->text), block, sorted);
+    return copy_input(answer, from, block, sorted);
 }
 
 static int copy_blocks(const struct transcript *transcript, const struct transcript_end *end,
@@ -483,6 +515,7 @@ int transcript_finish(struct transcript *transcript, const struct transcript_end
     rc = cached_answer_new(&answer);
     if (rc < 0)
         return rc;
+    answer->is_keyless = has_large_calls(transcript);
     rc = copy_ids(transcript, end, answer);
     if (rc == 0)
         rc = copy_blocks(transcript, end, answer);

@@ -98,7 +98,7 @@ void choice_remember(struct choice *choice, enum gen_stop why, bool is_early)
     keep_conversation(request, answer, why);
     message =
         (struct gen_message){.role = GEN_ASSISTANT, .blocks = answer->blocks, .n_blocks = answer->n_blocks};
-    if (replay_key_of(&request->replay, &message, &key) < 0) {
+    if (answer->is_keyless || replay_key_of(&request->replay, &message, &key) < 0) {
         cached_answer_unref(answer);
         return;
     }

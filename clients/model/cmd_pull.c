@@ -2,7 +2,11 @@
 /* baton-model pull: fetches a model from a hub or a web server, and prints the path of its file.
  *
  * The hub's list has the files of a repository with their sizes and SHA-256. The command chooses one model by its
- * quantisation and fetches all of its parts, one file after another (clients/pull). */
+ * quantisation and fetches all of its parts, one file after another (clients/pull).
+ *
+ *     list of the hub ---> choice ---> files that are absent or differ are fetched
+ *         | no answer                                             ^
+ *         +--> list of the folder ---> choice, complete, said ----+ none: the hub's fault is the command's */
 #include "clients/model/model_cli.h"
 
 #include "base/err.h"
@@ -34,10 +38,10 @@ static const char HELP[] =
     "  --quiet            no progress\n"
     "  --help             this text\n"
     "\n"
-    "QUANT is a quantisation such as Q4_K_M, or a file of the repository. An interrupted download is "
-    "continued by\n"
-    "the same command. Environment: HF_TOKEN, sent to the hub only; HF_ENDPOINT, a hub in place of\n"
-    "https://huggingface.co.\n";
+    "QUANT is a quantisation such as Q4_K_M, or a file of the repository.\n"
+    "An interrupted download is continued by the same command. If the hub does not\n"
+    "answer, a complete model that is there is used, with a warning. Environment: HF_TOKEN, sent to the\n"
+    "hub only; HF_ENDPOINT, a hub in place of https://huggingface.co.\n";
 
 enum { MAX_PAGES = 50 };
 
@@ -52,6 +56,7 @@ struct pull_args {
 
 struct pulling {
     const struct pull_args *args;
+    bool is_local;     /* no server is asked for files: --offline, or the hub is away */
     struct buf folder; /* of all models, then of this one */
     struct pull_list list;
     struct buf options; /* the available models, if the name is ambiguous */
@@ -70,9 +75,10 @@ static void cmd_pull_put_escaped(struct buf *out, const char *path)
     }
 }
 
-static int list_hub(struct pulling *p, struct fault *fault)
+static int list_hub(struct pulling *p, bool is_brief, struct fault *fault)
 {
     const struct pull_args *args = p->args;
+    struct pull_opts opts = args->opts;
     struct buf body = {0};
     char next[PULL_URL_BYTES];
     int rc = 0;
@@ -81,8 +87,9 @@ static int list_hub(struct pulling *p, struct fault *fault)
                      args->name.owner, args->name.repo);
     if (n >= (int)sizeof(next))
         return fault_set(fault, E_LIMIT, "the address is too long");
+    opts.is_brief = is_brief;
     for (int page = 0; rc == 0 && next[0] != '\0' && page < MAX_PAGES; page++) {
-        rc = pull_http_page(&args->opts, next, &body, next, fault);
+        rc = pull_http_page(&opts, next, &body, next, fault);
         if (rc == 0)
             rc = pull_list_read(&p->list, buf_view(&body), fault);
     }
@@ -156,7 +163,7 @@ static int fetch_all(struct pulling *p, struct buf *first_out, struct fault *fau
             rc = fault_set(fault, E_NOMEM, "out of memory");
         else if (pull_store_has((const char *)path.data, &p->list.files[i]))
             rc = 0;
-        else if (p->args->is_offline)
+        else if (p->is_local)
             rc = fault_set(fault, E_NOT_FOUND, "%.300s is not there, and --offline forbids to fetch it",
                            (const char *)path.data);
         else
@@ -168,12 +175,71 @@ static int fetch_all(struct pulling *p, struct buf *first_out, struct fault *fau
     return rc;
 }
 
+/* Fills the list with the files of the model in the folder. */
+static int choose_local(struct pulling *p, struct fault *fault)
+{
+    int rc;
+
+    pull_list_fini(&p->list);
+    rc = pull_store_list((const char *)p->folder.data, &p->list);
+    if (rc != 0)
+        return fault_set(fault, rc, "%s", err_text(rc));
+    if (p->list.n == 0)
+        return fault_set(fault, E_NOT_FOUND, "nothing in %.300s, and --offline forbids to fetch it",
+                         (const char *)p->folder.data);
+    return pull_list_choose(&p->list, p->args->name.pick, &p->options, fault);
+}
+
+/* Goes on with the model in the folder, and says so. The fault remains the hub's if the model is not there. */
+static bool use_local(struct pulling *p, const struct fault *of_hub)
+{
+    struct fault unused;
+    struct buf path = {0};
+    char sha256[65] = "";
+
+    p->is_local = choose_local(p, &unused) == 0;
+    buf_clear(&p->options);
+    if (!p->is_local)
+        return false;
+    buf_printf(&path, "%s/%s", (const char *)p->folder.data, p->list.files[0].path);
+    if (!path.is_bad)
+        pull_store_digest((const char *)path.data, sha256);
+    fprintf(stderr, "baton-model %s: %s: %s\n", NAME, p->args->text, of_hub->text);
+    fprintf(stderr,
+            "baton-model %s: the copy that is there is used; the hub may have another: %s, SHA-256 %s\n",
+            NAME, p->list.files[0].path, sha256[0] != '\0' ? sha256 : "not known");
+    buf_fini(&path);
+    return true;
+}
+
+/* The hub's list, or the folder's if the hub is away: it does not answer, or refuses access. */
+static int choose_of_hub(struct pulling *p, struct fault *fault)
+{
+    struct fault unused;
+    bool is_there = choose_local(p, &unused) == 0;
+    int rc;
+
+    buf_clear(&p->options);
+    pull_list_fini(&p->list);
+    rc = list_hub(p, is_there, fault);
+    if (rc == 0)
+        return pull_list_choose(&p->list, p->args->name.pick, &p->options, fault);
+    if ((rc == E_PEER || rc == E_TIMEOUT || rc == E_OVERLOADED || rc == E_AUTH) && use_local(p, fault))
+        return 0;
+    if (is_there && rc != E_CANCELLED) {
+        struct fault of_hub = *fault;
+        fault_set(fault, rc, "%s; --offline uses the copy that is there", of_hub.text);
+    }
+    return rc;
+}
+
 /* Fills the list with the files to have. */
 static int cmd_pull_choose(struct pulling *p, struct fault *fault)
 {
     const struct pull_args *args = p->args;
     int rc = pull_store_folder(args->to, &p->folder, fault);
 
+    p->is_local = args->is_offline;
     if (rc == 0 && !args->name.is_hub)
         return list_url(p, fault);
     if (rc != 0)
@@ -181,15 +247,8 @@ static int cmd_pull_choose(struct pulling *p, struct fault *fault)
     buf_printf(&p->folder, "/%s/%s", args->name.owner, args->name.repo);
     if (p->folder.is_bad)
         return fault_set(fault, E_NOMEM, "out of memory");
-    if (!args->is_offline) {
-        rc = list_hub(p, fault);
-    } else {
-        rc = pull_store_list((const char *)p->folder.data, &p->list);
-        if (rc == 0 && p->list.n == 0)
-            rc = fault_set(fault, E_NOT_FOUND, "nothing in %.300s, and --offline forbids to fetch it",
-                           (const char *)p->folder.data);
-    }
-    return rc == 0 ? pull_list_choose(&p->list, args->name.pick, &p->options, fault) : rc;
+    rc = p->is_local ? choose_local(p, fault) : choose_of_hub(p, fault);
+    return rc;
 }
 
 static int model_cmd_pull(struct pulling *p, struct buf *first_out, struct fault *fault)

@@ -81,6 +81,8 @@ struct pull_opts {
     uint32_t n_connections;
     uint32_t stall_s; /* a connection without a byte for this long is cut */
     bool is_quiet;
+    bool
+        is_brief; /* the caller can do without the hub's list: it is asked for twice, for some seconds only */
     bool (*is_cancelled)(void);
 };
 
@@ -93,7 +95,9 @@ struct pull_source {              /* where a file's bytes are */
 };
 
 int pull_http_init(void);
-/* Fetches a page of text. next_out: the address of the next page, "" after the last. */
+/* Fetches a page of text, after a failure that may pass several times. next_out: the address of the next page, ""
+ * after the last. A refusal by status is E_AUTH (401, 403), E_NOT_FOUND (404), E_OVERLOADED (429), E_PEER
+ * (5xx) or E_PROTO; no answer is E_PEER or E_TIMEOUT. */
 int pull_http_page(const struct pull_opts *opts, const char *url, struct buf *body,
                    char next_out[PULL_URL_BYTES], struct fault *fault);
 /* Follows redirects to the bytes of a file and learns their number. */
@@ -116,6 +120,8 @@ int pull_get(const struct pull_opts *opts, const char *url, const char *path,
 int pull_store_folder(const char *to_dir, struct buf *out, struct fault *fault);
 /* True if path is complete and has this digest. With an empty digest: true if it exists. */
 bool pull_store_has(const char *path, const struct pull_file *expected);
+/* The digest in PATH.sha256, "" without one: what a complete file had when it came. */
+void pull_store_digest(const char *path, char out[65]);
 /* Checks PATH.part against the digest, gives it its name and writes PATH.sha256. */
 int pull_store_finish(const struct pull_opts *opts, const char *path, const char *sha256,
                       struct fault *fault);

@@ -430,6 +430,8 @@ static int pull_get_fetch(struct get *get)
 
 static int pull_get_open_part(struct get *get, const char *path)
 {
+    struct stat held, named;
+
     buf_printf(&get->part_path, "%s.part", path);
     buf_printf(&get->state_path, "%s.part.state", path);
     get->state = calloc(1, sizeof(*get->state));
@@ -440,10 +442,24 @@ static int pull_get_open_part(struct get *get, const char *path)
     get->fd = open((const char *)get->part_path.data, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (get->fd < 0)
         return fail_io(get, "cannot open");
-    if (flock(get->fd, LOCK_EX | LOCK_NB) != 0)
+    /* A process that ended in between has given the file its name, or has removed it. */
+    if (flock(get->fd, LOCK_EX | LOCK_NB) != 0 || fstat(get->fd, &held) != 0 ||
+        stat((const char *)get->part_path.data, &named) != 0 || held.st_ino != named.st_ino)
         return fault_set(get->fault, E_AGAIN, "another process downloads %.300s",
                          (const char *)get->part_path.data);
     return 0;
+}
+
+/* Removes PATH.part, which this process holds, if it has no byte that a later run could use. */
+static void drop_empty_part(struct get *get)
+{
+    struct stat status;
+
+    if (get->source.size_bytes == 0 ? fstat(get->fd, &status) != 0 || status.st_size != 0
+                                    : pull_state_done(get->state) != 0)
+        return;
+    unlink((const char *)get->part_path.data);
+    unlink((const char *)get->state_path.data);
 }
 
 int pull_get(const struct pull_opts *opts, const char *url, const char *path,
@@ -454,8 +470,11 @@ int pull_get(const struct pull_opts *opts, const char *url, const char *path,
 
     if (rc == 0)
         rc = pull_get_open_part(&get, path);
-    if (rc == 0)
+    if (rc == 0) {
         rc = pull_get_fetch(&get);
+        if (rc != 0)
+            drop_empty_part(&get);
+    }
     if (rc == 0)
         rc = fsync(get.fd) == 0 ? 0 : fail_io(&get, "cannot write");
     if (rc == 0)

@@ -2,17 +2,25 @@
 /* Requests to the hub: a page of text, and the search for a file's bytes.
  *
  * This file follows redirects itself, without libcurl, so that one place decides which requests carry the token:
- * only those to the endpoint's own scheme, host and port. A redirect from https to http is refused. */
+ * only those to the endpoint's own scheme, host and port. A redirect from https to http is refused.
+ *
+ * A page that fails in a way that may pass is asked for again, after a pause that doubles: MAX_TRIES times, or twice
+ * if the caller can do without it. */
 #include "clients/pull/pull_http_priv.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/str.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
-enum { MAX_REDIRECTS = 8, PAGE_BYTES = 32 << 20, CONNECT_S = 20 };
+enum { MAX_REDIRECTS = 8, PAGE_BYTES = 32 << 20, CONNECT_S = 20, MAX_TRIES = 4, BRIEF_S = 5 };
+#define FIRST_WAIT_NS (200 * NS_PER_MS)
+#define MAX_WAIT_NS   (30 * NS_PER_S)
+#define SHORT_WAIT_NS (2 * NS_PER_S) /* of a caller that can do without the page */
 
 int pull_http_init(void)
 {
@@ -66,7 +74,7 @@ CURL *pull_http_easy(const struct pull_opts *opts, const char *url, struct fault
     CURL *easy;
 
     if (has_token && strncmp(url, "https://", 8) != 0 && !is_loopback(url)) {
-        fault_set(fault, E_AUTH, "HF_TOKEN would travel unencrypted to %.200s; unset it or use https",
+        fault_set(fault, E_INVAL, "HF_TOKEN would travel unencrypted to %.200s; unset it or use https",
                   opts->endpoint);
         return NULL;
     }
@@ -79,9 +87,10 @@ CURL *pull_http_easy(const struct pull_opts *opts, const char *url, struct fault
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "baton/" PACKAGE_VERSION);
-    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, opts->is_brief ? (long)BRIEF_S : (long)CONNECT_S);
     curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)opts->stall_s);
+    curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME,
+                     opts->is_brief && opts->stall_s > BRIEF_S ? (long)BRIEF_S : (long)opts->stall_s);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, pull_http_on_progress);
@@ -110,7 +119,7 @@ int pull_http_status(const struct pull_opts *opts, const char *url, long status,
         return fault_set(fault, E_NOT_FOUND, "not found (404): %.300s", url);
     if (status == 429)
         return fault_set(fault, E_OVERLOADED, "too many requests (429): %.300s", url);
-    return fault_set(fault, E_PEER, "status %ld: %.300s", status, url);
+    return fault_set(fault, *retry_out ? E_PEER : E_PROTO, "status %ld: %.300s", status, url);
 }
 
 int pull_http_failed(const struct pull_opts *opts, const char *url, CURLcode code, struct fault *fault)
@@ -128,6 +137,7 @@ struct answer {
     size_t most_bytes;
     bool is_cut; /* the rest of the body is not wanted */
     long status;
+    curl_off_t wait_s;             /* Retry-After; 0: none */
     char next[PULL_URL_BYTES * 4]; /* where a redirect leads, or "" */
     struct pull_heads heads;
 };
@@ -200,6 +210,7 @@ static int pull_http_ask(const struct pull_opts *opts, const char *url, const ch
 
     CURLcode code = curl_easy_perform(easy);
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &answer->status);
+    curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &answer->wait_s);
     curl_easy_getinfo(easy, CURLINFO_REDIRECT_URL, &next);
     bool has_room = next == NULL || strlen(next) < sizeof(answer->next);
     answer->next[0] = '\0';
@@ -241,30 +252,68 @@ static void find_next(const char *url, const char *link, char next_out[PULL_URL_
         next_out[0] = '\0';
 }
 
+/* Asks once, and follows redirects; at becomes their last address. retry_out: the same request may succeed later. */
+static int ask_page(const struct pull_opts *opts, char at[PULL_URL_BYTES * 4], struct answer *answer,
+                    bool *retry_out, struct fault *fault)
+{
+    for (int i = 0;; i++) {
+        int rc = pull_http_ask(opts, at, NULL, answer, fault);
+
+        *retry_out = rc == E_PEER || rc == E_TIMEOUT;
+        if (rc == 0 && answer->next[0] != '\0')
+            rc = check_redirect(at, answer->next, i, fault);
+        if (rc != 0)
+            return rc;
+        if (answer->next[0] == '\0')
+            break;
+        strcpy(at, answer->next);
+    }
+    return answer->status == 200 ? 0 : pull_http_status(opts, at, answer->status, retry_out, fault);
+}
+
+/* The pause before the next try; sleeps in short pieces. A server that asks for a longer one is not asked again: the
+ * fault stays. */
+static int wait_for_retry(const struct pull_opts *opts, const struct answer *answer, int n_tries,
+                          struct fault *fault)
+{
+    uint64_t wait_ns = FIRST_WAIT_NS << (n_tries - 1), most_ns = opts->is_brief ? SHORT_WAIT_NS : MAX_WAIT_NS;
+    uint64_t asked_ns = answer->wait_s > 0 ? (uint64_t)answer->wait_s * NS_PER_S : 0;
+
+    if (asked_ns > most_ns)
+        return fault->code;
+    wait_ns = asked_ns > wait_ns ? asked_ns : wait_ns;
+    if (!opts->is_quiet && wait_ns >= NS_PER_S)
+        fprintf(stderr, "%s; next try in %llu s\n", fault->text, (unsigned long long)(wait_ns / NS_PER_S));
+    for (uint64_t until_ns = clock_now_ns() + wait_ns; clock_now_ns() < until_ns;) {
+        if (opts->is_cancelled())
+            return fault_set(fault, E_CANCELLED, "cancelled");
+        usleep(20000);
+    }
+    return 0;
+}
+
 int pull_http_page(const struct pull_opts *opts, const char *url, struct buf *body,
                    char next_out[PULL_URL_BYTES], struct fault *fault)
 {
     struct answer answer = {.body = body, .most_bytes = PAGE_BYTES};
+    int most = opts->is_brief ? 2 : MAX_TRIES, rc;
     char at[PULL_URL_BYTES * 4];
     bool may_retry;
 
-    if (!str_copy(at, sizeof(at), url))
-        return fault_set(fault, E_LIMIT, "the address is too long");
-    for (int i = 0;; i++) {
-        int rc = pull_http_ask(opts, at, NULL, &answer, fault);
-
-        if (rc == 0 && answer.next[0] != '\0')
-            rc = check_redirect(at, answer.next, i, fault);
-        if (rc != 0)
-            return rc;
-        if (answer.next[0] == '\0')
+    for (int n_tries = 1;; n_tries++) {
+        answer.wait_s = 0;
+        if (!str_copy(at, sizeof(at), url))
+            return fault_set(fault, E_LIMIT, "the address is too long");
+        rc = ask_page(opts, at, &answer, &may_retry, fault);
+        if (rc == 0 || !may_retry || n_tries == most)
             break;
-        strcpy(at, answer.next);
+        rc = wait_for_retry(opts, &answer, n_tries, fault);
+        if (rc != 0)
+            break;
     }
-    if (answer.status != 200)
-        return pull_http_status(opts, at, answer.status, &may_retry, fault);
-    find_next(at, answer.heads.link, next_out);
-    return 0;
+    if (rc == 0)
+        find_next(at, answer.heads.link, next_out);
+    return rc;
 }
 
 /* ---- files ---- */

@@ -152,19 +152,13 @@ int pull_store_finish(const struct pull_opts *opts, const char *path, const char
     return rc;
 }
 
-bool pull_store_has(const char *path, const struct pull_file *expected)
+void pull_store_digest(const char *path, char out[65])
 {
     struct buf name = {0};
-    struct stat status;
+    uint8_t digest[32];
     char kept[65] = "";
     FILE *file;
 
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
-        return false;
-    if (expected->size_bytes != 0 && (uint64_t)status.st_size != expected->size_bytes)
-        return false;
-    if (expected->sha256[0] == '\0')
-        return true;
     buf_printf(&name, "%s.sha256", path);
     file = name.is_bad ? NULL : fopen((const char *)name.data, "re");
     if (file != NULL) {
@@ -173,7 +167,24 @@ bool pull_store_has(const char *path, const struct pull_file *expected)
         fclose(file);
     }
     buf_fini(&name);
-    return strncmp(kept, expected->sha256, 64) == 0;
+    out[0] = '\0';
+    if (hex_decode(bytes_str(kept), digest, sizeof(digest)) == 0)
+        hex_encode(digest, sizeof(digest), out);
+}
+
+bool pull_store_has(const char *path, const struct pull_file *expected)
+{
+    struct stat status;
+    char kept[65];
+
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+        return false;
+    if (expected->size_bytes != 0 && (uint64_t)status.st_size != expected->size_bytes)
+        return false;
+    if (expected->sha256[0] == '\0')
+        return true;
+    pull_store_digest(path, kept);
+    return strcmp(kept, expected->sha256) == 0;
 }
 
 /* ---- the files that are there ---- */

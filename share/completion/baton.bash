@@ -11,7 +11,7 @@ _baton_table() {
     options= words= files= values=
     case $1 in
     'baton') options='' words='run chat bench model plan sim setup ctl router prefill decode' files='''' values='''' ;;
-    'baton run') options='-m --model -p --prompt -s --system -n --max-tokens -c --context -t --threads --kv-memory --port --relay --both --once -h --help' words='' files='-m|--model' values='-p|--prompt|-s|--system|-n|--max-tokens|-c|--context|-t|--threads|--kv-memory|--port' ;;
+    'baton run') options='-m --model -p --prompt -s --system -n --max-tokens -c --context -t --threads --kv-memory --offline --port --relay --both --once -h --help' words='' files='-m|--model' values='-p|--prompt|-s|--system|-n|--max-tokens|-c|--context|-t|--threads|--kv-memory|--port' ;;
     'baton chat') options='' words='' files='''' values='''' ;;
     'baton bench') options='' words='' files='''' values='''' ;;
     'baton model') options='' words='' files='''' values='''' ;;

@@ -8,6 +8,7 @@ complete -c baton -n '__fish_seen_subcommand_from run' -s n -l max-tokens -x -d 
 complete -c baton -n '__fish_seen_subcommand_from run' -s c -l context -x -d 'longest prompt and answer together, in tokens'
 complete -c baton -n '__fish_seen_subcommand_from run' -s t -l threads -x -d 'compute threads of all workers together'
 complete -c baton -n '__fish_seen_subcommand_from run' -l kv-memory -x -d 'of each worker, as 4GiB'
+complete -c baton -n '__fish_seen_subcommand_from run' -l offline -d 'ask no hub: only a model that is there'
 complete -c baton -n '__fish_seen_subcommand_from run' -l port -x -d 'the endpoint'\''s port; the next free one if it is taken'
 complete -c baton -n '__fish_seen_subcommand_from run' -l relay -d 'a prefill and a decode worker, each with half of the threads: the default with --once, and from four CPUs'
 complete -c baton -n '__fish_seen_subcommand_from run' -l both -d 'one worker for both phases with all threads: the default below four CPUs'

@@ -46,6 +46,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             fault = next((f for f in hub.faults if f["role"] == server.role and f.get("n", 1) > 0 and f.get("in", "") in path), None)
             if fault:
                 fault["n"] = fault.get("n", 1) - 1
+        if fault and fault.get("drop"):
+            self.close_connection = True
+            return None
         if fault and "status" in fault:
             return self.answer(fault["status"], b"no", **fault.get("fields", {}))
         if server.role == "hub":
@@ -127,8 +130,9 @@ class Hub:
     def __exit__(self, *_):
         self.is_over = True
         for server in self.servers:
-            server.shutdown()
-            server.server_close()
+            if server.socket.fileno() >= 0:
+                server.shutdown()
+                server.server_close()
         self.folder.cleanup()
 
     def hash(self, name):
@@ -147,6 +151,14 @@ class Hub:
         if status != 0:
             assert not self.final(), self.final()
         return out.strip(), err
+
+    def is_away(self, **fault):
+        """From now on the hub refuses connections, or answers so."""
+        if fault:
+            self.faults += [{"role": "hub", "n": 100, **fault}]
+        else:
+            self.servers[0].shutdown()
+            self.servers[0].server_close()
 
     def final(self):
         return [f for _, _, fs in os.walk(self.dir) for f in fs if f.endswith(".gguf")]
@@ -266,14 +278,102 @@ def redirects_end():
 
 
 def refusals_are_explained():
-    for status, says in ((401, "the token is not accepted (401)"), (403, "no access (403)"), (404, "not found (404)"),
-                         (429, "too many requests (429)"), (500, "status 500")):
+    for status, n, says in ((401, 1, "the token is not accepted (401)"), (403, 1, "no access (403)"), (404, 1, "not found (404)"),
+                            (410, 1, "status 410"), (429, 4, "too many requests (429)"), (500, 4, "status 500")):
         with Hub() as hub:
             hub.faults += [{"role": "hub", "status": status, "n": 100}]
             hub.pull("hf:o/m", status=1, says=says)
+            assert len(hub.asked) == n, (status, hub.asked)
     with Hub() as hub:
         hub.faults += [{"role": "hub", "in": "resolve", "status": 403, "n": 100}]
         hub.pull("hf:o/m", status=1, says="the model's page may ask for consent")
+
+
+def a_list_is_asked_for_again():
+    for fault in ({"status": 503}, {"status": 429}, {"drop": True}):
+        with Hub() as hub:
+            hub.faults += [{"role": "hub", "n": 3, **fault}]
+            same(hub.pull("hf:o/m")[0])
+    with Hub() as hub:
+        hub.faults += [{"role": "hub", "status": 429, "fields": {"Retry_After": 2}}]
+        began = time.monotonic()
+        _, err = hub.pull("hf:o/m")
+        assert time.monotonic() - began > 2 and "next try in 2 s" in err, err
+
+
+def a_model_that_is_there_outlives_the_hub():
+    for fault in ({}, {"status": 503}, {"status": 429, "fields": {"Retry_After": 1000}}, {"status": 401}, {"status": 403}, {"drop": True}):
+        with Hub() as hub:
+            path, _ = hub.pull("hf:o/m")
+            hub.is_away(**fault)
+            again, err = hub.pull("--quiet", "hf:o/m:Q8_0")
+            digest = hashlib.sha256(BYTES).hexdigest()
+            assert again == path and f"the copy that is there is used; the hub may have another: tiny-Q8_0.gguf, SHA-256 {digest}" in err, err
+            run = hub.start("hf:o/m:Q4_0")  # not there: the hub's fault is the command's
+            _, err = run.communicate(timeout=patience(60))
+            assert run.returncode == 1 and "the copy that is there" not in err, err
+
+
+def a_hub_that_says_otherwise_is_not_overruled():
+    """Withdrawn, changed and unreadable answers fail; they are no reason to use an old copy."""
+    with Hub() as hub:
+        hub.pull("hf:o/m")
+        for status in (404, 410):
+            hub.faults[:] = [{"role": "hub", "status": status, "n": 100}]
+            run = hub.start("hf:o/m")
+            _, err = run.communicate(timeout=patience(60))
+            assert run.returncode == 1 and f"{status}" in err and "--offline uses the copy that is there" in err, err
+    with Hub() as hub:
+        path, _ = hub.pull("hf:o/m")
+        hub.hashes["tiny-Q8_0.gguf"] = hub.tree[2]["lfs"]["oid"] = "ab" * 32
+        run = hub.start("hf:o/m")
+        out, err = run.communicate(timeout=patience(60))
+        assert run.returncode == 1 and "the hub says abab" in err and not out, (out, err)
+        hub.faults += [{"role": "store", "status": 503, "n": 100}]
+        run = hub.start("hf:o/m")
+        out, err = run.communicate(timeout=patience(60))
+        assert run.returncode == 1 and "given up after 6 failures" in err and not out, (out, err)
+        same(path)
+
+
+def parts_that_are_missing_need_the_hub():
+    with Hub(**parts()) as hub:
+        path, _ = hub.pull("hf:o/m")
+        os.unlink(path.replace("00001", "00002"))
+        hub.is_away()
+        run = hub.start("hf:o/m")
+        out, err = run.communicate(timeout=patience(60))
+        assert run.returncode == 1 and not out and "the copy that is there" not in err, (out, err)
+
+
+def baton_run_may_ask_no_hub():
+    """baton run --offline: the server starts with the model that is there; without one it ends."""
+    with Hub() as hub:
+        environment = {**os.environ, "HF_ENDPOINT": hub.url, "BATON_PROGRAMS": BUILD, "XDG_CACHE_HOME": hub.dir, "XDG_RUNTIME_DIR": hub.dir,
+                       "TMPDIR": hub.dir, "HOME": hub.dir}
+        line = [os.path.join(BUILD, "baton"), "run", "--offline", "--both", "--once", "-t1", "-n3", "hf:o/m"]
+        run = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=patience(60))
+        assert run.returncode == 1 and "--offline forbids to fetch it" in run.stderr, run
+        if os.access("/var/lib/baton/models", os.W_OK):
+            return  # the models of this machine
+        os.makedirs(f"{hub.dir}/baton/models/o/m")
+        os.link(MODEL, f"{hub.dir}/baton/models/o/m/x.gguf") if os.stat(MODEL).st_dev == os.stat(hub.dir).st_dev else \
+            os.symlink(os.path.abspath(MODEL), f"{hub.dir}/baton/models/o/m/x.gguf")
+        run = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=patience(60))
+        assert run.returncode == 0 and not hub.asked, run
+
+
+def no_empty_part_stays():
+    with Hub() as hub:
+        hub.faults += [{"role": "hub", "in": "resolve", "status": 404, "n": 100}]
+        hub.pull("hf:o/m", status=1, says="not found (404)")
+        assert not hub.left(), hub.left()
+    with Hub() as hub:
+        hub.faults += [{"role": "store", "status": 503, "n": 100}]
+        hub.pull("hf:o/m", status=1, says="given up after 6 failures")
+        assert not hub.left(), hub.left()
+        hub.pull(f"{hub.url}/absent.gguf", status=1, says="not found (404)")
+        assert not hub.left(), hub.left()
 
 
 def a_busy_server_is_waited_for():
@@ -405,6 +505,7 @@ def wrong_names_are_refused():
 if __name__ == "__main__":
     main([it_is_fetched_checked_and_kept, a_new_version_is_fetched, cut_connections_are_continued, a_killed_download_continues,
           two_at_once_do_not_meet, wrong_bytes_are_thrown_away, the_token_stays_with_the_hub, redirects_end, refusals_are_explained,
-          a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,
+          a_list_is_asked_for_again, a_model_that_is_there_outlives_the_hub, a_hub_that_says_otherwise_is_not_overruled,
+          parts_that_are_missing_need_the_hub, baton_run_may_ask_no_hub, no_empty_part_stays, a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,
           wrong_lengths_are_refused, a_full_disk_is_named, split_models_come_whole, a_choice_is_asked_for,
           hostile_lists_are_refused, wrong_names_are_refused])

@@ -38,8 +38,8 @@ static const char HELP[] =
     "  --quiet            no progress\n"
     "  --help             this text\n"
     "\n"
-    "QUANT is a quantisation such as Q4_K_M, or a file of the repository.\n"
-    "An interrupted download is continued by the same command. If the hub does not\n"
+    "QUANT is a quantisation such as Q4_K_M, or a file of the repository; without it Q4_K_M or another\n"
+    "usual one is taken. An interrupted download is continued by the same command. If the hub does not\n"
     "answer, a complete model that is there is used, with a warning. Environment: HF_TOKEN, sent to the\n"
     "hub only; HF_ENDPOINT, a hub in place of https://huggingface.co.\n";
 
@@ -248,6 +248,9 @@ static int cmd_pull_choose(struct pulling *p, struct fault *fault)
     if (p->folder.is_bad)
         return fault_set(fault, E_NOMEM, "out of memory");
     rc = p->is_local ? choose_local(p, fault) : choose_of_hub(p, fault);
+    if (rc == 0 && p->list.usual != NULL)
+        fprintf(stderr, "baton-model %s: %s: several models; %s is taken: %s\n", NAME, args->text,
+                p->list.usual, p->list.files[0].path);
     return rc;
 }
 

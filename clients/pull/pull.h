@@ -46,14 +46,18 @@ struct pull_file {
 struct pull_list { /* a zeroed struct is empty */
     struct pull_file *files;
     size_t n;
+    const char *usual; /* the quantisation that pull_list_choose() took because pick named none, else NULL */
 };
+
+/* True if the path is that of a model: a GGUF file, but no projector, importance matrix or draft head. */
+bool pull_path_is_model(struct bytes path);
 
 int pull_list_add(struct pull_list *list, struct bytes path, uint64_t size_bytes, const char *sha256);
 /* Appends the GGUF files of a page of the hub's tree. E_FORMAT, E_LIMIT, E_NOMEM. */
 int pull_list_read(struct pull_list *list, struct bytes json, struct fault *fault);
 void pull_list_fini(struct pull_list *list);
-/* Keeps the files of the one model that pick names, its parts in order. With no match or several: E_NOT_FOUND,
- * and options_out lists the models. */
+/* Keeps the files of the one model that pick names, its parts in order. An empty pick is the only model, or that of
+ * a usual quantisation. With no match or several: E_NOT_FOUND, and options_out lists the models. */
 int pull_list_choose(struct pull_list *list, const char *pick, struct buf *options_out, struct fault *fault);
 
 /* ---- state of an unfinished download ---- */

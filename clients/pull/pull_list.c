@@ -2,7 +2,11 @@
 /* The GGUF files of a repository, and the choice of one model among them. Pure.
  *
  * The hub's tree is an array of objects with path, size and, for large files, lfs.oid, which is the SHA-256. A model
- * is one file, or the parts of one (gguf_part_name). Projectors of images (mmproj) are not models. */
+ * is one file, or the parts of one (gguf_part_name). Some GGUF files beside models are none: projectors of images
+ * (mmproj), importance matrices, and draft heads without a model's weights.
+ *
+ * Without a choice, a repository of one model gives that one, and one of several the first of `usual` that fits
+ * exactly one. */
 #include "clients/pull/pull.h"
 
 #include "base/err.h"
@@ -51,16 +55,30 @@ static const char *base_of(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-static bool is_model(struct bytes path)
+static bool ends_with_word(struct bytes name, const char *word)
 {
-    static const char ending[] = ".gguf";
-    size_t from = path.len_bytes;
+    size_t n = strlen(word);
 
-    if (path.len_bytes <= 5 || strncasecmp((const char *)path.data + path.len_bytes - 5, ending, 5) != 0)
-        return false;
+    return name.len_bytes >= n && strncasecmp((const char *)name.data + name.len_bytes - n, word, n) == 0;
+}
+
+bool pull_path_is_model(struct bytes path)
+{
+    static const char *const others[] = {"imatrix", "mtp-", "eagle3-", "dflash-", "dspark-"};
+    size_t from = path.len_bytes;
+    struct bytes name;
+
     while (from > 0 && path.data[from - 1] != '/')
         from--;
-    return !bytes_starts_with(bytes_of(path.data + from, path.len_bytes - from), "mmproj");
+    name = bytes_of(path.data + from, path.len_bytes - from);
+    if (name.len_bytes <= 5 || !ends_with_word(name, ".gguf") || ends_with_word(name, "imatrix.gguf") ||
+        bytes_find(name, bytes_str("mmproj"), 0) != SIZE_MAX)
+        return false;
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (bytes_starts_with(name, others[i]))
+            return false;
+    }
+    return true;
 }
 
 /* Adds one entry of the tree if it is a model file. */
@@ -73,7 +91,7 @@ static int pull_list_add_entry(struct pull_list *list, const json_t *entry, stru
     uint8_t digest[32];
     char sha256[65] = "";
 
-    if (!bytes_is(api_json_str(json_object_get(entry, "type")), "file") || !is_model(path))
+    if (!bytes_is(api_json_str(json_object_get(entry, "type")), "file") || !pull_path_is_model(path))
         return 0;
     if (!pull_path_is_safe(path))
         return fault_set(fault, E_FORMAT, "the hub lists a file with an unusable name");
@@ -202,15 +220,34 @@ static int pull_list_keep(struct pull_list *list, size_t chosen, struct fault *f
     return 0;
 }
 
+/* The usual quantisation of the repository: the first that fits exactly one model. Its model is *chosen_out. */
+static const char *find_usual(const struct pull_list *list, size_t *chosen_out)
+{
+    static const char *const usual[] = {"Q4_K_M", "Q8_0", "Q4_0", "Q5_K_M", "Q6_K"};
+
+    for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++) {
+        struct buf unused = {0};
+        size_t n_models = put_models(list, usual[i], chosen_out, &unused);
+
+        buf_fini(&unused);
+        if (n_models > 0) /* two models of one quantisation are a question for the user */
+            return n_models == 1 ? usual[i] : NULL;
+    }
+    return NULL;
+}
+
 int pull_list_choose(struct pull_list *list, const char *pick, struct buf *options_out, struct fault *fault)
 {
     size_t chosen = 0, n_models;
 
+    list->usual = NULL;
     if (list->n == 0)
         return fault_set(fault, E_NOT_FOUND, "there is no GGUF file");
     qsort(list->files, list->n, sizeof(*list->files), by_path);
     n_models = put_models(list, pick, &chosen, options_out);
-    if (n_models == 1) {
+    if (n_models > 1 && pick[0] == '\0')
+        list->usual = find_usual(list, &chosen);
+    if (n_models == 1 || list->usual != NULL) {
         buf_clear(options_out);
         return pull_list_keep(list, chosen, fault);
     }

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -198,18 +197,16 @@ static int list_folder(struct buf *path, size_t root_bytes, int depth, struct pu
     int rc = 0;
 
     while (folder != NULL && rc == 0 && (entry = readdir(folder)) != NULL) {
-        size_t n = strlen(entry->d_name);
         struct stat status;
 
         if (entry->d_name[0] == '.')
             continue;
         buf_printf(path, "/%s", entry->d_name);
-        if (path->is_bad)
-            rc = E_NOMEM;
-        else if (stat((const char *)path->data, &status) == 0 && S_ISDIR(status.st_mode) && depth < MAX_DEPTH)
+        if (path->is_bad || stat((const char *)path->data, &status) != 0)
+            rc = path->is_bad ? E_NOMEM : 0; /* a link to no file is none */
+        else if (S_ISDIR(status.st_mode) && depth < MAX_DEPTH)
             rc = list_folder(path, root_bytes, depth + 1, list);
-        else if (n > 5 && strcasecmp(entry->d_name + n - 5, ".gguf") == 0 &&
-                 strncmp(entry->d_name, "mmproj", 6) != 0)
+        else if (S_ISREG(status.st_mode) && pull_path_is_model(bytes_str(entry->d_name)))
             rc = pull_list_add(list, bytes_of(path->data + root_bytes + 1, path->len_bytes - root_bytes - 1),
                                (uint64_t)status.st_size, "");
         path->len_bytes = len_bytes;

@@ -478,6 +478,29 @@ def a_choice_is_asked_for():
         assert hub.pull("hf:o/m:q4_k_s")[0].endswith("m-Q4_K_S.gguf")
 
 
+def the_usual_quantisation_is_taken():
+    for names, usual in ((("m-Q8_0", "m-Q4_K_M", "m-BF16"), "Q4_K_M"), (("m-Q2_K", "m-Q8_0", "m-BF16"), "Q8_0"),
+                         (("m-IQ1_S", "m-Q6_K"), "Q6_K")):
+        with Hub(**{name: BYTES for name in names}) as hub:
+            path, err = hub.pull("--quiet", "hf:o/m")
+            assert path.endswith(f"m-{usual}.gguf") and f"several models; {usual} is taken: m-{usual}.gguf" in err, (path, err)
+            assert hub.pull("--offline", "hf:o/m")[0] == path
+    with Hub(**{"m-IQ1_S": BYTES, "m-BF16": BYTES}) as hub:
+        hub.pull("hf:o/m", status=1, says="2 models; name one after a colon:\n")
+    with Hub(**{"small-Q8_0": BYTES, "large-Q8_0": BYTES, "large-Q4_0": BYTES}) as hub:
+        hub.pull("hf:o/m", status=1, says="3 models; name one after a colon:\n")
+
+
+def files_beside_models_are_none():
+    others = ("mmproj-f16", "m-mmproj-Q8_0", "mtp-m-Q8_0", "eagle3-m-Q8_0", "imatrix", "imatrix_m", "m-imatrix")
+    with Hub(**{name: BYTES for name in ("m-Q8_0", *others)}) as hub:
+        path, err = hub.pull("hf:o/m:Q8_0")
+        assert path.endswith("/m-Q8_0.gguf")
+        for name in others:
+            os.link(path, os.path.join(os.path.dirname(path), name + ".gguf"))
+        assert hub.pull("hf:o/m")[0] == path and hub.pull("--offline", "hf:o/m")[0] == path
+
+
 def hostile_lists_are_refused():
     for path in ("../../x.gguf", "/x.gguf", ".x.gguf", "a/../b.gguf", "a\nb.gguf"):
         with Hub() as hub:
@@ -506,6 +529,7 @@ if __name__ == "__main__":
     main([it_is_fetched_checked_and_kept, a_new_version_is_fetched, cut_connections_are_continued, a_killed_download_continues,
           two_at_once_do_not_meet, wrong_bytes_are_thrown_away, the_token_stays_with_the_hub, redirects_end, refusals_are_explained,
           a_list_is_asked_for_again, a_model_that_is_there_outlives_the_hub, a_hub_that_says_otherwise_is_not_overruled,
-          parts_that_are_missing_need_the_hub, baton_run_may_ask_no_hub, no_empty_part_stays, a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,
+          parts_that_are_missing_need_the_hub, baton_run_may_ask_no_hub, no_empty_part_stays, the_usual_quantisation_is_taken,
+          files_beside_models_are_none, a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,
           wrong_lengths_are_refused, a_full_disk_is_named, split_models_come_whole, a_choice_is_asked_for,
           hostile_lists_are_refused, wrong_names_are_refused])

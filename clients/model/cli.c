@@ -7,11 +7,15 @@
 
 #include "base/err.h"
 #include "base/file.h"
+#include "gguf/gguf.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { MOST_PARTS = 4096 };
 
 int cli_failed(const char *command, const char *subject, const struct fault *fault)
 {
@@ -48,6 +52,34 @@ int cli_may_write(const char *path, bool is_forced, struct fault *fault)
 {
     if (!is_forced && access(path, F_OK) == 0)
         return fault_set(fault, E_EXISTS, "exists already; --force overwrites it");
+    return 0;
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+
+    return stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+           of_a.st_ino == of_b.st_ino;
+}
+
+int cli_is_other(const char *path, const char *source, struct fault *fault)
+{
+    struct gguf_part part = {0};
+    bool is_same = source != NULL && is_same_file(path, source);
+
+    if (source != NULL && gguf_part_name(bytes_str(source), &part)) {
+        for (uint32_t i = 1; i <= part.count && i <= MOST_PARTS && !is_same; i++) {
+            struct buf name = {0};
+
+            gguf_part_path(&part, i, &name);
+            buf_append_byte(&name, '\0');
+            is_same = !name.is_bad && is_same_file(path, (const char *)name.data);
+            buf_fini(&name);
+        }
+    }
+    if (is_same)
+        return fault_set(fault, E_EXISTS, "is a file that the command reads; name another to write");
     return 0;
 }
 

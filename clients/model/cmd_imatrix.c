@@ -57,6 +57,7 @@ struct imatrix_run {
     struct watched *watched; /* [n_layers][MODEL_INPUT_GROUPS] */
     uint32_t n_layers, n_windows, n_tensors;
     bool has_no_memory;
+    const char *at; /* the file that a failure is about */
     struct {
         const struct watched *from;
         bool is_counts;
@@ -153,8 +154,10 @@ static int read_text(struct imatrix_run *run, struct fault *fault)
 {
     struct buf text = {0};
     unsigned flags = run->args->text.is_special ? TOKEN_PARSE_SPECIAL : 0;
-    int rc = cli_read(run->args->text.path, MAX_TEXT_BYTES, fault, &text);
+    int rc;
 
+    run->at = run->args->text.path;
+    rc = cli_read(run->at, MAX_TEXT_BYTES, fault, &text);
     if (rc == 0) {
         rc =
             tokenizer_encode(run->tokenizer, bytes_of(text.data, text.len_bytes), flags, SIZE_MAX, &run->ids);
@@ -164,7 +167,10 @@ static int read_text(struct imatrix_run *run, struct fault *fault)
     buf_fini(&text);
     if (rc == 0 && run->ids.n == 0)
         rc = fault_set(fault, E_INVAL, "the text is empty");
-    return rc < 0 ? rc : 0;
+    if (rc < 0)
+        return rc;
+    run->at = run->args->rig.path;
+    return 0;
 }
 
 /* Reads one window, after a BOS where the model wants one. */
@@ -325,7 +331,10 @@ static int imatrix_work(struct imatrix_run *run, struct fault *fault)
         model_watch_inputs(run->rig.model, &(struct model_watch){.on_input = on_input, .arg = run}) < 0)
         return fault_set(fault, E_NOMEM, "%s", err_text(E_NOMEM));
     rc = imatrix_measure(run, fault);
-    return rc == 0 ? imatrix_save(run, fault) : rc;
+    if (rc < 0)
+        return rc;
+    run->at = run->args->to;
+    return imatrix_save(run, fault);
 }
 
 static void imatrix_fini(struct imatrix_run *run)
@@ -346,6 +355,7 @@ int cmd_imatrix(int argc, char **argv)
     struct imatrix_args args;
     struct imatrix_run run = {.args = &args};
     struct fault fault = {0};
+    int rc;
 
     if (!imatrix_parse(argc, argv, &args))
         return cli_usage(NAME, NULL);
@@ -353,14 +363,16 @@ int cmd_imatrix(int argc, char **argv)
         fputs(HELP, stdout);
         return cli_done(NAME);
     }
-    if (cli_may_write(args.to, args.is_forced, &fault) < 0)
+    if (cli_may_write(args.to, args.is_forced, &fault) < 0 ||
+        cli_is_other(args.to, args.rig.path, &fault) < 0 || cli_is_other(args.to, args.text.path, &fault) < 0)
         return cli_failed(NAME, args.to, &fault);
     rig_catch_interrupt();
-    int rc = imatrix_work(&run, &fault);
+    run.at = args.rig.path;
+    rc = imatrix_work(&run, &fault);
     if (rc == 0)
         printf("%s: %u matrices, %u windows\n", args.to, run.n_tensors / 2, run.n_windows);
     imatrix_fini(&run);
     if (rc == E_CANCELLED)
         return rig_interrupt_status();
-    return rc < 0 ? cli_failed(NAME, args.rig.path, &fault) : cli_done(NAME);
+    return rc < 0 ? cli_failed(NAME, run.at, &fault) : cli_done(NAME);
 }

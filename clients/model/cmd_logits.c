@@ -222,6 +222,8 @@ int cmd_logits(int argc, char **argv)
         fputs(HELP, stdout);
         return cli_done(NAME);
     }
+    if (args.out_path != NULL && cli_is_other(args.out_path, args.rig.path, &fault) < 0)
+        return cli_failed(NAME, args.out_path, &fault);
     rig_catch_interrupt();
     rc = rig_load(&args.rig, &fault, &rig);
     if (rc == 0) { /* a file without a tokeniser still has logits */

@@ -313,6 +313,8 @@ int cmd_make(int argc, char **argv)
         fputs(HELP, stdout);
         return cli_done(NAME);
     }
+    if (cli_is_other(args.path, args.vocab_from, &fault) < 0)
+        return cli_failed(NAME, args.path, &fault);
     rig_catch_interrupt();
     rc = model_cmd_make(&args, &fault, &len_bytes);
     if (rc == E_CANCELLED)

@@ -70,6 +70,7 @@ struct measuring {
     float *kept;      /* [ROWS][vocab] logits of the base */
     struct score score;
     uint64_t began_ns, fed;
+    const char *at; /* the file that a failure is about */
 };
 
 /* ---- the command line ---- */
@@ -125,16 +126,20 @@ static int cmd_perplexity_read_text(struct measuring *m, struct fault *fault)
     if (path == NULL)
         path = access(BATON_DATADIR "/perplexity.txt", R_OK) == 0 ? BATON_DATADIR "/perplexity.txt"
                                                                   : "share/perplexity.txt";
+    m->at = path;
     int rc = cli_read(path, MAX_TEXT_BYTES, fault, &text);
     if (rc < 0) {
+        struct fault why = *fault;
+
         buf_fini(&text);
-        return m->args->text.path != NULL
-                   ? rc
-                   : fault_set(fault, rc, "%s: %s; name one with --text", path, fault->text);
+        return m->args->text.path != NULL ? rc : fault_set(fault, rc, "%s; name one with --text", why.text);
     }
     rc = tokenizer_encode(m->tokenizer, bytes_of(text.data, text.len_bytes), flags, SIZE_MAX, &m->ids);
     buf_fini(&text);
-    return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
+    if (rc < 0)
+        return fault_set(fault, rc, "%s", err_text(rc));
+    m->at = m->args->rig.path;
+    return 0;
 }
 
 static int plan_windows(struct measuring *m, struct fault *fault)
@@ -363,6 +368,7 @@ int cmd_perplexity(int argc, char **argv)
         return cli_done(NAME);
     }
     rig_catch_interrupt();
+    m.at = args.rig.path;
     int rc = cmd_perplexity_measure(&m, &fault);
     if (rc == 0) {
         double rate = (double)m.fed * NS_PER_S / (double)(clock_now_ns() - m.began_ns + 1);
@@ -380,5 +386,5 @@ int cmd_perplexity(int argc, char **argv)
     free(m.kept);
     if (rc == E_CANCELLED)
         return rig_interrupt_status();
-    return rc < 0 ? cli_failed(NAME, args.rig.path, &fault) : cli_done(NAME);
+    return rc < 0 ? cli_failed(NAME, m.at, &fault) : cli_done(NAME);
 }

@@ -525,7 +525,8 @@ int cmd_quantize(int argc, char **argv)
         fputs(HELP, stdout);
         return cli_done(NAME);
     }
-    if (cli_may_write(args.to, args.is_forced, &fault) < 0)
+    if (cli_may_write(args.to, args.is_forced, &fault) < 0 || cli_is_other(args.to, args.from, &fault) < 0 ||
+        cli_is_other(args.to, args.imatrix, &fault) < 0)
         return cli_failed(NAME, args.to, &fault);
     rig_catch_interrupt();
     q.at = args.from;

@@ -149,6 +149,8 @@ static int cmd_split_save(const struct gguf *gguf, const struct split_args *args
         if (path->is_bad)
             return fault_set(fault, E_NOMEM, "out of memory");
         rc = cli_may_write((const char *)path->data, args->is_forced, fault);
+        if (rc == 0)
+            rc = cli_is_other((const char *)path->data, args->from, fault);
         if (rc < 0)
             return rc;
         rc = cmd_split_write_file(&copy, args, i, (const char *)path->data, fault);

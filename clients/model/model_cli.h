@@ -39,6 +39,9 @@ int cli_usage(const char *command, const char *complaint);
 int cli_done(const char *command);
 /* 0 if there is no such file yet, or if it may be overwritten; else E_EXISTS. */
 int cli_may_write(const char *path, bool is_forced, struct fault *fault);
+/* 0 unless path is the file `source`, or a part of the split model that it names; also through links.  E_EXISTS.
+ * source: NULL if there is none. */
+int cli_is_other(const char *path, const char *source, struct fault *fault);
 /* Appends all of a file ("-": stdin), at most limit_bytes (E_LIMIT). */
 int cli_read(const char *path, size_t limit_bytes, struct fault *fault, struct buf *out);
 

@@ -8,6 +8,7 @@
     quality   types of few bits come nearer to the source, on a text that was not measured: the model's probabilities, and the
               products of each matrix that is looked at
     refusals  files of another kind and importance of another shape
+    sources   no command writes a file that it reads; a text that is absent is named
 """
 import json
 import math
@@ -85,6 +86,32 @@ def experts_have_their_own(folder, text):
         complain("not all matrices have an importance: " + said)
 
 
+def sources_are_safe(folder, text):
+    """A command that would write a file that it reads is refused, also through links and for any part of a model."""
+    model, importance = (os.path.join(folder, name) for name in ("tiny.gguf", "tiny.imatrix"))
+    link, hard, prefix = (os.path.join(folder, name) for name in ("link.gguf", "hard.gguf", "split"))
+    os.symlink(model, link)
+    os.link(model, hard)
+    run("split", "--parts", "3", model, prefix)
+    part = [prefix + "-0000%d-of-00003.gguf" % i for i in (1, 2, 3)]
+    files = {path: open(path, "rb").read() for path in (model, importance, text, *part)}
+    for words in (("quantize", "--force", model, model), ("quantize", "--force", model, link), ("quantize", "--force", link, hard),
+                  ("quantize", "--force", part[0], part[2]), ("quantize", "--force", "--imatrix", importance, model, importance),
+                  ("imatrix", "--force", "--text", text, model, hard), ("imatrix", "--force", "--text", text, model, text),
+                  ("merge", "--force", part[1], part[0]), ("split", "--force", "--parts", "3", part[0], prefix),
+                  ("make", "--vocab-from", model, model), ("logits", "--ids", "1", "--out", link, model)):
+        if "is a file that the command reads" not in run(*words, status=1).stderr:
+            complain("%s is not refused" % " ".join(words))
+    for path, content in files.items():
+        with open(path, "rb") as file:
+            if file.read() != content:
+                complain("%s changed" % path)
+    for words in (("imatrix", "--text", "absent.txt", model, os.path.join(folder, "x.gguf")), ("perplexity", "--text", "absent.txt", model)):
+        said = run(*words, status=1).stderr
+        if not said.startswith("baton-model %s: absent.txt: cannot open" % words[0]):
+            complain("another file is named: " + said)
+
+
 def dialogues(path, take):
     with open(os.path.join(SRC, "share/eval/dialogues.jsonl")) as lines, open(path, "w") as out:
         for line in take(list(lines)):
@@ -155,6 +182,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         text = sums_are_right(folder)
         experts_have_their_own(folder, text)
+        sources_are_safe(folder, text)
         if not os.environ.get("BATON_SANITIZED"):
             others_are_refused(folder, text, quality_improves(folder))
     return 1 if failed else 0

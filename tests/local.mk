@@ -33,6 +33,7 @@ include tests/fuzz/h2.mk
 include tests/fuzz/gguf.mk
 include tests/fuzz/split.mk
 include tests/fuzz/pull.mk
+include tests/fuzz/imatrix.mk
 include tests/fuzz/tune.mk
 include tests/fuzz/plan.mk
 include tests/fuzz/vocab.mk

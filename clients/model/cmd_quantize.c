@@ -261,6 +261,8 @@ static int cmd_quantize_plan(struct quantizing *q, struct gguf_writer *writer, s
         rc = E_NOMEM;
     if (rc == 0)
         rc = gguf_put_u32(writer, "general.quantization_version", 2);
+    if (rc == 0 && q->imatrix)
+        rc = imatrix_put_keys(q->imatrix, q->args->imatrix, writer);
     if (rc == 0)
         rc = gguf_put_keys_of(writer, q->gguf, "");
     if (rc < 0)

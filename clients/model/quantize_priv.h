@@ -37,6 +37,7 @@ bool mix_is_matrix(const struct gguf_tensor *tensor);
 
 /* ---- quantize_imatrix.c ---- */
 
+struct gguf_writer;
 struct imatrix; /* an importance matrix: mean squares of the inputs of matrices */
 
 int imatrix_open(const char *path, struct fault *fault, struct imatrix **out);
@@ -46,6 +47,8 @@ int imatrix_check(const struct imatrix *imatrix, const struct gguf_tensor *tenso
 /* Sets *out to the factors of a checked tensor, [dims[2]][dims[0]] with mean 1 in each row, to be freed; NULL
  * if the matrix has no importance of it. E_NOMEM. */
 int imatrix_factors(const struct imatrix *imatrix, const struct gguf_tensor *tensor, float **out);
+/* Writes the keys quantize.imatrix.* of llama-quantize: path, and what the file says of its own origin. */
+int imatrix_put_keys(const struct imatrix *imatrix, const char *path, struct gguf_writer *writer);
 
 /* ---- quantize_scales.c ---- */
 

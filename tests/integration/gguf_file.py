@@ -4,21 +4,26 @@ import math
 import struct
 
 SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-F32, BOOL, STRING, ARRAY = 0, 7, 8, 9
+U32, F32, BOOL, STRING, ARRAY = 4, 0, 7, 8, 9
 ALIGNMENT = 32
 
 
 class GgufFile:
-    """tensors: {name: floats} of the F32 tensors, rows one after another. Keys must be scalars, texts, or lists of these."""
+    """tensors: {name: floats} of the F32 tensors, rows one after another. keys: {name: value} of texts and 32-bit counts.
+    Keys of the file must be scalars, texts, or lists of these."""
 
     def __init__(self, path):
         with open(path, "rb") as file:
             self.data = file.read()
         self.at = 24
         n_tensors, n_keys = struct.unpack_from("<QQ", self.data, 8)
+        self.keys = {}
         for _ in range(n_keys):
-            self._text()
-            self._skip(self._take("<I")[0])
+            name, kind = self._text(), self._take("<I")[0]
+            if kind in (U32, STRING):
+                self.keys[name] = self._take("<I")[0] if kind == U32 else self._text()
+            else:
+                self._skip(kind)
         self.keys_end = self.at
         infos = [self._info() for _ in range(n_tensors)]
         self.infos_end = self.at

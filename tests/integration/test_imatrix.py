@@ -8,12 +8,15 @@
     quality   types of few bits come nearer to the source, on a text that was not measured: the model's probabilities, and the
               products of each matrix that is looked at
     refusals  files of another kind and importance of another shape
+    older     imatrix.dat has the same effect as the GGUF file of the same numbers
+    origin    the result names the importance, its text and its windows
     sources   no command writes a file that it reads; a text that is absent is named
 """
 import json
 import math
 import operator
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -84,6 +87,62 @@ def experts_have_their_own(folder, text):
     said = run("quantize", "--type", "Q4_0", "--imatrix", out, model, small).stdout
     if "importance for 14 of 16 matrices" not in said:
         complain("not all matrices have an importance: " + said)
+
+
+def older_form(path, out, end):
+    """Writes an importance matrix as llama-imatrix did: names, calls, means of squares times calls."""
+    tensors = GgufFile(path).tensors
+    names = [name.removesuffix(".in_sum2") for name in tensors if name.endswith(".in_sum2")]
+    with open(out, "wb") as file:
+        file.write(struct.pack("<i", len(names)))
+        for name in names:
+            sums, counts = tensors[name + ".in_sum2"], tensors[name + ".counts"]
+            columns = len(sums) // len(counts)
+            means = [v / max(counts[i // columns], 1) * 7 for i, v in enumerate(sums)]
+            file.write(struct.pack("<i", len(name)) + name.encode() + struct.pack("<ii", 7, len(means)))
+            file.write(struct.pack("<%df" % len(means), *means))
+        file.write(end)
+
+
+def weights(path, folder):
+    """All floats of a model."""
+    back = os.path.join(folder, "back.gguf")
+    run("quantize", "--force", "--type", "F32", path, back)
+    return [value for floats in GgufFile(back).tensors.values() for value in floats]
+
+
+def older_files_are_read(folder):
+    model, importance, dat, one, two, plain = (os.path.join(folder, name) for name in (
+        "moe.gguf", "moe.imatrix", "moe.dat", "one.gguf", "two.gguf", "plain.gguf"))
+    run("quantize", "--type", "Q4_0", model, plain)
+    run("quantize", "--type", "Q4_0", "--imatrix", importance, model, one)
+    wanted, without = weights(one, folder), weights(plain, folder)
+    for end, dataset, chunks in ((b"", None, None), (struct.pack("<ii", 5, 9) + b"prose.txt", "prose.txt", 5)):
+        older_form(importance, dat, end)
+        said = run("quantize", "--force", "--type", "Q4_0", "--imatrix", dat, model, two).stdout
+        if "importance for 14 of 16 matrices" not in said:
+            complain("moe.dat: " + said)
+        got = weights(two, folder)
+        other, moved = (sum(map(operator.ne, got, base)) / len(got) for base in (wanted, without))
+        if other > 0.002 or moved < 0.05:  # the last bit of a factor may differ, and with it some weights
+            complain("%.4f of the weights as without importance, %.4f not as with the GGUF file" % (1 - moved, other))
+        keys = GgufFile(two).keys
+        origin = {key: keys.get("quantize.imatrix." + key) for key in ("file", "dataset", "entries_count", "chunks_count")}
+        if origin != {"file": dat, "dataset": dataset, "entries_count": 16, "chunks_count": chunks}:
+            complain("the result says of its importance: %s" % origin)
+    run("quantize", "--force", "--type", "Q4_0", "--imatrix", os.path.join(folder, "tiny.imatrix"), os.path.join(folder, "tiny.gguf"), two)
+    origin = {key: value for key, value in GgufFile(two).keys.items() if key.startswith("quantize.")}
+    if origin != {"quantize.imatrix.file": os.path.join(folder, "tiny.imatrix"), "quantize.imatrix.dataset": os.path.join(folder, "text.txt"),
+                  "quantize.imatrix.entries_count": 14, "quantize.imatrix.chunks_count": 3}:
+        complain("the result says of its importance: %s" % origin)
+    with open(dat, "rb") as file:
+        body = file.read()
+    for content, says in ((body[:len(body) // 2], "cut or damaged at number"), (b"a text of another kind", "neither a GGUF file nor"),
+                          (b"", "neither a GGUF file nor")):
+        with open(dat, "wb") as file:
+            file.write(content)
+        if says not in run("quantize", "--force", "--imatrix", dat, model, two, status=1).stderr:
+            complain("no '%s' for %r" % (says, content[:20]))
 
 
 def sources_are_safe(folder, text):
@@ -182,6 +241,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         text = sums_are_right(folder)
         experts_have_their_own(folder, text)
+        older_files_are_read(folder)
         sources_are_safe(folder, text)
         if not os.environ.get("BATON_SANITIZED"):
             others_are_refused(folder, text, quality_improves(folder))

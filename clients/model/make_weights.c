@@ -9,6 +9,7 @@
  * same seed gives the same file. */
 #include "clients/model/make_priv.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/progress.h"
@@ -42,12 +43,41 @@ struct making {
 
 /* ---- which tensors ---- */
 
+static bool is_asked_for(const struct make_shape *shape, const char *word)
+{
+    for (size_t i = 0; shape->optional[i]; i++)
+        if (strstr(shape->optional[i], word))
+            return true;
+    return false;
+}
+
+/* True for a tensor that an option asks for as a part of another one. */
+static bool is_within_another(const struct make_shape *shape, const char *name)
+{
+    static const struct {
+        const char *whole, *part;
+    } FUSED[] = {{"attn_qkv", ".attn_q."},
+                 {"attn_qkv", ".attn_k."},
+                 {"attn_qkv", ".attn_v."},
+                 {"ffn_gate_up_exps", ".ffn_gate_exps.weight"},
+                 {"ffn_gate_up_exps", ".ffn_up_exps.weight"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(FUSED); i++)
+        if (strstr(name, FUSED[i].part) && is_asked_for(shape, FUSED[i].whole))
+            return true;
+    return false;
+}
+
 static bool is_left_out(const struct make_shape *shape, const struct model_tensor *tensor)
 {
+    if (is_within_another(shape, tensor->name))
+        return true;
     if (!tensor->is_optional)
         return false;
     if (tensor->role == MODEL_HEAD)
         return shape->is_tied;
+    if (strstr(tensor->name, "attn_qkv.bias")) /* "bias" alone asks for those of q, k and v */
+        return !is_asked_for(shape, "attn_qkv");
     for (size_t i = 0; shape->optional[i]; i++)
         if (strstr(tensor->name, shape->optional[i]))
             return false;

@@ -78,8 +78,11 @@ class Model:
     def layer(self, index):
         """The tensors of a layer by the rest of their names, "attn_q.weight" as attn_q, others in full."""
         prefix = f"blk.{index}."
-        return {name[len(prefix):].removesuffix(".weight"): t for name, t in self.tensors.items()
-                if name.startswith(prefix)}
+        found = {name[len(prefix):].removesuffix(".weight"): t for name, t in self.tensors.items()
+                 if name.startswith(prefix)}
+        if "ffn_gate_up_exps" in found:
+            found["ffn_gate_exps"], found["ffn_up_exps"] = found["ffn_gate_up_exps"].chunk(2, 1)
+        return found
 
     @property
     def head(self):

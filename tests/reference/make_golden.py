@@ -45,7 +45,8 @@ NARROW = "--set expert_count=8 --set expert_used_count=3 --set expert_feed_forwa
 CASES = {
     "llama": ("llama", f"--arch llama --layers 2 {TINY}"),
     "llama3": ("llama", f"--arch llama --layers 2 --with rope_freqs --set rope.freq_base=500000.0 {TINY}"),
-    "llama-biases": ("llama", f"--arch llama --layers 2 --tied --with bias --head-dim 20 {TINY}"),
+    "llama-biases": ("llama", f"--arch llama --layers 2 --tied --with attn_q.bias --with attn_k.bias --with attn_v.bias "
+                     f"--with attn_output.bias --head-dim 20 {TINY}"),
     "llama-linear": ("llama", "--arch llama --layers 2 --set rope.scaling.type=linear "
                      f"--set rope.scaling.factor=4.0 {TINY}"),
     "llama-yarn": ("llama", "--arch llama --layers 2 --head-dim 32 --set rope.scaling.type=yarn "
@@ -211,6 +212,30 @@ CASES = {
     "qwen3-mtp": ("mtp", f"--arch qwen3 --layers 3 --head-dim 24 --set nextn_predict_layers=1 {TINY}"),
     "arcee": ("hf", "--arch arcee --layers 3 --head-dim 32 --set rope.scaling.type=yarn --set rope.scaling.factor=20.0 "
               f"--set rope.scaling.original_context_length=12 {TINY}"),
+    "glm4-sections": ("glm4", "--arch glm4 --layers 2 --with bias --set rope.dimension_count=6 "
+                      f"--set rope.dimension_sections=1,1,1,0 {TINY}"),
+    "llama-all-biases": ("llama", f"--arch llama --layers 2 --with bias --set attention.scale=0.2 {TINY}"),
+    "llama-yarn-plain": ("llama", "--arch llama --layers 2 --head-dim 32 --set rope.scaling.type=yarn "
+                         "--set rope.scaling.factor=16.0 --set rope.scaling.original_context_length=16 "
+                         f"--set rope.scaling.yarn_log_multiplier=1.0 {TINY}"),
+    "granite-nope": ("granite", "--arch granite --layers 2 --with bias --set embedding_scale=2.5 --set residual_scale=0.7 "
+                     f"--set attention.scale=0.2 --set logit_scale=1.5 --set rope.scaling.finetuned=false {TINY}"),
+    "gemma3-capped": ("gemma", "--arch gemma3 --layers 7 --tied --head-dim 20 --set attention.sliding_window=7 "
+                      f"--set final_logit_softcapping=5.0 {TINY}"),
+    "qwen3-fused": ("qwen", f"--arch qwen3 --layers 2 --with attn_qkv --head-dim 24 {TINY}"),
+    "qwen3moe-fused": ("qwen3moe", f"--arch qwen3moe --layers 2 --head-dim 16 --with ffn_gate_up_exps {NARROW} {TINY}"),
+    "glm4moe-fused": ("hf", "--arch glm4moe --layers 3 --head-dim 16 --with bias "
+                      f"--with attn_q_norm --with attn_k_norm --with ffn_gate_up_exps {NARROW} "
+                      f"--set rope.dimension_count=8 --set leading_dense_block_count=1 --set expert_shared_count=2 {TINY}"),
+    "gpt-oss-fused": ("gptoss", "--arch gpt-oss --layers 2 --head-dim 32 --set attention.sliding_window=9 "
+                      "--set rope.scaling.type=yarn --set rope.scaling.factor=32.0 "
+                      "--set rope.scaling.original_context_length=64 "
+                      f"--with ffn_gate_up_exps.weight {NARROW} {TINY}"),
+    "deepseek2-dense": ("deepseek2", f"--arch deepseek2 --layers 2 {LATENT.replace('expert_count=8', 'expert_count=0')} "
+                        f"--set attention.q_lora_rank=40 {TINY}"),
+    "deepseek2-temperature": ("deepseek2", f"--arch deepseek2 --layers 2 {LATENT} --set attention.q_lora_rank=40 "
+                              f"--set attention.temperature_scale=0.3 --set attention.temperature_length=12 {TINY}"),
+    "arcee-biases": ("hf", f"--arch arcee --layers 2 --with bias {TINY}"),
     # append new cases: the place of a case seeds its tokens
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)

@@ -16,7 +16,10 @@ The choice of experts:
     V2    softmax over all; with groups, those with the largest single probability stay in
     V3    sigmoid; the choice (not the weight) adds a bias per expert; a group counts by its two best
 then weights are divided by their sum (where the configuration says so) and times the routed scaling factor; shared
-experts always run, as one wide feed-forward."""
+experts always run, as one wide feed-forward.
+
+Mistral Large 3 also multiplies queries by 1 + scale log(1 + whole original contexts before them). Youtu has no
+experts."""
 import math
 
 import torch
@@ -46,6 +49,9 @@ def latent_attention(model, w, h, eps):
     else:
         q = h @ w["attn_q"].T
     q = q.view(n, heads, width)
+    if model.key("attention.temperature_scale"):
+        contexts = torch.arange(n) // model.key("attention.temperature_length")
+        q = q * (1 + model.key("attention.temperature_scale") * torch.log1p(contexts.double()))[:, None, None]
     q_rope = rotate(q[..., nope:], angles, adjacent=True)
     both = h @ w["attn_kv_a_mqa"].T
     c = rms_norm(both[:, :latent], w["attn_kv_a_norm"], eps)
@@ -79,7 +85,7 @@ def layer(model, index, x):
     w, eps = model.layer(index), model.key("attention.layer_norm_rms_epsilon")
     x = x + latent_attention(model, w, rms_norm(x, w["attn_norm"], eps), eps)
     h = rms_norm(x, w["ffn_norm"], eps)
-    if index < model.key("leading_dense_block_count", 0):
+    if index < model.key("leading_dense_block_count", 0) or not model.key("expert_count"):
         return x + swiglu(h, w["ffn_gate"], w["ffn_up"], w["ffn_down"])
     bias = w.get("exp_probs_b.bias", torch.zeros(model.key("expert_count")))
     x = x + mixture(w, h, chooser(model, bias))

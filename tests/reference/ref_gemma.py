@@ -9,6 +9,8 @@ have "1 + weight" for a gain; a converted file has the sum.
 The 27B model, alone, divides scores by the root of hidden / heads instead of the heads' width."""
 import math
 
+import torch
+
 from common import attention, gelu, plain_angles, rms_norm, rotate
 
 
@@ -38,4 +40,5 @@ def forward(model, tokens):
         h = rms_norm(x, w["ffn_norm"], eps)
         h = (gelu(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T
         x = x + (rms_norm(h, w["post_ffw_norm"], eps) if is_3 else h)
-    return rms_norm(x, model.tensors["output_norm.weight"], eps) @ model.head.T
+    logits, cap = rms_norm(x, model.tensors["output_norm.weight"], eps) @ model.head.T, model.key("final_logit_softcapping")
+    return torch.tanh(logits / cap) * cap if cap else logits

@@ -11,15 +11,19 @@ def forward(model, tokens):
     dim, eps = model.key("attention.key_length"), model.key("attention.layer_norm_rms_epsilon")
     branch = model.key("residual_scale")
     angles = plain_angles(dim, model.key("rope.freq_base", 10000.0))
+    if not model.key("rope.scaling.finetuned", True):  # llama.cpp's sign of a model without positions
+        angles = angles * 0
     x = model.tensors["token_embd.weight"][tokens] * model.key("embedding_scale")
     n = len(tokens)
     for index in range(model.key("block_count")):
         w = model.layer(index)
         h = rms_norm(x, w["attn_norm"], eps)
-        q = rotate((h @ w["attn_q"].T).view(n, heads, dim), angles, adjacent=True)
-        k = rotate((h @ w["attn_k"].T).view(n, kv_heads, dim), angles, adjacent=True)
-        v = (h @ w["attn_v"].T).view(n, kv_heads, dim)
-        x = x + attention(q, k, v, model.key("attention.scale")) @ w["attn_output"].T * branch
+        q, k, v = (h @ w[f"attn_{m}"].T + w.get(f"attn_{m}.bias", 0) for m in "qkv")
+        q = rotate(q.view(n, heads, dim), angles, adjacent=True)
+        k = rotate(k.view(n, kv_heads, dim), angles, adjacent=True)
+        mixed = attention(q, k, v.view(n, kv_heads, dim), model.key("attention.scale"))
+        x = x + (mixed @ w["attn_output"].T + w.get("attn_output.bias", 0)) * branch
         h = rms_norm(x, w["ffn_norm"], eps)
-        x = x + (silu(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T * branch
+        gate, up = (h @ w[f"ffn_{m}"].T + w.get(f"ffn_{m}.bias", 0) for m in ("gate", "up"))
+        x = x + ((silu(gate) * up) @ w["ffn_down"].T + w.get("ffn_down.bias", 0)) * branch
     return rms_norm(x, model.tensors["output_norm.weight"], eps) @ model.head.T / model.key("logit_scale")

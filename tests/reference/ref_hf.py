@@ -29,7 +29,7 @@ FAMILIES = {
     "hunyuan-moe": ("HunYuanMoEV1", {**PRE, **TURNED, "mlp.gate.wg.weight": "ffn_gate_inp",
                                      "mlp.experts.down_proj": "ffn_down_exps",
                                      **{f"mlp.shared_mlp.{k}": v for k, v in SHARED.items()}}, {}),
-    "arcee": ("Arcee", {**PRE, **DENSE}, {}),
+    "arcee": ("Arcee", {**PRE, **DENSE, **{f"mlp.{m}_proj.bias": f"ffn_{m}.bias" for m in ("up", "down")}}, {}),
     "seed_oss": ("SeedOss", {**LATE, **DENSE}, {"attention_bias": True, "attention_out_bias": True}),
     "glm4moe": ("Glm4Moe", {**LATE, **HEADS, **DENSE, **EXPERTS,
                             "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
@@ -123,7 +123,8 @@ def weights(model, names, adjacent):
         state[at + "self_attn.v_proj.weight"], state[at + "self_attn.o_proj.weight"] = w["attn_v"], w["attn_output"]
         for m, part in (("q", "q"), ("k", "k"), ("v", "v"), ("o", "output")):
             if f"attn_{part}.bias" in w:
-                state[at + f"self_attn.{m}_proj.bias"] = w[f"attn_{part}.bias"]
+                heads = model.key("attention.head_count_kv" if m == "k" else "attention.head_count")
+                state[at + f"self_attn.{m}_proj.bias"] = halves(w[f"attn_{part}.bias"], heads, adjacent and m in "qk")
         if "ffn_gate_exps" in w:
             place = "block_sparse_moe" if any(name.startswith("block") for name in names) else "mlp"
             state[at + place + ".experts.gate_up_proj"] = torch.cat((w["ffn_gate_exps"], w["ffn_up_exps"]), 1)
@@ -138,6 +139,8 @@ def weights(model, names, adjacent):
 def forward(model, tokens):
     name, names, besides = FAMILIES[model.arch]
     config = getattr(transformers, name + "Config")(**{**settings(model), **besides})
+    config.attention_bias = getattr(config, "attention_bias", False) or "blk.0.attn_q.bias" in model.tensors
+    config.mlp_bias = "blk.0.ffn_up.bias" in model.tensors
     network = getattr(transformers, name + "ForCausalLM")(config).double().eval()
     adjacent = model.arch in ("granitemoe", "mistral3", "arcee")
     state = weights(model, names, adjacent)

@@ -13,7 +13,8 @@ def turns(model, dims):
     factor, kind = model.key("rope.scaling.factor", 1.0), model.key("rope.scaling.type")
     if kind == "yarn":
         original = model.key("rope.scaling.original_context_length")
-        return yarn_angles(dims, base, factor, original), yarn_temperature(factor)
+        less = 1 + 0.1 * model.key("rope.scaling.yarn_log_multiplier", 0.0) * math.log(factor)
+        return yarn_angles(dims, base, factor, original), yarn_temperature(factor) / less
     angles = plain_angles(dims, base)
     if kind == "linear":
         angles = angles / factor
@@ -31,10 +32,12 @@ def layer(model, index, x):
     q, k, v = (h @ w[f"attn_{m}"].T + w.get(f"attn_{m}.bias", 0) for m in "qkv")
     q = rotate(q.view(n, heads, dim), angles, magnitude, adjacent=True)
     k = rotate(k.view(n, kv_heads, dim), angles, magnitude, adjacent=True)
-    mixed = attention(q, k, v.view(n, kv_heads, dim), 1 / math.sqrt(dim), model.key("attention.sliding_window"))
+    scale = model.key("attention.scale", 1 / math.sqrt(dim))
+    mixed = attention(q, k, v.view(n, kv_heads, dim), scale, model.key("attention.sliding_window"))
     x = x + mixed @ w["attn_output"].T + w.get("attn_output.bias", 0)
     h = rms_norm(x, w["ffn_norm"], eps)
-    return x + (silu(h @ w["ffn_gate"].T) * (h @ w["ffn_up"].T)) @ w["ffn_down"].T
+    gate, up = (h @ w[f"ffn_{m}"].T + w.get(f"ffn_{m}.bias", 0) for m in ("gate", "up"))
+    return x + (silu(gate) * up) @ w["ffn_down"].T + w.get("ffn_down.bias", 0)
 
 
 def rows(model, tokens):

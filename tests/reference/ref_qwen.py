@@ -22,7 +22,10 @@ def layer(model, index, x):
     angles, magnitude = turns(model, dim)
     w, n = model.layer(index), len(x)
     h = rms_norm(x, w["attn_norm"], eps)
-    q, k, v = h @ w["attn_q"].T, h @ w["attn_k"].T, h @ w["attn_v"].T
+    if "attn_qkv" in w:
+        q, k, v = (h @ w["attn_qkv"].T + w.get("attn_qkv.bias", 0)).split([heads * dim, kv_heads * dim, kv_heads * dim], -1)
+    else:
+        q, k, v = h @ w["attn_q"].T, h @ w["attn_k"].T, h @ w["attn_v"].T
     if model.arch == "qwen2":
         q, k, v = q + w["attn_q.bias"], k + w["attn_k.bias"], v + w["attn_v.bias"]
     q, k, v = q.view(n, heads, dim), k.view(n, kv_heads, dim), v.view(n, kv_heads, dim)

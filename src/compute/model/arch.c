@@ -181,6 +181,7 @@ static void refuse_unimplemented(struct reading *r)
         {"attn_logit_softcapping", "capped attention", 0},
         {"final_logit_softcapping", "capped logits", 0},
         {"logit_scale", "scaled logits", 1},
+        {"attention.scale", "scaled attention", 0},
         {"embedding_scale", "scaled embeddings", 1},
         {"residual_scale", "scaled residuals", 1},
         {"rope.scaling.yarn_log_multiplier", "this form of YaRN", 0},
@@ -452,29 +453,22 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
 {
     const struct arch *arch;
     struct bytes name;
-    char known[428] = "", more[24] = ""; /* the whole sentence fits fault.text */
-    size_t used = 0;
-    uint32_t n_left_out = 0;
+    uint32_t n = 0;
     int rc = gguf_get_str(gguf, "general.architecture", fault, &name);
 
     if (rc == E_NOT_FOUND)
         return fault_set(fault, E_FORMAT, "key general.architecture is missing");
     if (rc < 0)
         return rc;
-    for (uint32_t i = 0; (arch = arch_at(i)) != NULL; i++) {
+    for (; (arch = arch_at(n)) != NULL; n++)
         if (bytes_is(name, arch->name)) {
             *out = arch;
             return 0;
         }
-        if (n_left_out > 0 || used + strlen(arch->name) + 2 > sizeof(known))
-            n_left_out++;
-        else
-            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", i ? " " : "", arch->name);
-    }
-    if (n_left_out > 0)
-        snprintf(more, sizeof(more), " and %u more", n_left_out);
-    return fault_set(fault, E_UNSUPPORTED, "architecture \"%.*s\" is not supported; known are %s%s",
-                     (int)(name.len_bytes < 24 ? name.len_bytes : 24), (const char *)name.data, known, more);
+    return fault_set(fault, E_UNSUPPORTED,
+                     "architecture \"%.*s\" is not supported (%u others are: \"baton-model make --help\", "
+                     "docs/models.md)",
+                     (int)(name.len_bytes < 24 ? name.len_bytes : 24), (const char *)name.data, n);
 }
 
 /* Factors that most architectures leave at one. */

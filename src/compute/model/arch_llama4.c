@@ -21,10 +21,10 @@ static void read_llama4_layers(struct reading *r, struct model *model)
     if (is_mixed) {
         rope->temperature_scale = 0.1;
         rope->temperature_offset = 1;
-        rope->original_context = LLAMA4_LONG;
+        rope->temperature_length = LLAMA4_LONG;
         rope->scales_unturned = true;
         read_number(r, "attention.temperature_scale", OPTIONAL, SCALE, &rope->temperature_scale);
-        read_number(r, "attention.temperature_length", OPTIONAL, LENGTH, &rope->original_context);
+        read_number(r, "attention.temperature_length", OPTIONAL, LENGTH, &rope->temperature_length);
     }
     model->config.is_chunked = true;
     for (uint32_t i = 0; i < model->config.n_layers; i++) {

@@ -27,6 +27,7 @@ struct loading;
 struct half { /* a way to compute attention or the feed-forward network */
     const char *name;
     slot_set needs, may; /* slots in addition to the architecture's own */
+    slot_set usual;      /* slots that a file may lack, and programs write */
     enum group first;    /* the group that is multiplied first; GROUP_NONE: not known in advance */
     /* x += half(norm(x)), for all rows of the pass. */
     void (*forward)(struct forward *f, uint32_t layer);
@@ -63,15 +64,19 @@ extern const struct half tail_scale;      /* forward_tail.c: a layer's end, afte
 extern const struct half tail_inputs;
 extern const struct half attn_altup, attn_altup_shared, tail_altup; /* forward_altup.c */
 extern const struct half ffn_dense;                                 /* forward_ffn.c: gate, up, down */
+extern const struct half ffn_dense_may;                             /* may have biases */
 extern const struct half ffn_dense_fused;                           /* gate and up in one tensor */
 extern const struct half ffn_plain; /* forward_plain.c: up and down, without a gate */
 extern const struct half ffn_plain_biased;
+extern const struct half ffn_plain_may;     /* may have biases */
 extern const struct half attn_latent;       /* forward_mla.c: one latent holds keys and values of all heads */
 extern const struct half attn_latent_split; /* with the up-projection stored in two tensors */
 extern const struct half attn_latent_q;     /* queries also go through a latent */
 extern const struct half attn_latent_q_split;
 extern const struct half attn_latent_index; /* and an indexer chooses keys: forward_index.c */
 extern const struct half attn_latent_index_split;
+extern const struct half attn_latent_shared; /* attends to the keys that an earlier layer chose */
+extern const struct half attn_latent_shared_split;
 extern const struct half ffn_moe;              /* forward_moe.c: a router and experts */
 extern const struct half ffn_moe_shared;       /* plus experts that always run */
 extern const struct half ffn_moe_shared_gated; /* which a gate weighs (qwen2moe) */
@@ -104,6 +109,7 @@ struct arch {
     bool is_parallel;              /* both halves of a layer read the same x: x += attention + feed-forward */
     const struct half *attn, *ffn; /* of every layer, unless read sets others */
     slot_set needs, may;    /* slots of every layer in addition to its halves'; all other slots are refused */
+    slot_set usual;         /* slots that a file may lack, and programs write */
     uint32_t globals;       /* GLOBAL_BIT()s that a file must have besides the usual ones */
     bool norms_turned;      /* norms of heads run after RoPE, not before it */
     bool has_mtp;           /* layers behind the last are MTP heads as mtp.c computes them */
@@ -122,11 +128,12 @@ bool global_is_required(const struct model *model, enum global global);
 bool global_is_allowed(const struct model *model, enum global global);
 
 /* Sets of slots, for the rows. */
-#define PRE_NORMS  (SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM))
-#define POST_NORMS (SLOT_BIT(POST_ATTN_NORM) | SLOT_BIT(POST_FFN_NORM))
-#define QKV_BIASES (SLOT_BIT(Q_BIAS) | SLOT_BIT(K_BIAS) | SLOT_BIT(V_BIAS))
-#define HEAD_NORMS (SLOT_BIT(Q_NORM) | SLOT_BIT(K_NORM))
-#define WIDE_NORMS (SLOT_BIT(Q_NORM_WIDE) | SLOT_BIT(K_NORM_WIDE))
+#define PRE_NORMS   (SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM))
+#define POST_NORMS  (SLOT_BIT(POST_ATTN_NORM) | SLOT_BIT(POST_FFN_NORM))
+#define QKV_BIASES  (SLOT_BIT(Q_BIAS) | SLOT_BIT(K_BIAS) | SLOT_BIT(V_BIAS))
+#define ATTN_BIASES (QKV_BIASES | SLOT_BIT(OUT_BIAS))
+#define HEAD_NORMS  (SLOT_BIT(Q_NORM) | SLOT_BIT(K_NORM))
+#define WIDE_NORMS  (SLOT_BIT(Q_NORM_WIDE) | SLOT_BIT(K_NORM_WIDE))
 
 /* archs_experts.c: architectures with experts. */
 extern const struct arch EXPERT_ARCHS[];
@@ -142,7 +149,8 @@ const struct arch *arch_at(uint32_t index);
 /* The configuration with a layer's own shape. */
 struct model_config layer_config(const struct model *model, uint32_t layer);
 slot_set layer_needs(const struct model *model, uint32_t layer);
-slot_set layer_may(const struct model *model, uint32_t layer); /* includes the needed slots */
+slot_set layer_usual(const struct model *model, uint32_t layer); /* includes the needed slots */
+slot_set layer_may(const struct model *model, uint32_t layer);   /* includes the usual slots */
 
 /* Fills config (except weight_* and n_parameters), arch, rope_params and the layers' halves, windows and
  * ropes from the metadata. One fault lists all complaints about keys. */

@@ -37,7 +37,7 @@
 
 #include <math.h>
 
-static const double FREQ_BASE[2] = {1.0001, 1e12};
+static const double FREQ_BASE[2] = {1.0001, 1e12}, CAP[2] = {0, 1e6};
 
 /* ---- code for single architectures ---- */
 
@@ -54,7 +54,6 @@ enum { GEMMA2_LAYERS_OF_27B = 46 };
 
 static void read_gemma2(struct reading *r, struct model *model)
 {
-    static const double CAP[2] = {0, 1e6};
     struct model_config *config = &model->config;
     double scores = 50, logits = 30;
 
@@ -67,15 +66,19 @@ static void read_gemma2(struct reading *r, struct model *model)
         config->attn_scale = (float)sqrt((double)config->n_heads / config->hidden);
 }
 
+static const char *const GEMMA3_KEYS[] = {"final_logit_softcapping", NULL};
+
 /* Only the largest model scales queries by a width other than its heads', and no key says so. */
 enum { GEMMA3_LAYERS_OF_27B = 62 };
 
 static void read_gemma3(struct reading *r, struct model *model)
 {
     struct model_config *config = &model->config;
-    double local_base = 10000;
+    double local_base = 10000, logits = 0;
 
     read_gemma(r, model);
+    read_number(r, "final_logit_softcapping", OPTIONAL, CAP, &logits);
+    config->logit_cap = (float)logits;
     if (config->n_layers == GEMMA3_LAYERS_OF_27B)
         config->attn_scale = (float)sqrt((double)config->n_heads / config->hidden);
     read_number(r, "rope.freq_base_swa", OPTIONAL, FREQ_BASE, &local_base);
@@ -85,13 +88,21 @@ static void read_gemma3(struct reading *r, struct model *model)
 static const char *const GEMMA3N_KEYS[] = {"final_logit_softcapping", NULL};
 static const char *const GEMMA4_KEYS[] = {"final_logit_softcapping", "expert_count", NULL};
 
-static const char *const GRANITE_KEYS[] = {"embedding_scale", "residual_scale", "logit_scale", NULL};
+static const char *const GRANITE_KEYS[] = {"embedding_scale", "residual_scale", "logit_scale",
+                                           "attention.scale", NULL};
+
+void drop_rope(struct model *model)
+{
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        model->layers[i].rope = ROPE_NONE;
+}
 
 void read_granite(struct reading *r, struct model *model)
 {
     static const double SCALE[2] = {1e-6, 1e6};
     struct model_config *config = &model->config;
     double embedding = 1, residual = 1, logits = 1, attention = config->attn_scale;
+    bool has_rope = true; /* the key that turns RoPE off is named for something else */
 
     read_number(r, "embedding_scale", OPTIONAL, SCALE, &embedding);
     read_number(r, "residual_scale", OPTIONAL, SCALE, &residual);
@@ -101,6 +112,9 @@ void read_granite(struct reading *r, struct model *model)
     config->residual_scale = (float)residual;
     config->logit_scale = (float)(1 / logits);
     config->attn_scale = (float)attention;
+    read_flag(r, "rope.scaling.finetuned", &has_rope);
+    if (!has_rope)
+        drop_rope(model);
 }
 
 /* OLMo 3 stretches the context only of the layers that attend to all of it. */
@@ -109,6 +123,19 @@ static void read_olmo2(struct reading *r, struct model *model)
     (void)r;
     if (model->rope_params[ROPE_GLOBAL].scaling != ROPE_SCALE_NONE)
         use_local_rope(model, model->rope_params[ROPE_GLOBAL].freq_base);
+}
+
+/* Files of vision models (GLM 4.1V, 4.6V) divide the pairs among axes, which are all the position in a text. Their
+ * converter orders the rows of heads so that halves turn. */
+static void read_glm4(struct reading *r, struct model *model)
+{
+    char key[128];
+    int64_t n_pairs;
+
+    reading_key(r, "rope.dimension_sections", key);
+    for (uint32_t i = 0; gguf_array_i64(r->gguf, key, i, &n_pairs) == 0; i++)
+        if (n_pairs != 0)
+            model->rope_params[ROPE_GLOBAL].pairs = ROPE_HALVES;
 }
 
 static void read_smollm3(struct reading *r, struct model *model)
@@ -120,12 +147,37 @@ static void read_smollm3(struct reading *r, struct model *model)
 
 /* ---- the rows ---- */
 
-static const char *const EXPERT_KEYS[] = {"expert_count", NULL};
+static const char *const LLAMA_KEYS[] = {"expert_count", "attention.scale",
+                                         "rope.scaling.yarn_log_multiplier", NULL};
+
+/* The multiplier divides YaRN's sharpening: with 1, nothing of it is left. */
+static void read_yarn_multiplier(struct reading *r, struct rope_params *rope)
+{
+    static const double SCALE[2] = {0, 1e3};
+    double multiplier = 0;
+
+    read_number(r, "rope.scaling.yarn_log_multiplier", OPTIONAL, SCALE, &multiplier);
+    if (multiplier != 0 && rope->scaling == ROPE_SCALE_YARN && rope->factor > 1 &&
+        !rope->is_attn_factor_whole) {
+        rope->attn_factor *= (1 + 0.1 * log(rope->factor)) / (1 + 0.1 * multiplier * log(rope->factor));
+        rope->is_attn_factor_whole = true;
+    }
+}
 
 static void read_llama(struct reading *r, struct model *model)
 {
+    static const double SCALE[2] = {0, 1e6};
+    double scale = 0;
+
+    read_number(r, "attention.scale", OPTIONAL, SCALE, &scale);
+    if (scale != 0)
+        model->config.attn_scale = (float)scale;
+    read_yarn_multiplier(r, &model->rope_params[ROPE_GLOBAL]);
     moe_read(r, model, 0, false);
 }
+
+/* EXAONE 4.5 has an MTP head, which is left out. */
+static const char *const EXAONE4_KEYS[] = {"nextn_predict_layers", NULL};
 
 static void read_exaone4(struct reading *r, struct model *model)
 {
@@ -139,23 +191,15 @@ static void read_exaone4(struct reading *r, struct model *model)
             model->layers[i].rope = ROPE_NONE;
 }
 
-static const char *const MISTRAL3_KEYS[] = {"expert_count", "attention.temperature_scale",
+static const char *const MISTRAL3_KEYS[] = {"expert_count", "attention.scale", "attention.temperature_scale",
                                             "rope.scaling.yarn_log_multiplier", NULL};
 
-/* The multiplier divides YaRN's sharpening: with 1, nothing of it is left. */
 static void read_mistral3(struct reading *r, struct model *model)
 {
     static const double SCALE[2] = {0, 1e3};
-    struct rope_params *rope = &model->rope_params[ROPE_GLOBAL];
-    double multiplier = 0;
 
-    read_number(r, "rope.scaling.yarn_log_multiplier", OPTIONAL, SCALE, &multiplier);
-    read_number(r, "attention.temperature_scale", OPTIONAL, SCALE, &rope->temperature_scale);
-    if (multiplier != 0 && rope->scaling == ROPE_SCALE_YARN && rope->factor > 1 &&
-        !rope->is_attn_factor_whole) {
-        rope->attn_factor *= (1 + 0.1 * log(rope->factor)) / (1 + 0.1 * multiplier * log(rope->factor));
-        rope->is_attn_factor_whole = true;
-    }
+    read_number(r, "attention.temperature_scale", OPTIONAL, SCALE,
+                &model->rope_params[ROPE_GLOBAL].temperature_scale);
     read_llama(r, model);
 }
 
@@ -169,8 +213,7 @@ static void read_phi2(struct reading *r, struct model *model)
 static void read_gpt2(struct reading *r, struct model *model)
 {
     (void)r;
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        model->layers[i].rope = ROPE_NONE;
+    drop_rope(model);
 }
 
 static const char *const COMMAND_R_KEYS[] = {"logit_scale", NULL};
@@ -196,24 +239,26 @@ static const struct arch ARCHS[] = {
     {.name = "llama",
      .pairs = ROPE_ADJACENT,
      .attn = &attn_grouped,
-     .ffn = &ffn_dense,
+     .ffn = &ffn_dense_may,
      .needs = PRE_NORMS,
-     .may = QKV_BIASES | SLOT_BIT(OUT_BIAS),
+     .may = ATTN_BIASES,
      .has_mtp = true,
      .has_windows = true,
-     .keys = EXPERT_KEYS,
+     .keys = LLAMA_KEYS,
      .read = read_llama},
     {.name = "qwen2",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
-     .needs = PRE_NORMS | QKV_BIASES,
+     .needs = PRE_NORMS,
+     .usual = QKV_BIASES,
      .has_mtp = true},
     {.name = "qwen3",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS | HEAD_NORMS,
+     .may = ATTN_BIASES,
      .has_mtp = true},
     {.name = "gemma",
      .pairs = ROPE_HALVES,
@@ -244,6 +289,7 @@ static const struct arch ARCHS[] = {
      .has_mtp = true,
      .has_windows = true,
      .window_period = 6,
+     .keys = GEMMA3_KEYS,
      .read = read_gemma3},
     {.name = "phi3",
      .pairs = ROPE_HALVES,
@@ -255,8 +301,9 @@ static const struct arch ARCHS[] = {
     {.name = "granite",
      .pairs = ROPE_ADJACENT,
      .attn = &attn_grouped,
-     .ffn = &ffn_dense,
+     .ffn = &ffn_dense_may,
      .needs = PRE_NORMS,
+     .may = ATTN_BIASES,
      .has_mtp = true,
      .keys = GRANITE_KEYS,
      .read = read_granite},
@@ -294,8 +341,9 @@ static const struct arch ARCHS[] = {
     {.name = "smollm3",
      .pairs = ROPE_ADJACENT,
      .attn = &attn_grouped,
-     .ffn = &ffn_dense,
+     .ffn = &ffn_dense_may,
      .needs = PRE_NORMS,
+     .may = ATTN_BIASES,
      .read = read_smollm3},
     {.name = "glm4",
      .pairs = ROPE_ADJACENT,
@@ -303,40 +351,43 @@ static const struct arch ARCHS[] = {
      .ffn = &ffn_dense_fused,
      .needs = PRE_NORMS | POST_NORMS,
      .may = QKV_BIASES,
-     .has_mtp = true},
+     .has_mtp = true,
+     .read = read_glm4},
     {.name = "internlm2",
      .pairs = ROPE_ADJACENT,
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
-     .may = QKV_BIASES,
+     .may = ATTN_BIASES,
      .has_mtp = true},
     {.name = "ernie4_5",
      .pairs = ROPE_ADJACENT,
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
-     .may = QKV_BIASES | SLOT_BIT(OUT_BIAS),
+     .may = ATTN_BIASES,
      .has_mtp = true},
     {.name = "hunyuan-dense",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS | HEAD_NORMS,
+     .may = ATTN_BIASES,
      .norms_turned = true,
      .has_mtp = true},
     {.name = "arcee",
      .pairs = ROPE_ADJACENT,
      .activation = ACT_RELU_SQUARED,
      .attn = &attn_grouped,
-     .ffn = &ffn_plain,
-     .needs = PRE_NORMS},
+     .ffn = &ffn_plain_may,
+     .needs = PRE_NORMS,
+     .may = ATTN_BIASES},
     {.name = "seed_oss",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
      .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(FFN_NORM_LATE),
-     .may = QKV_BIASES | SLOT_BIT(OUT_BIAS),
+     .may = ATTN_BIASES,
      .has_mtp = true},
     {.name = "exaone4",
      .pairs = ROPE_HALVES,
@@ -345,12 +396,14 @@ static const struct arch ARCHS[] = {
      .needs = POST_NORMS | HEAD_NORMS,
      .has_windows = true,
      .window_period = 4,
+     .keys = EXAONE4_KEYS,
      .read = read_exaone4},
     {.name = "mistral3",
      .pairs = ROPE_ADJACENT,
      .attn = &attn_grouped,
-     .ffn = &ffn_dense,
+     .ffn = &ffn_dense_may,
      .needs = PRE_NORMS,
+     .may = ATTN_BIASES,
      .has_windows = true,
      .keys = MISTRAL3_KEYS,
      .read = read_mistral3},
@@ -358,9 +411,10 @@ static const struct arch ARCHS[] = {
      .pairs = ROPE_HALVES,
      .activation = ACT_GELU,
      .norm = NORM_LAYER,
-     .attn = &attn_grouped_biased,
-     .ffn = &ffn_plain_biased,
+     .attn = &attn_grouped,
+     .ffn = &ffn_plain_may,
      .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
+     .usual = ATTN_BIASES | SLOT_BIT(UP_BIAS) | SLOT_BIT(DOWN_BIAS),
      .globals = GLOBAL_BIT(FINAL_NORM_BIAS),
      .has_windows = true,
      .window_default = 4096}, /* as published; converters write no key */
@@ -400,7 +454,7 @@ static const struct arch ARCHS[] = {
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
      .needs = SLOT_BIT(ATTN_NORM),
-     .may = SLOT_BIT(Q_NORM_HEADS) | SLOT_BIT(K_NORM_HEADS),
+     .may = SLOT_BIT(Q_NORM_HEADS) | SLOT_BIT(K_NORM_HEADS) | ATTN_BIASES,
      .keys = COMMAND_R_KEYS,
      .read = read_command_r},
     {.name = "cohere2",
@@ -410,6 +464,7 @@ static const struct arch ARCHS[] = {
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
      .needs = SLOT_BIT(ATTN_NORM),
+     .may = ATTN_BIASES,
      .has_windows = true,
      .window_period = 4,
      .window_default = 4096,

@@ -35,7 +35,7 @@ static void read_qwen2moe(struct reading *r, struct model *model)
 }
 
 static const char *const GRANITEMOE_KEYS[] = {"expert_count", "embedding_scale", "residual_scale",
-                                              "logit_scale", NULL};
+                                              "logit_scale",  "attention.scale", NULL};
 
 static void read_granitemoe(struct reading *r, struct model *model)
 {
@@ -108,7 +108,8 @@ const struct arch EXPERT_ARCHS[] = {
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
      .ffn = &ffn_moe,
-     .needs = PRE_NORMS | QKV_BIASES,
+     .needs = PRE_NORMS,
+     .usual = QKV_BIASES,
      .has_mtp = true,
      .keys = EXPERT_KEYS,
      .read = read_qwen2moe},

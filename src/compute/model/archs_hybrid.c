@@ -75,6 +75,13 @@ static void read_softmax_experts(struct reading *r, struct model *model)
 /* Files of this architecture keep the heads in the order of the published weights. */
 static void read_qwen3next(struct reading *r, struct model *model)
 {
+    if (has_tensor(r, "blk.0.ssm_in.weight")) {
+        arch_complain(
+            r, E_UNSUPPORTED,
+            "this file of %s is of an early converter, with ssm_in.weight: it must be converted again",
+            arch_name(r));
+        return;
+    }
     read_qwen35(r, model);
     model->config.delta_is_grouped = true;
     for (uint32_t i = 0; i < model->config.n_layers; i++)
@@ -89,23 +96,17 @@ static void read_qwen35moe(struct reading *r, struct model *model)
     read_softmax_experts(r, model);
 }
 
-static const char *const GRANITE_HYBRID_KEYS[] = {
-    "attention.head_count_kv", "embedding_scale", "residual_scale", "logit_scale", "expert_count", NULL};
-
-static void drop_rope(struct model *model)
-{
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        model->layers[i].rope = ROPE_NONE;
-}
+static const char *const GRANITE_HYBRID_KEYS[] = {"attention.head_count_kv",
+                                                  "embedding_scale",
+                                                  "residual_scale",
+                                                  "logit_scale",
+                                                  "attention.scale",
+                                                  "expert_count",
+                                                  NULL};
 
 static void read_granite_hybrid(struct reading *r, struct model *model)
 {
-    bool has_rope = true;
-
     read_granite(r, model);
-    read_flag(r, "rope.scaling.finetuned", &has_rope);
-    if (!has_rope)
-        drop_rope(model);
     moe_read(r, model, 0, false);
     if (read_state_heads(r, model))
         use_recurrent(r, model, &attn_mamba);

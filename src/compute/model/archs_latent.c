@@ -1,16 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows of architectures with latent attention; archs.c has most others.
  *
- *    deepseek2  DeepSeek V2, V2-Lite and V3: experts, of which some are shared
+ *    deepseek2  DeepSeek V2, V2-Lite and V3, Mistral Large 3: experts, of which some are shared; Youtu: none
  *    deepseek32 DeepSeek V3.2: an indexer chooses the keys that a query attends to
  *    glm-dsa    GLM 5: the same; in GLM 5.2 most layers attend to the keys that an earlier layer chose */
 #include "compute/model/model_priv.h"
 
-static const char *const DEEPSEEK2_KEYS[] = {"expert_count", "attention.kv_lora_rank", "nextn_predict_layers",
-                                             "rope.scaling.yarn_log_multiplier", NULL};
+static const char *const DEEPSEEK2_KEYS[] = {"expert_count",
+                                             "attention.kv_lora_rank",
+                                             "nextn_predict_layers",
+                                             "rope.scaling.yarn_log_multiplier",
+                                             "attention.temperature_scale",
+                                             NULL};
+
+/* Queries of Mistral Large 3 grow with the log of their position. */
+static void read_temperature(struct reading *r, struct rope_params *rope)
+{
+    static const double SCALE[2] = {0, 1e3}, LENGTH[2] = {1, 1 << 30};
+
+    read_number(r, "attention.temperature_scale", OPTIONAL, SCALE, &rope->temperature_scale);
+    read_number(r, "attention.temperature_length", OPTIONAL, LENGTH, &rope->temperature_length);
+}
 
 /* V2 and V2-Lite choose by softmax and use its values unchanged; V3's files have keys for this. */
-static void read_deepseek2(struct reading *r, struct model *model)
+static void read_deepseek(struct reading *r, struct model *model, bool needs_experts)
 {
     bool is_split = has_tensor(r, "blk.0.attn_k_b.weight") && has_tensor(r, "blk.0.attn_v_b.weight");
     uint32_t n_dense = 0;
@@ -23,7 +36,14 @@ static void read_deepseek2(struct reading *r, struct model *model)
     read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
     model->route.gate = ROUTE_SOFTMAX;
     model->route.is_normed = false;
-    moe_read(r, model, n_dense, true);
+    moe_read(r, model, n_dense, needs_experts);
+}
+
+/* Youtu has no experts. */
+static void read_deepseek2(struct reading *r, struct model *model)
+{
+    read_temperature(r, &model->rope_params[ROPE_GLOBAL]);
+    read_deepseek(r, model, false);
 }
 
 /* A file with keys only (its tensors are not written yet) cannot show this by tensors. */
@@ -55,7 +75,7 @@ static const char *const DEEPSEEK32_KEYS[] = {"expert_count", "attention.kv_lora
 
 static void read_deepseek32(struct reading *r, struct model *model)
 {
-    read_deepseek2(r, model);
+    read_deepseek(r, model, true);
     read_indexer(r, model);
 }
 
@@ -82,7 +102,7 @@ static void read_glm_dsa(struct reading *r, struct model *model)
         (void)gguf_array_i64(r->gguf, reading_key(r, "attention.indexer.types", key), i, &is_own);
         if (is_own)
             continue;
-        model->layers[i].attn = has_split_heads(r) ? &attn_latent_q_split : &attn_latent_q;
+        model->layers[i].attn = has_split_heads(r) ? &attn_latent_shared_split : &attn_latent_shared;
         model->layers[i].index = INDEX_SHARED;
         if (i == 0)
             arch_complain(r, E_FORMAT, "key %s: the first layer has no indexer", key);

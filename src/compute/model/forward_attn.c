@@ -341,7 +341,9 @@ void forward_attn(struct forward *f, uint32_t layer)
 const struct half attn_grouped = {
     .name = "grouped",
     .first = GROUP_QKV,
-    .needs = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(OUT),
+    .needs = SLOT_BIT(OUT),
+    .usual = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V),
+    .may = SLOT_BIT(QKV) | SLOT_BIT(QKV_BIAS),
     .forward = forward_attn,
 };
 
@@ -385,7 +387,9 @@ const struct half attn_shared = {
 const struct half attn_grouped_fused = {
     .name = "grouped, q, k and v in one",
     .first = GROUP_QKV,
-    .needs = SLOT_BIT(QKV) | SLOT_BIT(OUT),
+    .needs = SLOT_BIT(OUT),
+    .usual = SLOT_BIT(QKV),
+    .may = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V),
     .forward = forward_attn,
 };
 

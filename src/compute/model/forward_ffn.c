@@ -2,9 +2,9 @@
 /* The feed-forward half of a layer. Hot path.
  *
  *     normed  [n][hidden]   = rmsnorm(x)
- *     gate_up [n][2 F]      = normed . Wgate_up^T        gate | up, side by side in each row; F = ffn
+ *     gate_up [n][2 F]      = normed . Wgate_up^T (+ bias)   gate | up, side by side in each row; F = ffn
  *     gate    [n][F]        = act(gate) * up
- *     x                    += gate . Wdown^T
+ *     x                    += gate . Wdown^T (+ bias)
  *
  * Many tokens go through matmul_gated(), which needs no gate_up. A few tokens go product by product: their
  * time is the read of the weights from memory, and each product prefetches the next one's weights. */
@@ -74,6 +74,10 @@ static void gate_rows(const struct forward *f, uint32_t from, uint32_t to)
     for (size_t row = from; row < to; row++) {
         float *gate = f->state->gate_up + row * 2 * ffn;
 
+        if (f->layer->vectors[SLOT_GATE_BIAS])
+            vec_add(f->model->table, gate, f->layer->vectors[SLOT_GATE_BIAS], (uint32_t)ffn);
+        if (f->layer->vectors[SLOT_UP_BIAS])
+            vec_add(f->model->table, gate + ffn, f->layer->vectors[SLOT_UP_BIAS], (uint32_t)ffn);
         if (f->layer->is_sparse)
             cut_gates(f->layer, gate, ffn);
         act(f->model->table, gate, gate + ffn, (uint32_t)ffn);
@@ -109,6 +113,20 @@ void ffn_by_products(struct forward *f, uint32_t layer, const float *input)
     forward_matmul(f, &f->layer->groups[GROUP_DOWN], state->gate_up, 2 * ffn, state->normed);
 }
 
+static void down_bias_rows(const struct forward *f, uint32_t from, uint32_t to)
+{
+    uint32_t hidden = f->model->config.hidden;
+
+    for (size_t row = from; row < to; row++)
+        vec_add(f->model->table, f->state->normed + row * hidden, f->layer->vectors[SLOT_DOWN_BIAS], hidden);
+}
+
+void ffn_add_down_bias(struct forward *f)
+{
+    if (f->layer->vectors[SLOT_DOWN_BIAS])
+        forward_rows(f, down_bias_rows);
+}
+
 static void forward_ffn(struct forward *f, uint32_t layer)
 {
     const float *input = forward_norm(f, forward_ffn_norm(f)); /* x, if the model norms only outputs */
@@ -117,6 +135,7 @@ static void forward_ffn(struct forward *f, uint32_t layer)
         gate_at_once(f, input);
     else
         ffn_by_products(f, layer, input);
+    ffn_add_down_bias(f);
     forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
 }
 
@@ -124,8 +143,9 @@ bool ffn_is_gated(const struct layer *layer)
 {
     const struct weight_group *in = &layer->groups[GROUP_GATE_UP], *down = &layer->groups[GROUP_DOWN];
 
-    return layer->ffn->forward == forward_ffn && !layer->is_sparse && in->n_parts == 1 &&
-           down->n_parts == 1 && gated_takes(&in->parts[0], &down->parts[0]);
+    return layer->ffn->forward == forward_ffn && !layer->is_sparse && !layer->vectors[SLOT_GATE_BIAS] &&
+           !layer->vectors[SLOT_UP_BIAS] && in->n_parts == 1 && down->n_parts == 1 &&
+           gated_takes(&in->parts[0], &down->parts[0]);
 }
 
 /* Only one of the two ways runs at a time, so both use the same memory. */
@@ -157,6 +177,15 @@ const struct half ffn_dense = {
     .name = "dense",
     .first = GROUP_GATE_UP,
     .needs = SLOT_BIT(GATE) | SLOT_BIT(UP) | SLOT_BIT(DOWN),
+    .forward = forward_ffn,
+    .lay_out = forward_ffn_lay_out,
+};
+
+const struct half ffn_dense_may = {
+    .name = "dense, with or without biases",
+    .first = GROUP_GATE_UP,
+    .needs = SLOT_BIT(GATE) | SLOT_BIT(UP) | SLOT_BIT(DOWN),
+    .may = SLOT_BIT(GATE_BIAS) | SLOT_BIT(UP_BIAS) | SLOT_BIT(DOWN_BIAS),
     .forward = forward_ffn,
     .lay_out = forward_ffn_lay_out,
 };

@@ -95,6 +95,24 @@ static float *plain_q(const struct forward *f, size_t *stride_out)
     return c->q_latent ? f->state->qkv : f->state->latent.low;
 }
 
+/* Scales queries by their position, in models that do so. */
+static void forward_mla_scale_queries(const struct forward *f, uint32_t from, uint32_t to)
+{
+    const struct rope *rope = &f->model->ropes[ROPE_GLOBAL];
+    const struct model_config *c = &f->model->config;
+    size_t stride;
+    float *plain = plain_q(f, &stride);
+
+    for (uint32_t i = 0; rope->temperature_scale != 0 && i < f->pass->n_items; i++) {
+        const struct attn_item *item = &f->state->items[i];
+        uint32_t row = item->first > from ? item->first : from;
+
+        for (; row < to && row < item->first + item->n_tokens; row++)
+            vec_scale(f->model->table, plain + row * stride,
+                      rope_temperature(rope, item->position + (row - item->first)), c->n_heads * c->head_dim);
+    }
+}
+
 /* Turns the RoPE part of queries and copies it behind the place of the latent part. */
 static void turn_queries(const struct forward *f, uint32_t from, uint32_t to)
 {
@@ -103,6 +121,7 @@ static void turn_queries(const struct forward *f, uint32_t from, uint32_t to)
     size_t stride, width = key_width(c);
     float *plain = plain_q(f, &stride);
 
+    forward_mla_scale_queries(f, from, to);
     for (size_t row = from; row < to; row++) {
         float *rotary = plain + row * stride + c->head_dim - c->rope_dims;
         float *out = f->state->latent.q + row * c->n_heads * width + c->latent;
@@ -271,22 +290,37 @@ static void forward_mla_lay_out(const struct model *model, struct model_state *s
 #define JOINED   SLOT_BIT(KV_B)
 #define SPLIT    (SLOT_BIT(K_B) | SLOT_BIT(V_B))
 
-#define HALF(text, queries, from_latent)                                                                     \
-    {                                                                                                        \
-        .name = text,                                                                                        \
-        .needs = (queries) | (from_latent) | SLOT_BIT(KV_A) | SLOT_BIT(KV_A_NORM) | SLOT_BIT(OUT_VALUES),    \
-        .may = SLOT_BIT(KV_B), .first = GROUP_QKV, .forward = forward_latent,                                \
-        .lay_out = forward_mla_lay_out, .pack = latent_pack, .layer_fini = latent_layer_fini                 \
-    }
-
-const struct half attn_latent = HALF("latent", QUERIES, JOINED);
-const struct half attn_latent_split = HALF("latent, split", QUERIES, SPLIT);
-const struct half attn_latent_q = HALF("latent, queries too", QUERIES2, JOINED);
-const struct half attn_latent_q_split = HALF("latent, queries too, split", QUERIES2, SPLIT);
-
 #define INDEXER                                                                                              \
     (SLOT_BIT(INDEX_Q) | SLOT_BIT(INDEX_K) | SLOT_BIT(INDEX_PROJ) | SLOT_BIT(INDEX_K_NORM) |                 \
      SLOT_BIT(INDEX_K_NORM_BIAS))
 
-const struct half attn_latent_index = HALF("latent, keys chosen", QUERIES2 | INDEXER, JOINED);
-const struct half attn_latent_index_split = HALF("latent, keys chosen, split", QUERIES2 | INDEXER, SPLIT);
+/* Some files have an indexer also in layers that use an earlier one's choice. */
+static bool knows_unread_indexer(const struct loading *load, struct bytes suffix)
+{
+    (void)load;
+    for (unsigned i = 0; i < N_SLOTS; i++)
+        if ((INDEXER >> i & 1) && bytes_is(suffix, SLOTS[i].suffix))
+            return true;
+    return false;
+}
+
+#define HALF(text, queries, from_latent, knows_more)                                                         \
+    {                                                                                                        \
+        .name = text,                                                                                        \
+        .needs = (queries) | (from_latent) | SLOT_BIT(KV_A) | SLOT_BIT(KV_A_NORM) | SLOT_BIT(OUT_VALUES),    \
+        .may = SLOT_BIT(KV_B), .first = GROUP_QKV, .forward = forward_latent,                                \
+        .lay_out = forward_mla_lay_out, .knows = (knows_more), .pack = latent_pack,                          \
+        .layer_fini = latent_layer_fini                                                                      \
+    }
+
+const struct half attn_latent = HALF("latent", QUERIES, JOINED, NULL);
+const struct half attn_latent_split = HALF("latent, split", QUERIES, SPLIT, NULL);
+const struct half attn_latent_q = HALF("latent, queries too", QUERIES2, JOINED, NULL);
+const struct half attn_latent_q_split = HALF("latent, queries too, split", QUERIES2, SPLIT, NULL);
+const struct half attn_latent_index = HALF("latent, keys chosen", QUERIES2 | INDEXER, JOINED, NULL);
+const struct half attn_latent_index_split =
+    HALF("latent, keys chosen, split", QUERIES2 | INDEXER, SPLIT, NULL);
+const struct half attn_latent_shared =
+    HALF("latent, keys of a choice", QUERIES2, JOINED, knows_unread_indexer);
+const struct half attn_latent_shared_split =
+    HALF("latent, keys of a choice, split", QUERIES2, SPLIT, knows_unread_indexer);

@@ -370,36 +370,40 @@ void moe_lay_out(const struct model *model, struct model_state *state, struct ca
     moe->grouped_scratch = carve(carving, grouped_scratch_bytes(max_pieces, moe_max_cols(c), state->n_ranks));
 }
 
-#define EXPERTS (SLOT_BIT(ROUTER) | SLOT_BIT(GATE_EXPERTS) | SLOT_BIT(UP_EXPERTS) | SLOT_BIT(DOWN_EXPERTS))
+#define EXPERTS (SLOT_BIT(ROUTER) | SLOT_BIT(DOWN_EXPERTS))
+#define GATE_UP (SLOT_BIT(GATE_EXPERTS) | SLOT_BIT(UP_EXPERTS)) /* or both in one tensor */
 #define SHARED  (SLOT_BIT(GATE_SHARED) | SLOT_BIT(UP_SHARED) | SLOT_BIT(DOWN_SHARED))
 
 const struct half ffn_moe = {
     .name = "experts",
     .needs = EXPERTS,
-    .may = SLOT_BIT(CHOICE_BIAS),
+    .usual = GATE_UP,
+    .may = SLOT_BIT(CHOICE_BIAS) | SLOT_BIT(GATE_UP_EXPERTS),
     .forward = forward_moe,
     .lay_out = moe_lay_out,
-    .pack = moe_pack,
+    .pack = moe_pack_either,
     .layer_fini = moe_layer_fini,
 };
 
 const struct half ffn_moe_shared = {
     .name = "experts, some shared",
     .needs = EXPERTS | SHARED,
-    .may = SLOT_BIT(CHOICE_BIAS),
+    .usual = GATE_UP,
+    .may = SLOT_BIT(CHOICE_BIAS) | SLOT_BIT(GATE_UP_EXPERTS),
     .forward = forward_moe,
     .lay_out = moe_lay_out,
-    .pack = moe_pack,
+    .pack = moe_pack_either,
     .layer_fini = moe_layer_fini,
 };
 
 const struct half ffn_moe_shared_gated = {
     .name = "experts, some shared behind a gate",
     .needs = EXPERTS | SHARED | SLOT_BIT(SHARED_GATE),
-    .may = SLOT_BIT(CHOICE_BIAS),
+    .usual = GATE_UP,
+    .may = SLOT_BIT(CHOICE_BIAS) | SLOT_BIT(GATE_UP_EXPERTS),
     .forward = forward_moe,
     .lay_out = moe_lay_out,
-    .pack = moe_pack,
+    .pack = moe_pack_either,
     .layer_fini = moe_layer_fini,
 };
 
@@ -442,6 +446,8 @@ const struct half ffn_moe_biased = {
     .name = "experts with biases",
     .needs = EXPERTS | SLOT_BIT(ROUTER_BIAS) | SLOT_BIT(GATE_EXPERTS_BIAS) | SLOT_BIT(UP_EXPERTS_BIAS) |
              SLOT_BIT(DOWN_EXPERTS_BIAS),
+    .usual = GATE_UP,
+    .may = SLOT_BIT(GATE_UP_EXPERTS),
     .forward = forward_moe,
     .lay_out = moe_lay_out,
     .pack = moe_pack_biased,

@@ -24,14 +24,6 @@ static void activate_rows(const struct forward *f, uint32_t from, uint32_t to)
     }
 }
 
-static void down_bias_rows(const struct forward *f, uint32_t from, uint32_t to)
-{
-    uint32_t hidden = f->model->config.hidden;
-
-    for (size_t row = from; row < to; row++)
-        vec_add(f->model->table, f->state->normed + row * hidden, f->layer->vectors[SLOT_DOWN_BIAS], hidden);
-}
-
 static void forward_plain(struct forward *f, uint32_t layer)
 {
     const struct model_config *c = &f->model->config;
@@ -43,8 +35,7 @@ static void forward_plain(struct forward *f, uint32_t layer)
     forward_rows(f, activate_rows);
     f->next = forward_beyond(f, layer);
     forward_matmul(f, &f->layer->groups[GROUP_DOWN], state->gate_up, c->ffn, state->normed);
-    if (f->layer->vectors[SLOT_DOWN_BIAS])
-        forward_rows(f, down_bias_rows);
+    ffn_add_down_bias(f);
     forward_finish(f, f->layer->vectors[SLOT_POST_FFN_NORM]);
 }
 
@@ -66,6 +57,15 @@ const struct half ffn_plain_biased = {
     .name = "plain, with biases",
     .first = GROUP_GATE_UP,
     .needs = SLOT_BIT(UP) | SLOT_BIT(DOWN) | SLOT_BIT(UP_BIAS) | SLOT_BIT(DOWN_BIAS),
+    .forward = forward_plain,
+    .lay_out = forward_plain_lay_out,
+};
+
+const struct half ffn_plain_may = {
+    .name = "plain, with or without biases",
+    .first = GROUP_GATE_UP,
+    .needs = SLOT_BIT(UP) | SLOT_BIT(DOWN),
+    .may = SLOT_BIT(UP_BIAS) | SLOT_BIT(DOWN_BIAS),
     .forward = forward_plain,
     .lay_out = forward_plain_lay_out,
 };

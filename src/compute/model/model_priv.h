@@ -242,6 +242,7 @@ plain_act ffn_plain_act(const struct model *model);
 void ffn_activate(const struct model *model, const float *row, uint32_t ffn, uint32_t n_parts, float *out);
 /* normed = act(input . Wgate^T) * (input . Wup^T) . Wdown^T, with gate_up for all rows. */
 void ffn_by_products(struct forward *f, uint32_t layer, const float *input);
+void ffn_add_down_bias(struct forward *f); /* to normed, if the layer has one */
 /* The end of every half. normed holds its output, which is normed again with post_norm (may be NULL),
  * scaled and added to x. */
 void forward_finish(struct forward *f, const float *post_norm);

@@ -45,7 +45,6 @@ struct layer;
  * is_required this is E_FORMAT. */
 void moe_read(struct reading *r, struct model *model, uint32_t n_dense, bool is_required);
 /* Hooks of struct half for the weights of a layer's experts. */
-int moe_pack(struct loading *load, uint32_t layer);
 int moe_bind_loose(struct loading *load, uint32_t layer);
 bool moe_knows_loose(const struct loading *load, struct bytes suffix);
 int moe_pack_loose(struct loading *load, uint32_t layer);

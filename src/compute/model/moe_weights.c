@@ -8,7 +8,7 @@
  * An expert is a run of rows of a stacked weight. These rows are whole panels because F and the hidden
  * size are multiples of 16. So a product with one expert is a product with some panels
  * (compute/tensor/grouped.h) and reads no other expert. Gate and up of one type lie side by side per expert,
- * so their activations are packed once for both.
+ * so their activations are packed once for both. A file may have both in one tensor, ffn_gate_up_exps.
  *
  * Files from before 2024 have one tensor per expert, ffn_gate.3.weight; they are stacked here. */
 #include "compute/model/model_priv.h"
@@ -183,25 +183,6 @@ static void find_stacked(struct loading *load, uint32_t layer, struct source sou
     }
 }
 
-int moe_pack_either(struct loading *load, uint32_t layer)
-{
-    const struct gguf_tensor *const *slot = load->bound[layer].slot;
-    const struct gguf_tensor *gate_up = slot[SLOT_GATE_UP_EXPERTS], *down = slot[SLOT_DOWN_EXPERTS];
-    struct expert_weights *out = &load->model->layers[layer].experts;
-    int rc;
-
-    if (gate_up == NULL && slot[SLOT_GATE_EXPERTS] && slot[SLOT_UP_EXPERTS])
-        return moe_pack(load, layer);
-    if (gate_up == NULL)
-        return fault_set(load->fault, E_FORMAT, "tensor blk.%u.ffn_gate_up_exps.weight is missing", layer);
-    if (slot[SLOT_GATE_EXPERTS] || slot[SLOT_UP_EXPERTS])
-        return fault_set(load->fault, E_FORMAT, "blk.%u has gates of experts twice", layer);
-    out->n_gate_up = 1;
-    rc = pack_sources(load, &(struct source){.tensors = &gate_up, .n_tensors = 1}, 1, &out->gate_up[0]);
-    return rc == 0 ? pack_sources(load, &(struct source){.tensors = &down, .n_tensors = 1}, 1, &out->down)
-                   : rc;
-}
-
 /* ---- one tensor per expert ---- */
 
 static const struct slot_info LOOSE[3] = {
@@ -280,9 +261,24 @@ static int pack_found(struct loading *load, uint32_t layer,
     return rc;
 }
 
-int moe_pack(struct loading *load, uint32_t layer)
+int moe_pack_either(struct loading *load, uint32_t layer)
 {
-    return pack_found(load, layer, find_stacked);
+    const struct gguf_tensor *const *slot = load->bound[layer].slot;
+    const struct gguf_tensor *gate_up = slot[SLOT_GATE_UP_EXPERTS], *down = slot[SLOT_DOWN_EXPERTS];
+    struct expert_weights *out = &load->model->layers[layer].experts;
+    int rc;
+
+    if (gate_up == NULL && slot[SLOT_GATE_EXPERTS] && slot[SLOT_UP_EXPERTS])
+        return pack_found(load, layer, find_stacked);
+    if (gate_up == NULL)
+        return fault_set(load->fault, E_FORMAT, "tensor blk.%u.%s is missing", layer,
+                         SLOTS[slot[SLOT_GATE_EXPERTS] ? SLOT_UP_EXPERTS : SLOT_GATE_EXPERTS].suffix);
+    if (slot[SLOT_GATE_EXPERTS] || slot[SLOT_UP_EXPERTS])
+        return fault_set(load->fault, E_FORMAT, "blk.%u has gates of experts twice", layer);
+    out->n_gate_up = 1;
+    rc = pack_sources(load, &(struct source){.tensors = &gate_up, .n_tensors = 1}, 1, &out->gate_up[0]);
+    return rc == 0 ? pack_sources(load, &(struct source){.tensors = &down, .n_tensors = 1}, 1, &out->down)
+                   : rc;
 }
 
 /* Copies a matrix of biases into rows `stride` apart. */
@@ -313,7 +309,7 @@ int moe_pack_biased(struct loading *load, uint32_t layer)
     copy_biases(load, slot[SLOT_UP_EXPERTS_BIAS], out->gate_up_bias + c->expert_ffn,
                 (size_t)2 * c->expert_ffn);
     copy_biases(load, slot[SLOT_DOWN_EXPERTS_BIAS], out->down_bias, c->hidden);
-    return moe_pack(load, layer);
+    return moe_pack_either(load, layer);
 }
 
 int moe_pack_plain(struct loading *load, uint32_t layer)

@@ -46,7 +46,8 @@ void share_keys(struct reading *r, struct model *model, uint32_t n_shared);
 bool read_fraction(const struct reading *r, const char *suffix, uint32_t i, double *out);
 /* The rows of a tensor; 0 when the file lacks it. */
 uint32_t tensor_rows(const struct reading *r, const char *name);
-void read_granite(struct reading *r, struct model *model); /* archs.c: four scales */
+void read_granite(struct reading *r, struct model *model); /* archs.c: four scales, and a flag for RoPE */
+void drop_rope(struct model *model);                       /* in all layers */
 __attribute__((format(printf, 3, 4))) void arch_complain(struct reading *r, int code, const char *format,
                                                          ...);
 bool has_complaints(const struct reading *r);

@@ -77,7 +77,8 @@ int rope_init(const struct rope_params *params, uint32_t max_dims, const float *
                          .temperature_scale = params->temperature_scale,
                          .temperature_offset = params->temperature_offset,
                          .scales_unturned = params->scales_unturned,
-                         .original_context = params->original_context};
+                         .temperature_length = params->temperature_length != 0 ? params->temperature_length
+                                                                               : params->original_context};
     return 0;
 }
 
@@ -100,7 +101,7 @@ void rope_angles(const struct rope *rope, uint32_t position, float *cos_out, flo
 float rope_temperature(const struct rope *rope, uint32_t position)
 {
     return (float)(1 + rope->temperature_scale *
-                           log(1 + floor((position + rope->temperature_offset) / rope->original_context)));
+                           log(1 + floor((position + rope->temperature_offset) / rope->temperature_length)));
 }
 
 static uint64_t rope_mixed(uint64_t digest, float value)
@@ -127,6 +128,6 @@ uint64_t rope_digest(const struct rope *rope)
         }
     }
     for (uint32_t n = 1; rope->temperature_scale != 0 && n < 1024; n++)
-        digest = rope_mixed(digest, rope_temperature(rope, (uint32_t)(n * rope->original_context)));
+        digest = rope_mixed(digest, rope_temperature(rope, (uint32_t)(n * rope->temperature_length)));
     return digest;
 }

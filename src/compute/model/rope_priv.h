@@ -33,6 +33,7 @@ struct rope_params { /* arch.c reads them */
     double ext_factor;
     double attn_factor;        /* factor of sines and cosines */
     double temperature_scale;  /* queries grow by its log of whole original contexts; 0: no */
+    double temperature_length; /* counted in place of original contexts; 0: no */
     double temperature_offset; /* added to positions */
     bool scales_unturned;      /* only queries without RoPE grow */
     bool has_exact_bounds;     /* yarn: the bounds of the blended pairs are not rounded */
@@ -50,7 +51,7 @@ struct rope {
     double temperature_scale;   /* as in rope_params */
     double temperature_offset;
     bool scales_unturned;
-    double original_context;
+    double temperature_length;
 };
 
 /* factors: [dims/2] divisors from the file (llama3, longrope), or NULL. */

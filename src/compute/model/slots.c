@@ -53,6 +53,7 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_UP] = MATRIX("ffn_up.weight", DIM_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
     [SLOT_GATE_UP] = MATRIX("ffn_up.weight", DIM_2_FFN, DIM_HIDDEN, GROUP_GATE_UP, MODEL_MATRIX),
     [SLOT_DOWN] = MATRIX("ffn_down.weight", DIM_HIDDEN, DIM_FFN, GROUP_DOWN, MODEL_WRITER),
+    [SLOT_GATE_BIAS] = VECTOR("ffn_gate.bias", DIM_FFN, MODEL_BIAS),
     [SLOT_UP_BIAS] = VECTOR("ffn_up.bias", DIM_FFN, MODEL_BIAS),
     [SLOT_DOWN_BIAS] = VECTOR("ffn_down.bias", DIM_HIDDEN, MODEL_BIAS),
     [SLOT_POST_FFN_NORM] = VECTOR("post_ffw_norm.weight", DIM_HIDDEN, MODEL_NORM),
@@ -315,11 +316,18 @@ slot_set layer_needs(const struct model *model, uint32_t index)
            (layer->tail ? layer->tail->needs : 0) | (model->first_layer ? MTP_SLOTS : 0);
 }
 
+slot_set layer_usual(const struct model *model, uint32_t index)
+{
+    const struct layer *layer = &model->layers[index];
+
+    return layer_needs(model, index) | model->arch->usual | layer->attn->usual | layer->ffn->usual;
+}
+
 slot_set layer_may(const struct model *model, uint32_t index)
 {
     const struct layer *layer = &model->layers[index];
 
-    return layer_needs(model, index) | model->arch->may | layer->attn->may | layer->ffn->may |
+    return layer_usual(model, index) | model->arch->may | layer->attn->may | layer->ffn->may |
            (layer->tail ? layer->tail->may : 0) | (model->first_layer ? MTP_MAY : 0);
 }
 
@@ -368,7 +376,7 @@ static int visit_layers(const struct model *model, const struct visiting *visiti
             if (!(layer_may(model, layer) >> s & 1))
                 continue;
             tensor = slots_describe(&config, &SLOTS[s], slot_name(model->first_layer + layer, s, name));
-            tensor.is_optional = !(layer_needs(model, layer) >> s & 1);
+            tensor.is_optional = !(layer_usual(model, layer) >> s & 1);
             rc = visiting->visit(visiting->arg, &tensor);
         }
     }

@@ -34,6 +34,7 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_UP,
             SLOT_GATE_UP, /* gate and up in one tensor */
             SLOT_DOWN,
+            SLOT_GATE_BIAS,
             SLOT_UP_BIAS,
             SLOT_DOWN_BIAS,
             SLOT_POST_FFN_NORM,

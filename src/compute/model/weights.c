@@ -86,11 +86,34 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
     return weight_scales_bind(load, tensor);
 }
 
+/* q, k and v are three tensors or one, and so are their biases. */
+static int check_qkv(struct loading *load, uint32_t layer)
+{
+    const struct gguf_tensor *const *slot = load->bound[layer].slot;
+    slot_set usual = layer_usual(load->model, layer);
+    unsigned n_biases = 0, n_matrices = 0;
+    char name[64];
+
+    for (unsigned i = SLOT_Q_BIAS; i <= SLOT_V_BIAS; i++)
+        n_biases += slot[i] != NULL;
+    if (n_biases != 0 && n_biases != 3)
+        return fault_set(load->fault, E_FORMAT, "blk.%u has %u of the three biases of q, k and v", layer,
+                         n_biases);
+    for (unsigned i = SLOT_Q; i <= SLOT_V; i++)
+        n_matrices += slot[i] != NULL;
+    if ((n_matrices > 0 && slot[SLOT_QKV]) || (n_biases > 0 && slot[SLOT_QKV_BIAS]))
+        return fault_set(load->fault, E_FORMAT, "blk.%u has q, k and v twice", layer);
+    for (unsigned i = SLOT_Q; i <= SLOT_QKV && !slot[SLOT_QKV] && n_matrices < 3; i++)
+        if ((usual >> i & 1) && slot[i] == NULL)
+            return fault_set(load->fault, E_FORMAT, "tensor %s is missing",
+                             slot_name(load->model->first_layer + layer, i, name));
+    return 0;
+}
+
 static int bind_layer(struct loading *load, uint32_t layer)
 {
     slot_set needs = layer_needs(load->model, layer), may = layer_may(load->model, layer);
     const struct gguf_tensor **slot = load->bound[layer].slot;
-    unsigned n_biases = 0;
     char name[64];
 
     load->shape = layer_config(load->model, layer);
@@ -111,12 +134,7 @@ static int bind_layer(struct loading *load, uint32_t layer)
         if (rc < 0)
             return rc;
     }
-    for (unsigned i = SLOT_Q_BIAS; i <= SLOT_V_BIAS; i++)
-        n_biases += slot[i] != NULL;
-    if (n_biases != 0 && n_biases != 3)
-        return fault_set(load->fault, E_FORMAT, "blk.%u has %u of the three biases of q, k and v", layer,
-                         n_biases);
-    return 0;
+    return check_qkv(load, layer);
 }
 
 static bool half_knows(const struct loading *load, const struct half *half, struct bytes suffix)

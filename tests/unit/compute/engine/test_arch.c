@@ -101,6 +101,18 @@ static const char *const CASES[] = {
     "deepseek32",
     "deepseek32-whole",
     "glm-dsa",
+    "glm4-sections",
+    "llama-all-biases",
+    "llama-yarn-plain",
+    "granite-nope",
+    "gemma3-capped",
+    "qwen3-fused",
+    "qwen3moe-fused",
+    "glm4moe-fused",
+    "gpt-oss-fused",
+    "deepseek2-dense",
+    "deepseek2-temperature",
+    "arcee-biases",
 };
 
 enum { MAX_TOKENS = 64, MAX_SHOWN = 4, MAX_VOCAB = 4096 };

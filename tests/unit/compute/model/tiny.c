@@ -232,12 +232,25 @@ static void declare(struct writing *w, const char *name, uint32_t n_dims, uint64
     assert_int_equal(gguf_declare_tensor(w->writer, name, type, n_dims, dims), 0);
 }
 
+static bool is_lacking(const struct tiny_shape *s, const char *name)
+{
+    for (size_t i = 0; s->lacks && s->lacks[i]; i++)
+        if (bytes_ends_with(bytes_str(name), s->lacks[i]))
+            return true;
+    return false;
+}
+
 static int visit(void *arg, const struct model_tensor *tensor)
 {
     struct writing *w = arg;
     const struct tiny_shape *s = w->shape;
     struct model_tensor copy = *tensor;
 
+    if (is_lacking(s, tensor->name) ||
+        (tensor->is_optional && strstr(tensor->name, "attn_qkv") != NULL)) /* it has q, k and v */
+        return 0;
+    if (strstr(tensor->name, "ffn_gate_up_exps") != NULL && strcmp(s->arch, "gemma4") != 0)
+        return 0;
     if (tensor->role == MODEL_BIAS   ? s->has_bias
         : tensor->role == MODEL_HEAD ? !s->is_tied
         : tensor->role == MODEL_ROPE_FACTORS

@@ -18,6 +18,7 @@ struct tiny_shape {
     uint32_t n_experts, n_used, expert_ffn, n_shared; /* n_experts 0: dense */
     uint32_t n_dense;                                 /* layers before the experts begin */
     uint32_t latent, q_latent, rope_dims, value_dim;  /* latent 0: attention with heads */
+    const char *const *lacks; /* ends of the names of tensors that are left out, NULL-ended; may be NULL */
     uint64_t seed;
 };
 

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of one architecture differ: tensors and keys that some have and others lack. */
+#include "base/err.h"
+#include "compute/tensor/tensor.h"
+#include "tests/unit/compute/model/tiny.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/check.h"
+
+static int set_up(void **state)
+{
+    return team_new(&(struct team_opts){.n_threads = 1}, (struct team **)state);
+}
+
+static int tear_down(void **state)
+{
+    team_free(*state);
+    return 0;
+}
+
+static int load(const struct tiny_shape *shape, const struct tiny_twist *twist, struct team *team,
+                struct fault *fault)
+{
+    struct gguf *gguf = tiny_gguf(shape, twist);
+    struct model *model = NULL;
+    int rc = model_new(gguf, team, &(struct model_opts){0}, fault, &model);
+
+    model_free(model);
+    gguf_close(gguf);
+    return rc;
+}
+
+static void an_unknown_architecture_is_named_in_one_line(void **state)
+{
+    const struct tiny_shape shape = tiny_shape("llama");
+    const struct tiny_twist twist = {
+        .fault = TINY_KEY_STR, .name = "general.architecture", .text = "kimi-linear"};
+    struct fault fault = {0};
+
+    assert_int_equal(load(&shape, &twist, *state, &fault), E_UNSUPPORTED);
+    assert_ptr_equal(strstr(fault.text, "architecture \"kimi-linear\" is not supported"), fault.text);
+    assert_true(strlen(fault.text) < 160);
+}
+
+static void biases_may_be_absent(void **state)
+{
+    static const char *const LACKS[] = {"attn_q.bias", "attn_k.bias",   "attn_v.bias", "attn_output.bias",
+                                        "ffn_up.bias", "ffn_down.bias", NULL};
+    static const char *const NAMES[] = {"qwen2", "starcoder2", "qwen2moe"};
+
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++) {
+        struct tiny_shape shape = i < 2 ? tiny_shape(NAMES[i]) : tiny_experts(NAMES[i]);
+        const struct tiny_twist twist = {.fault = TINY_NO_TENSOR, .name = "blk.0.attn_q.bias"};
+        struct fault fault = {0};
+
+        shape.has_bias = true;
+        assert_int_equal(load(&shape, &twist, *state, &fault), E_FORMAT);
+        assert_non_null(strstr(fault.text, "2 of the three biases"));
+        shape.lacks = LACKS;
+        if (load(&shape, NULL, *state, &fault) < 0)
+            fail_msg("%s: %s", NAMES[i], fault.text);
+    }
+}
+
+/* The head of EXAONE 4.5 is counted among the layers, and left out. */
+static void the_head_of_exaone4_is_left_out(void **state)
+{
+    static const char *const SET[] = {"nextn_predict_layers=1", NULL};
+    struct tiny_shape shape = tiny_shape("exaone4");
+    struct tiny_twist twist = {.fault = TINY_MORE_TENSOR, .name = "blk.1.nextn.enorm.weight"};
+    struct fault fault = {0};
+
+    shape.set = SET;
+    if (load(&shape, &twist, *state, &fault) < 0)
+        fail_msg("%s", fault.text);
+    twist.name = "blk.2.nextn.enorm.weight";
+    assert_int_equal(load(&shape, &twist, *state, &fault), E_UNSUPPORTED);
+}
+
+/* Layers that use an earlier choice of keys may have the tensors of an indexer. */
+static void a_spare_indexer_is_not_read(void **state)
+{
+    static const char *const SET[] = {"attention.indexer.head_count=4", "attention.indexer.key_length=16",
+                                      "attention.indexer.top_k=9",      "attention.q_lora_rank=32",
+                                      "attention.indexer.types=1,0",    NULL};
+    struct tiny_shape shape = tiny_experts("deepseek2");
+    struct tiny_twist twist = {.fault = TINY_MORE_FLOATS, .name = "blk.1.indexer.k_norm.weight", .value = 16};
+    struct fault fault = {0};
+
+    shape.arch = "glm-dsa";
+    shape.has_bias = true;
+    shape.set = SET;
+    if (load(&shape, &twist, *state, &fault) < 0)
+        fail_msg("%s", fault.text);
+    twist.name = "blk.1.indexer.other.weight";
+    assert_int_equal(load(&shape, &twist, *state, &fault), E_UNSUPPORTED);
+}
+
+static void early_files_of_qwen3next_are_refused_by_name(void **state)
+{
+    struct tiny_shape shape = tiny_experts("qwen3next");
+    static const char *const SET[] = {"ssm.conv_kernel=4",
+                                      "ssm.inner_size=32",
+                                      "ssm.state_size=8",
+                                      "ssm.time_step_rank=2",
+                                      "ssm.group_count=1",
+                                      "full_attention_interval=2",
+                                      NULL};
+    const struct tiny_twist twist = {.fault = TINY_MORE_TENSOR, .name = "blk.0.ssm_in.weight"};
+    struct fault fault = {0};
+
+    shape.set = SET;
+    assert_int_equal(load(&shape, &twist, *state, &fault), E_UNSUPPORTED);
+    assert_non_null(strstr(fault.text, "early converter"));
+}
+
+/* A key that would change scores is refused where it is not computed. */
+static void a_scale_of_scores_is_not_ignored(void **state)
+{
+    struct tiny_shape shape = tiny_shape("qwen3");
+    const struct tiny_twist twist = {.fault = TINY_KEY_F32, .name = "qwen3.attention.scale", .number = 0.5f};
+    struct fault fault = {0};
+
+    assert_int_equal(load(&shape, &twist, *state, &fault), E_UNSUPPORTED);
+    assert_non_null(strstr(fault.text, "attention.scale"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(an_unknown_architecture_is_named_in_one_line, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(biases_may_be_absent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_head_of_exaone4_is_left_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_spare_indexer_is_not_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(early_files_of_qwen3next_are_refused_by_name, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_scale_of_scores_is_not_ignored, set_up, tear_down),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -236,6 +236,20 @@ CASES = {
     "deepseek2-temperature": ("deepseek2", f"--arch deepseek2 --layers 2 {LATENT} --set attention.q_lora_rank=40 "
                               f"--set attention.temperature_scale=0.3 --set attention.temperature_length=12 {TINY}"),
     "arcee-biases": ("hf", f"--arch arcee --layers 2 --with bias {TINY}"),
+    "qwen2vl": ("hf", f"--arch qwen2vl --layers 2 --tied --set rope.dimension_sections=2,2,2,0 {TINY}"),
+    "qwen3vl": ("hf", "--arch qwen3vl --layers 2 --head-dim 24 --set rope.dimension_sections=4,4,4,0 "
+                f"--set n_deepstack_layers=1 {TINY}"),
+    "qwen3vlmoe": ("hf", "--arch qwen3vlmoe --layers 2 --head-dim 24 --set rope.dimension_sections=4,4,4,0 "
+                   f"{NARROW} {TINY}"),
+    "exaone": ("qwen", f"--arch exaone --layers 2 {TINY}"),
+    "dots1": ("hf", f"--arch dots1 --layers 3 --head-dim 16 --with exp_probs_b {NARROW} --set leading_dense_block_count=1 "
+              f"--set expert_shared_count=2 --set expert_weights_scale=2.5 {TINY}"),
+    "exaone-moe": ("hf", f"--arch exaone-moe --layers 5 --head-dim 16 --with exp_probs_b {NARROW} "
+                   "--set attention.sliding_window=9 --set leading_dense_block_count=1 --set expert_shared_count=1 "
+                   f"--set expert_weights_scale=2.5 {TINY}"),
+    "nemotron": ("hf_norm", f"--arch nemotron --layers 2 --set rope.dimension_count=6 {TINY}"),
+    "stablelm": ("hf_norm", f"--arch stablelm --layers 2 --with attn_q.bias --with attn_k.bias --with attn_v.bias "
+                 f"--set rope.dimension_count=6 {TINY}"),
     # append new cases: the place of a case seeds its tokens
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)

@@ -16,7 +16,8 @@ HEADS = {f"self_attn.{m}_norm.weight": f"attn_{m}_norm" for m in "qk"}
 TURNED = {"self_attn.query_layernorm.weight": "attn_q_norm", "self_attn.key_layernorm.weight": "attn_k_norm"}
 
 PERIODS = {"gemma2": 2}  # of layers with a window; the last of each has none
-WIDE = ("glm4moe", "bailingmoe2", "ernie4_5-moe")  # their dense layers have a width of their own
+VISION = ("qwen2vl", "qwen3vl", "qwen3vlmoe")  # the class of their text model has no head
+WIDE = ("dots1", "exaone-moe", "glm4moe", "bailingmoe2", "ernie4_5-moe")  # their dense layers have a width of their own
 # name in transformers, {name of a layer's tensor there: here}, settings besides
 FAMILIES = {
     "qwen2moe": ("Qwen2Moe", {**PRE, **EXPERTS, "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
@@ -45,6 +46,14 @@ FAMILIES = {
     "mistral3": ("Ministral3", {**PRE, **DENSE}, {}),
     "gemma2": ("Gemma2", {**LATE, **DENSE, "pre_feedforward_layernorm.weight": "ffn_norm",
                           "post_feedforward_layernorm.weight": "post_ffw_norm"}, {"query_pre_attn_scalar": 12}),
+    "dots1": ("Dots1", {**PRE, **HEADS, **DENSE, **EXPERTS, "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+                        **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {"norm_topk_prob": True}),
+    "exaone-moe": ("ExaoneMoe", {**PRE, **HEADS, **DENSE, **EXPERTS, "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+                                 **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}},
+                   {"norm_topk_prob": True, "sliding_window_pattern": 4}),
+    "qwen2vl": ("Qwen2VL", {**PRE, **DENSE}, {}),
+    "qwen3vl": ("Qwen3VL", {**PRE, **HEADS, **DENSE}, {}),
+    "qwen3vlmoe": ("Qwen3VLMoe", {**PRE, **HEADS, **EXPERTS}, {"norm_topk_prob": True}),
     "exaone4": ("Exaone4", {**POST, **HEADS, **DENSE}, {"sliding_window_pattern": 4}),
 }
 
@@ -53,6 +62,8 @@ def rope_settings(model):
     dim = model.key("attention.key_length")
     rope = {"rope_type": "default", "rope_theta": model.key("rope.freq_base", 10000.0),
             "partial_rotary_factor": model.key("rope.dimension_count", dim) / dim}
+    if model.key("rope.dimension_sections"):
+        rope["mrope_section"] = model.key("rope.dimension_sections")[:3]
     if model.key("rope.scaling.type") == "yarn":
         rope.update(rope_type="yarn", factor=model.key("rope.scaling.factor"), beta_fast=32.0, beta_slow=1.0,
                     original_max_position_embeddings=model.key("rope.scaling.original_context_length"), mscale=1.0,
@@ -80,7 +91,7 @@ def settings(model):
     scaled = {k: model.key(v) for k, v in scales.items() if model.key(v) is not None}
     routed = {"num_experts": experts, "num_local_experts": experts, "moe_intermediate_size": width,
               "num_experts_per_tok": model.key("expert_used_count"), "moe_topk": model.key("expert_used_count"),
-              "n_shared_experts": n_shared, "moe_num_shared_experts": n_shared, "first_k_dense_replace": n_dense,
+              "n_shared_experts": n_shared, "num_shared_experts": n_shared, "moe_num_shared_experts": n_shared, "first_k_dense_replace": n_dense,
               "moe_layer_start_index": n_dense, "moe_layer_interval": model.key("interleave_moe_layer_step", 1),
               "n_group": model.key("expert_group_count", 1), "topk_group": model.key("expert_group_used_count", 1),
               "routed_scaling_factor": model.key("expert_weights_scale", 1.0),
@@ -138,14 +149,21 @@ def weights(model, names, adjacent):
 
 def forward(model, tokens):
     name, names, besides = FAMILIES[model.arch]
-    config = getattr(transformers, name + "Config")(**{**settings(model), **besides})
+    is_vision = model.arch in VISION
+    kind = getattr(transformers, name + ("TextConfig" if is_vision else "Config"))
+    config = kind(**{**settings(model), **besides})
     config.attention_bias = getattr(config, "attention_bias", False) or "blk.0.attn_q.bias" in model.tensors
     config.mlp_bias = "blk.0.ffn_up.bias" in model.tensors
-    network = getattr(transformers, name + "ForCausalLM")(config).double().eval()
+    network = getattr(transformers, name + ("TextModel" if is_vision else "ForCausalLM"))(config).double().eval()
     adjacent = model.arch in ("granitemoe", "mistral3", "arcee")
     state = weights(model, names, adjacent)
     if model.arch == "gemma2":  # its norms add one to their gains
         state = {k: v - 1 if "norm" in k else v for k, v in state.items()}
+    if is_vision:
+        head = state.pop("lm_head.weight")
+        network.load_state_dict({k.removeprefix("model."): v for k, v in state.items()}, strict=True)
+        with torch.no_grad():
+            return network(tokens[None]).last_hidden_state[0] @ head.T
     network.load_state_dict(state, strict=True)
     with torch.no_grad():
         return network(tokens[None]).logits[0]

@@ -63,6 +63,44 @@ def starcoder2(model):
     return transformers.Starcoder2ForCausalLM(config), state
 
 
+def nemotron(model):
+    state = whole(model, "model.embed_tokens", "model.norm", "lm_head")
+    for i in range(model.key("block_count")):
+        w, at = model.layer(i), f"model.layers.{i}"
+        norm(state, f"{at}.input_layernorm", w, "attn_norm")
+        norm(state, f"{at}.post_attention_layernorm", w, "ffn_norm")
+        for theirs, ours in (("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+                             ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"),
+                             ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down")):
+            linear(state, f"{at}.{theirs}", w, ours)
+    # its norms add one to their gains
+    state = {k: v - 1 if "norm" in k and k.endswith("weight") else v for k, v in state.items()}
+    settings = common_settings(model)
+    config = transformers.NemotronConfig(
+        **settings, head_dim=model.key("attention.key_length"), norm_eps=model.key("attention.layer_norm_epsilon"),
+        attention_bias="blk.0.attn_q.bias" in model.tensors, mlp_bias="blk.0.ffn_up.bias" in model.tensors,
+        partial_rotary_factor=settings["rope_parameters"]["partial_rotary_factor"])
+    return transformers.NemotronForCausalLM(config), state
+
+
+def stablelm(model):
+    state = whole(model, "model.embed_tokens", "model.norm", "lm_head")
+    for i in range(model.key("block_count")):
+        w, at = model.layer(i), f"model.layers.{i}"
+        norm(state, f"{at}.input_layernorm", w, "attn_norm")
+        norm(state, f"{at}.post_attention_layernorm", w, "ffn_norm")
+        for theirs, ours in (("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+                             ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"),
+                             ("mlp.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down")):
+            linear(state, f"{at}.{theirs}", w, ours)
+    settings = common_settings(model)
+    config = transformers.StableLmConfig(
+        **settings, layer_norm_eps=model.key("attention.layer_norm_epsilon"),
+        use_qkv_bias="blk.0.attn_q.bias" in model.tensors,
+        partial_rotary_factor=settings["rope_parameters"]["partial_rotary_factor"])
+    return transformers.StableLmForCausalLM(config), state
+
+
 def phi2(model):
     state = whole(model, "model.embed_tokens", "model.final_layernorm", "lm_head")
     for i in range(model.key("block_count")):
@@ -153,7 +191,7 @@ def cohere2(model):
     return cohere(model, "Cohere2", {"sliding_window": model.key("attention.sliding_window"), "layer_types": kinds})
 
 
-FAMILIES = {"starcoder2": starcoder2, "phi2": phi2, "gpt2": gpt2, "falcon": falcon, "command-r": command_r,
+FAMILIES = {"nemotron": nemotron, "stablelm": stablelm, "starcoder2": starcoder2, "phi2": phi2, "gpt2": gpt2, "falcon": falcon, "command-r": command_r,
             "cohere2": cohere2}
 
 

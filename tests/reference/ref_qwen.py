@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""qwen2 (Yang et al. 2024) and qwen3 (Yang et al. 2025).
+"""qwen2 (Yang et al. 2024), qwen3 (Yang et al. 2025), and exaone (LG AI Research 2024).
 
 Qwen 2 adds biases to Q, K and V; Qwen 3 drops them and norms each head of Q and K before it is turned (Dehghani et al.
-2023).  Element i of a head turns with element i + dim/2.  Both stretch the context by YaRN."""
+2023).  EXAONE 3 has neither.  Element i of a head turns with element i + dim/2.  Both stretch the context by YaRN."""
 import math
 
 from common import attention, plain_angles, rms_norm, rotate, silu, yarn_angles, yarn_temperature
@@ -26,10 +26,10 @@ def layer(model, index, x):
         q, k, v = (h @ w["attn_qkv"].T + w.get("attn_qkv.bias", 0)).split([heads * dim, kv_heads * dim, kv_heads * dim], -1)
     else:
         q, k, v = h @ w["attn_q"].T, h @ w["attn_k"].T, h @ w["attn_v"].T
-    if model.arch == "qwen2":
+    if "attn_q.bias" in w:
         q, k, v = q + w["attn_q.bias"], k + w["attn_k.bias"], v + w["attn_v.bias"]
     q, k, v = q.view(n, heads, dim), k.view(n, kv_heads, dim), v.view(n, kv_heads, dim)
-    if model.arch == "qwen3":
+    if "attn_q_norm" in w:
         q, k = rms_norm(q, w["attn_q_norm"], eps), rms_norm(k, w["attn_k_norm"], eps)
     q, k = rotate(q, angles, magnitude), rotate(k, angles, magnitude)
     x = x + attention(q, k, v, 1 / math.sqrt(dim)) @ w["attn_output"].T

@@ -5,6 +5,9 @@
  *    llama     Llama 1 to 3.x, Mistral (windows), Mixtral (experts), and the many models of the same shape
  *    qwen2     Qwen 2 and 2.5: biases on Q, K and V
  *    qwen3     Qwen 3: no biases, but each head of Q and K is normed
+ *    qwen2vl   Qwen 2 and 2.5 VL, text: qwen2; a text's positions are the same on all axes of RoPE
+ *    qwen3vl   Qwen 3 VL, text: qwen3
+ *    exaone    EXAONE 3: llama, with halves turned
  *    gemma     Gemma 1: GELU, embeddings scaled by sqrt(hidden)
  *    gemma2    Gemma 2: like gemma, with norms before and after each half and soft caps; every other layer has
  *              a window
@@ -24,6 +27,8 @@
  *    exaone4   EXAONE 4: norms after each half; with windows, layers without one have no RoPE
  *    mistral3  Mistral 3, Ministral 3: llama, with queries scaled by their position
  *    starcoder2 StarCoder 2: LayerNorm, biases, no gate
+ *    nemotron  Nemotron 3 and 4, Minitron: LayerNorm, squared ReLU without a gate, a part of each head turned
+ *    stablelm  StableLM 3B, 2 1.6B: LayerNorm, SiLU gate, a part of each head turned
  *    phi2      Phi 1.5 and 2: the same with parallel halves
  *    gpt2      GPT-2: the same with learned positions instead of RoPE
  *    falcon    Falcon 7B to 40B: parallel halves, one or two norms before them
@@ -179,7 +184,7 @@ static void read_llama(struct reading *r, struct model *model)
 /* EXAONE 4.5 has an MTP head, which is left out. */
 static const char *const EXAONE4_KEYS[] = {"nextn_predict_layers", NULL};
 
-static void read_exaone4(struct reading *r, struct model *model)
+void read_exaone4(struct reading *r, struct model *model)
 {
     bool is_mixed = false;
 
@@ -260,6 +265,24 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS | HEAD_NORMS,
      .may = ATTN_BIASES,
      .has_mtp = true},
+    {.name = "qwen2vl",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .usual = QKV_BIASES},
+    {.name = "qwen3vl",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .may = ATTN_BIASES},
+    {.name = "exaone",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .may = ATTN_BIASES},
     {.name = "gemma",
      .pairs = ROPE_HALVES,
      .activation = ACT_GELU,
@@ -418,6 +441,23 @@ static const struct arch ARCHS[] = {
      .globals = GLOBAL_BIT(FINAL_NORM_BIAS),
      .has_windows = true,
      .window_default = 4096}, /* as published; converters write no key */
+    {.name = "nemotron",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_RELU_SQUARED,
+     .norm = NORM_LAYER,
+     .attn = &attn_grouped,
+     .ffn = &ffn_plain_may,
+     .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
+     .may = ATTN_BIASES,
+     .globals = GLOBAL_BIT(FINAL_NORM_BIAS)},
+    {.name = "stablelm",
+     .pairs = ROPE_HALVES,
+     .norm = NORM_LAYER,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
+     .may = ATTN_BIASES,
+     .globals = GLOBAL_BIT(FINAL_NORM_BIAS)},
     {.name = "phi2",
      .pairs = ROPE_HALVES,
      .activation = ACT_GELU,

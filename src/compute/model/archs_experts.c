@@ -9,6 +9,9 @@
  *    hunyuan-moe Hunyuan with experts: heads are normed after RoPE
  *    glm4moe   GLM 4.5 to 4.7: sigmoid, shared experts, an MTP head behind the last layer
  *    bailingmoe2 Ling 2, Ring 2: like glm4moe, with Q, K and V in one tensor
+ *    qwen3vlmoe Qwen 3 VL with experts, text: qwen3moe
+ *    dots1     dots.llm1: like glm4moe, all of a head turned
+ *    exaone-moe K-EXAONE: like dots1 with windows; layers without one have no RoPE
  *    ernie4_5-moe ERNIE 4.5 with experts, of which some are shared
  *    llama4    Llama 4: arch_llama4.c
  *    gpt-oss   gpt-oss 20b and 120b: sinks, a window in every other layer, experts with biases and limits */
@@ -62,6 +65,13 @@ static void read_glm4moe(struct reading *r, struct model *model)
     moe_read(r, model, n_dense, true);
 }
 
+/* An MTP head of K-EXAONE is left out. */
+static void read_exaone_moe(struct reading *r, struct model *model)
+{
+    read_exaone4(r, model);
+    read_glm4moe(r, model);
+}
+
 /* One layer in every `step` has experts, from the first that is not dense. */
 static void read_ernie4_5_moe(struct reading *r, struct model *model)
 {
@@ -94,6 +104,29 @@ const struct arch EXPERT_ARCHS[] = {
      .has_mtp = true,
      .keys = EXPERT_KEYS,
      .read = read_qwen3moe},
+    {.name = "qwen3vlmoe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .keys = EXPERT_KEYS,
+     .read = read_qwen3moe},
+    {.name = "dots1",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .keys = EXPERT_KEYS,
+     .read = read_glm4moe},
+    {.name = "exaone-moe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .has_windows = true,
+     .window_period = 4,
+     .keys = GLM4MOE_KEYS,
+     .read = read_exaone_moe},
     {.name = "gpt-oss",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,

@@ -113,6 +113,14 @@ static const char *const CASES[] = {
     "deepseek2-dense",
     "deepseek2-temperature",
     "arcee-biases",
+    "qwen2vl",
+    "qwen3vl",
+    "qwen3vlmoe",
+    "exaone",
+    "dots1",
+    "exaone-moe",
+    "nemotron",
+    "stablelm",
 };
 
 enum { MAX_TOKENS = 64, MAX_SHOWN = 4, MAX_VOCAB = 4096 };

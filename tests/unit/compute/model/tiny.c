@@ -34,7 +34,8 @@ struct writing {
 
 static bool has_layer_norm(const char *arch)
 {
-    static const char *const NAMES[] = {"starcoder2", "phi2", "gpt2", "falcon", "command-r", "cohere2"};
+    static const char *const NAMES[] = {"nemotron", "stablelm", "starcoder2", "phi2",
+                                        "gpt2",     "falcon",   "command-r",  "cohere2"};
 
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++)
         if (strcmp(arch, NAMES[i]) == 0)

@@ -466,8 +466,7 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
             return 0;
         }
     return fault_set(fault, E_UNSUPPORTED,
-                     "architecture \"%.*s\" is not supported (%u others are: \"baton-model make --help\", "
-                     "docs/models.md)",
+                     "architecture \"%.*s\" is not supported; docs/models.md lists the %u that are",
                      (int)(name.len_bytes < 24 ? name.len_bytes : 24), (const char *)name.data, n);
 }
 

@@ -165,11 +165,18 @@ size_t calls_skip_blanks(struct bytes text, size_t at);
 size_t calls_partial(struct bytes text, const char *marker);
 /* Moves the first n bytes held to raw. */
 int calls_take(struct calls *calls, size_t n);
-void calls_begin_text(struct calls *calls);
 /* Calls on_begin and sets the state of the arguments. */
 int calls_begin_call(struct calls *calls, struct bytes name, enum calls_state state);
 int calls_end_whole(struct calls *calls); /* on_end; sets the state of the tail.  1 or an error */
 bool calls_is_name(struct bytes name);
+
+/* calls_text.c */
+void calls_begin_text(struct calls *calls);
+int calls_run_text(struct calls *calls);
+int calls_run_thinking(struct calls *calls);
+/* At the end of the answer.  Blanks are passed on only if the answer has nothing else. */
+int calls_finish_text(struct calls *calls);
+int calls_finish_thinking(struct calls *calls);
 
 /* calls_entire.c */
 int calls_collect(struct calls *calls);    /* moves the call back to held, to be parsed whole; returns 1 */

@@ -7,17 +7,20 @@ libtext_toolcall_a_SOURCES = src/text/toolcall/calls.c src/text/toolcall/calls.h
 	src/text/toolcall/spell.c src/text/toolcall/spell.h
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/text/toolcall/test_calls tests/unit/text/toolcall/test_families \
-	tests/unit/text/toolcall/test_long_calls tests/unit/text/toolcall/test_schemas tests/unit/text/toolcall/test_spell
-TESTS += tests/unit/text/toolcall/test_calls tests/unit/text/toolcall/test_families \
-	tests/unit/text/toolcall/test_long_calls tests/unit/text/toolcall/test_schemas tests/unit/text/toolcall/test_spell
+toolcall_tests = tests/unit/text/toolcall/test_calls tests/unit/text/toolcall/test_families \
+	tests/unit/text/toolcall/test_long_calls tests/unit/text/toolcall/test_random_text tests/unit/text/toolcall/test_schemas \
+	tests/unit/text/toolcall/test_spell
+check_PROGRAMS += $(toolcall_tests)
+TESTS += $(toolcall_tests)
 calls_sink = tests/unit/text/toolcall/calls_sink.c tests/unit/text/toolcall/calls_sink.h
 tests_unit_text_toolcall_test_calls_SOURCES = tests/unit/text/toolcall/test_calls.c $(calls_sink)
 tests_unit_text_toolcall_test_calls_LDADD = $(link_text_toolcall) $(CMOCKA_LIBS)
-tests_unit_text_toolcall_test_families_SOURCES = tests/unit/text/toolcall/test_families.c $(calls_sink)
+tests_unit_text_toolcall_test_families_SOURCES = tests/unit/text/toolcall/test_families.c tests/unit/text/toolcall/pieces.h $(calls_sink)
 tests_unit_text_toolcall_test_families_LDADD = $(link_text_toolcall) $(CMOCKA_LIBS)
 tests_unit_text_toolcall_test_long_calls_SOURCES = tests/unit/text/toolcall/test_long_calls.c $(calls_sink)
 tests_unit_text_toolcall_test_long_calls_LDADD = $(link_text_toolcall) $(CMOCKA_LIBS)
+tests_unit_text_toolcall_test_random_text_SOURCES = tests/unit/text/toolcall/test_random_text.c tests/unit/text/toolcall/pieces.h $(calls_sink)
+tests_unit_text_toolcall_test_random_text_LDADD = $(link_text_toolcall) $(CMOCKA_LIBS)
 tests_unit_text_toolcall_test_schemas_SOURCES = tests/unit/text/toolcall/test_schemas.c $(calls_sink)
 tests_unit_text_toolcall_test_schemas_LDADD = $(link_text_toolcall) $(CMOCKA_LIBS)
 tests_unit_text_toolcall_test_spell_SOURCES = tests/unit/text/toolcall/test_spell.c $(calls_sink)

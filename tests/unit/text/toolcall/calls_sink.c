@@ -73,6 +73,12 @@ static int on_end(void *arg, enum calls_end how)
     return sink->stop_at_end;
 }
 
+const char calls_sink_schema[] =
+    "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},"
+    "\"b\":{\"type\":\"boolean\"},\"l\":{\"type\":\"array\"},\"o\":{\"$ref\":\"#/$defs/O\"},"
+    "\"u\":{\"type\":[\"string\",\"null\"]},\"e\":{\"enum\":[\"on\",\"off\"]},\"a\":{},"
+    "\"r\":{\"$ref\":\"#/properties/r\"}},\"$defs\":{\"O\":{\"type\":\"object\"}}}";
+
 const struct calls_events calls_sink_events = {on_text,  on_thinking,  on_thought,
                                                on_begin, on_arguments, on_end};
 

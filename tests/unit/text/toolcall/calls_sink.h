@@ -16,6 +16,7 @@ struct calls_sink {
 };
 
 extern const struct calls_events calls_sink_events;
+extern const char calls_sink_schema[]; /* of a tool: s is a string, n an integer, b a boolean, ... */
 
 /* Feeds text in pieces of about so many bytes (0: of random sizes), cut between characters as the detokeniser
  * does, then finishes. */

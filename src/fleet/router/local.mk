@@ -15,7 +15,7 @@ libfleet_router_a_SOURCES += src/fleet/router/router_message.c src/fleet/router/
 	src/fleet/router/served.c src/fleet/router/served_priv.h src/fleet/router/streams.c src/fleet/router/streams_priv.h src/fleet/router/state_history.c src/fleet/router/state_history_priv.h
 
 if HAVE_CMOCKA
-router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_capabilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain \
+router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_capabilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_worker_faults tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain \
 	tests/unit/fleet/router/test_models
 router_tests += tests/unit/fleet/router/test_long_stream tests/unit/fleet/router/test_relay
 tests_unit_fleet_router_test_relay_SOURCES = tests/unit/fleet/router/test_relay.c $(router_rig)
@@ -37,6 +37,8 @@ tests_unit_fleet_router_test_turns_SOURCES = tests/unit/fleet/router/test_turns.
 tests_unit_fleet_router_test_turns_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 tests_unit_fleet_router_test_jobs_SOURCES = tests/unit/fleet/router/test_jobs.c $(router_rig)
 tests_unit_fleet_router_test_jobs_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+tests_unit_fleet_router_test_worker_faults_SOURCES = tests/unit/fleet/router/test_worker_faults.c $(router_rig)
+tests_unit_fleet_router_test_worker_faults_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 tests_unit_fleet_router_test_job_moves_SOURCES = tests/unit/fleet/router/test_job_moves.c $(router_rig)
 tests_unit_fleet_router_test_job_moves_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 tests_unit_fleet_router_test_models_SOURCES = tests/unit/fleet/router/test_models.c $(router_rig)

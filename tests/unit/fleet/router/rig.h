@@ -99,6 +99,8 @@ struct sample_result rig_draw(uint32_t index);
 void rig_put_draws(Baton__Answer *answer);
 /* Sends n tokens from index on, each 'a' + its index % 16, for the link's latest request. */
 void rig_tokens(struct rig *rig, struct link *link, uint32_t index, uint32_t n);
+/* The client has the first n tokens of rig_tokens(), and no others. */
+void rig_assert_answer(const struct rig_client *client, uint32_t n);
 /* Sends prompt logprobs of n tokens from index on, as in rig_draw(), for the link's latest request. */
 void rig_scores(struct rig *rig, struct link *link, uint32_t index, uint32_t n);
 void rig_finish(struct rig *rig, struct link *link, Baton__Finish finish, int error);

@@ -2,6 +2,8 @@
 /* The clients of the rig: they submit, pause and cancel as the front does, and record the events. */
 #include "rig.h"
 
+#include "tests/unit/check.h"
+
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -142,4 +144,11 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
 struct rig_client *rig_submit(struct rig *rig, uint32_t n_tokens, uint32_t max_new_tokens)
 {
     return rig_submit_model(rig, 0, n_tokens, max_new_tokens);
+}
+
+void rig_assert_answer(const struct rig_client *client, uint32_t n)
+{
+    assert_int_equal(client->n_tokens, n);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(client->tokens[i], 'a' + i % 16);
 }

@@ -21,16 +21,9 @@ static int close_rig(void **state)
     return 0;
 }
 
-static void assert_answer(const struct rig_client *client, uint32_t n)
-{
-    assert_int_equal(client->n_tokens, n);
-    for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(client->tokens[i], 'a' + i % 16);
-}
-
 static void assert_draws(const struct rig_client *client, uint32_t n)
 {
-    assert_answer(client, n);
+    rig_assert_answer(client, n);
     for (uint32_t i = 0; i < n; i++) {
         struct sample_result draw = rig_draw(i);
 

@@ -28,13 +28,6 @@ static int close_rig(void **state)
     return 0;
 }
 
-static void assert_answer(const struct rig_client *client, uint32_t n)
-{
-    assert_int_equal(client->n_tokens, n);
-    for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(client->tokens[i], 'a' + i % 16);
-}
-
 static void a_paused_stream_is_resumed_at_its_length(void **state)
 {
     struct link *d0 = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
@@ -55,7 +48,7 @@ static void a_paused_stream_is_resumed_at_its_length(void **state)
     rig_lose(&rig, d1);
     rig_pause(client, false);
     assert_true(client->has_ended);
-    assert_answer(client, 20);
+    rig_assert_answer(client, 20);
 }
 
 static void a_whole_answer_needs_no_worker_for_its_end(void **state)
@@ -141,7 +134,7 @@ static void jobs_of_a_frame_may_go_while_it_is_read(void **state)
     for (uint32_t i = 0; i < N; i++) {
         bool is_unheard = i == 1 || i == 6;
 
-        assert_answer(&rig.clients[i], is_unheard ? 0 : i == 3 || i == 5 ? 1 : N_FRAMES);
+        rig_assert_answer(&rig.clients[i], is_unheard ? 0 : i == 3 || i == 5 ? 1 : N_FRAMES);
         assert_int_equal(rig.clients[i].handle == NULL, is_unheard || i == 3 || i == 5);
         if (rig.clients[i].handle != NULL)
             rig_cancel(&rig.clients[i]);
@@ -217,7 +210,7 @@ static void an_answer_keeps_its_arithmetic(void **state)
     rig_tokens(&rig, d2, 2, 3);
     rig_finish(&rig, d2, BATON__FINISH__FINISH_STOP, 0);
     assert_true(client->has_ended);
-    assert_answer(client, 5);
+    rig_assert_answer(client, 5);
     assert_true(rig_ledgers_are_empty(&rig));
 }
 

@@ -153,29 +153,18 @@ static void submit_limits(void **state)
     assert_refused(FRAME_SUBMIT, &submit, "Sampling.top_p");
 }
 
-static void sampling_limits(void **state)
+static void constraint_and_pin_limits(void **state)
 {
-    static uint32_t ids[1025];
-    static float bias[1025];
     static uint8_t constraint[(1 << 20) + 1];
     Baton__Submit submit = BATON__SUBMIT__INIT;
     Baton__Sampling sampling = BATON__SAMPLING__INIT;
     uint8_t tokens[4] = {0};
 
-    for (uint32_t i = 0; i < 1025; i++)
-        ids[i] = 3 * i;
     submit.tokens = (ProtobufCBinaryData){.data = tokens, .len = 4};
     submit.n_prompt = 1;
     submit.sampling = &sampling;
     submit.constraint = (ProtobufCBinaryData){.data = constraint, .len = 1 << 20};
     submit.pin_5m_tokens = submit.pin_1h_tokens = 4 << 20;
-    sampling.bias_ids = ids;
-    sampling.bias = bias;
-    sampling.n_bias = sampling.n_bias_ids = 1024;
-    sampling.n_top = 20;
-    sampling.frequency_penalty = -100;
-    sampling.presence_penalty = 100;
-    sampling.repetition_penalty = 100;
     assert_passes(FRAME_SUBMIT, &submit);
     submit.constraint.len++;
     assert_refused(FRAME_SUBMIT, &submit, "Submit.constraint");
@@ -185,7 +174,25 @@ static void sampling_limits(void **state)
     submit.pin_1h_tokens = 0;
     submit.pin_5m_tokens++;
     assert_refused(FRAME_SUBMIT, &submit, "Submit.pin_5m_tokens");
-    submit.pin_5m_tokens = 0;
+}
+
+static void sampling_bias_limits(void **state)
+{
+    static uint32_t ids[1025];
+    static float bias[1025];
+    Baton__Submit submit = BATON__SUBMIT__INIT;
+    Baton__Sampling sampling = BATON__SAMPLING__INIT;
+    uint8_t tokens[4] = {0};
+
+    for (uint32_t i = 0; i < 1025; i++)
+        ids[i] = 3 * i;
+    submit.tokens = (ProtobufCBinaryData){.data = tokens, .len = 4};
+    submit.n_prompt = 1;
+    submit.sampling = &sampling;
+    sampling.bias_ids = ids;
+    sampling.bias = bias;
+    sampling.n_bias = sampling.n_bias_ids = 1024;
+    assert_passes(FRAME_SUBMIT, &submit);
     sampling.n_bias = sampling.n_bias_ids = 1025;
     assert_refused(FRAME_SUBMIT, &submit, "Sampling.bias_ids");
     sampling.n_bias = sampling.n_bias_ids = 2;
@@ -198,6 +205,22 @@ static void sampling_limits(void **state)
     bias[1] = INFINITY;
     assert_refused(FRAME_SUBMIT, &submit, "Sampling.bias");
     bias[1] = -100;
+    assert_passes(FRAME_SUBMIT, &submit);
+}
+
+static void sampling_limits(void **state)
+{
+    Baton__Submit submit = BATON__SUBMIT__INIT;
+    Baton__Sampling sampling = BATON__SAMPLING__INIT;
+    uint8_t tokens[4] = {0};
+
+    submit.tokens = (ProtobufCBinaryData){.data = tokens, .len = 4};
+    submit.n_prompt = 1;
+    submit.sampling = &sampling;
+    sampling.n_top = 20;
+    sampling.frequency_penalty = -100;
+    sampling.presence_penalty = 100;
+    sampling.repetition_penalty = 100;
     assert_passes(FRAME_SUBMIT, &submit);
     sampling.n_top = 21;
     assert_refused(FRAME_SUBMIT, &submit, "Sampling.n_top");
@@ -359,6 +382,8 @@ int main(void)
         cmocka_unit_test(embeddings_are_checked),
         cmocka_unit_test(submit_tokens),
         cmocka_unit_test(submit_tokens_later),
+        cmocka_unit_test(constraint_and_pin_limits),
+        cmocka_unit_test(sampling_bias_limits),
         cmocka_unit_test(sampling_limits),
         cmocka_unit_test(neighbouring_versions_understand_each_other),
         cmocka_unit_test(draws_fit_their_tokens),

@@ -8,11 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "tests/unit/compute/check_team.h"
 
 void player_open(struct player *player, const char *path, const struct model_opts *opts, uint32_t n_tokens)
 {
@@ -20,7 +16,7 @@ void player_open(struct player *player, const char *path, const struct model_opt
     struct fault fault = {0};
 
     memset(player, 0, sizeof(*player));
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &player->team), 0);
+    player->team = check_team(2);
     if (gguf_open(path, &fault, &player->gguf) < 0 ||
         model_new(player->gguf, player->team, opts, &fault, &player->model) < 0)
         fail_msg("%s: %s", path, fault.text);

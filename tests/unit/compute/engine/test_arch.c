@@ -20,11 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "tests/unit/compute/check_team.h"
 
 static const char *const CASES[] = {
     "llama",
@@ -474,7 +470,7 @@ static void play_alone(const char *path, unsigned n_threads, float *logits_out)
 
     player_open(&player, path, &opts, LONE_TOKENS);
     engine_free(&player.engine);
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = n_threads}, &team), 0);
+    team = check_team(n_threads);
     assert_int_equal(engine_cpu_new(&(struct engine_cpu_opts){.model = player.model,
                                                               .team = team,
                                                               .kv_arena = player.arena,

@@ -7,11 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "tests/unit/compute/check_team.h"
 
 enum { N_BLOCKS = 8, BLOCK_TOKENS = 16 };
 
@@ -27,7 +23,7 @@ static int set_up(void **state)
     struct stage *stage = calloc(1, sizeof(*stage));
     struct tiny_shape shape = tiny_shape("llama");
 
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &stage->team), 0);
+    stage->team = check_team(2);
     stage->model = tiny_model(&shape, stage->team,
                               &(struct model_opts){.kv_type = KV_F32, .block_tokens = BLOCK_TOKENS});
     stage->arena = calloc(N_BLOCKS, kv_layout_block_bytes(model_kv_layout(stage->model)));

@@ -13,11 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "tests/unit/compute/check_team.h"
 
 enum { CONTEXT = 131072, BLOCK = 32, N_BLOCKS = CONTEXT / BLOCK, FED = 48 };
 
@@ -89,7 +85,7 @@ static void set_up(struct stage *stage, const char *const *set)
 
     shape.context = CONTEXT;
     shape.set = set;
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = 3}, &stage->team), 0);
+    stage->team = check_team(3);
     stage->model = tiny_model(&shape, stage->team, &(struct model_opts){.kv_type = KV_F16});
     stage->layout = model_kv_layout(stage->model);
     stage->arena = calloc(N_BLOCKS, kv_layout_block_bytes(stage->layout));
@@ -245,7 +241,7 @@ static void every_key_of_128k_counts_once(void **state)
     struct team *team;
 
     (void)state;
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = 3}, &team), 0);
+    team = check_team(3);
     check_attention(team, 0);
     check_attention(team, 70001);
     team_free(team);

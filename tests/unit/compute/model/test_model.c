@@ -9,18 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/unit/check.h"
-
-static int set_up(void **state)
-{
-    return team_new(&(struct team_opts){.n_threads = 2}, (struct team **)state);
-}
-
-static int tear_down(void **state)
-{
-    team_free(*state);
-    return 0;
-}
+#include "tests/unit/compute/check_team.h"
 
 static void reads_the_shape(void **state)
 {
@@ -546,21 +535,27 @@ static void mutated_files_are_refused_or_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reads_the_shape, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_context_may_be_shorter_only, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(numerics_differ_with_the_sines, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(harmless_keys_are_harmless, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(all_missing_keys_are_named_together, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(each_architecture_needs_its_tensors, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_window_is_for_those_that_know_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_pattern_of_windows_is_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(longrope_takes_the_list_that_suits_the_context, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(progress_ends_at_the_end, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(packing_can_be_cancelled, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(numerics_name_the_arithmetic, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_halves_of_a_layer_share_memory, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(reads_the_shape, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(a_context_may_be_shorter_only, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(numerics_differ_with_the_sines, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(harmless_keys_are_harmless, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(all_missing_keys_are_named_together, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(each_architecture_needs_its_tensors, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(a_window_is_for_those_that_know_it, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(the_pattern_of_windows_is_read, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(longrope_takes_the_list_that_suits_the_context, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(progress_ends_at_the_end, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(packing_can_be_cancelled, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(numerics_name_the_arithmetic, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(the_halves_of_a_layer_share_memory, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, check_team_open, check_team_close),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

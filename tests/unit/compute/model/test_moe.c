@@ -12,22 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
-
-static int set_up(void **state)
-{
-    return team_new(&(struct team_opts){.n_threads = 2}, (struct team **)state);
-}
-
-static int tear_down(void **state)
-{
-    team_free(*state);
-    return 0;
-}
+#include "tests/unit/compute/check_team.h"
 
 /* ---- a file made over ---- */
 
@@ -579,16 +564,20 @@ static void mtp_heads_are_no_layers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(split_halves_of_kv_b_are_the_same, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_tensor_for_each_expert_is_the_same, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_expert_too_many_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(gate_and_up_of_two_types_are_the_same, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(memory_of_packed_weights_is_given_back, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_cache_holds_only_latents, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(mtp_heads_are_no_layers, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_step_reads_only_chosen_experts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(split_halves_of_kv_b_are_the_same, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(a_tensor_for_each_expert_is_the_same, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(an_expert_too_many_is_refused, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(gate_and_up_of_two_types_are_the_same, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(memory_of_packed_weights_is_given_back, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(every_wrong_file_is_refused_by_name, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(mutated_files_are_refused_or_run, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(the_cache_holds_only_latents, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(mtp_heads_are_no_layers, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(a_step_reads_only_chosen_experts, check_team_open, check_team_close),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,11 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
+#include "tests/unit/compute/check_team.h"
 
 #define NEXTN "nextn_predict_layers=1"
 #define DELTA                                                                                                \
@@ -130,7 +126,7 @@ static void the_last_norm_is_borrowed(void **state)
     struct team *team;
 
     (void)state;
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = 1}, &team), 0);
+    team = check_team(1);
     if (model_new(gguf, team, &opts, &fault, &model) < 0)
         fail_msg("%s", fault.text);
     opts.mtp_of = model;

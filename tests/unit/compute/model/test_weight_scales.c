@@ -8,18 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "tests/unit/check.h"
-
-static int set_up(void **state)
-{
-    return team_new(&(struct team_opts){.n_threads = 2}, (struct team **)state);
-}
-
-static int tear_down(void **state)
-{
-    team_free(*state);
-    return 0;
-}
+#include "tests/unit/compute/check_team.h"
 
 static struct tiny_shape nvfp4_shape(void)
 {
@@ -147,5 +136,5 @@ int main(void)
         cmocka_unit_test(wrong_scales_are_refused),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, check_team_open, check_team_close);
 }

@@ -7,22 +7,18 @@
  * is the normed embedding of the token before it, whether the model or the head computed it. The head also reads the
  * prompt's rows, without gaps, where this scheduler computes them. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/err.h"
 #include "base/rng.h"
 #include "compute/engine/engine_cpu.h"
 #include "compute/sched/head.h"
+#include "tests/unit/compute/check_team.h"
 #include "tests/unit/compute/model/tiny.h"
 
 enum { N_SEQS = 4, ANSWER = 60, PROMPT = 20, BLOCK = 16, BLOCKS = 64, VOCAB = 200, MOST_DRAFTS = 5 };
@@ -553,7 +549,7 @@ static int open_world(void **state)
     shape.vocab = VOCAB;
     for (size_t i = 0; i < 3; i++)
         shape.types[i] = DTYPE_F32;
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &head_world.team), 0);
+    head_world.team = check_team(2);
     gguf = tiny_gguf(&shape, NULL);
     make_head_right(gguf, &shape);
     if (model_new(gguf, head_world.team, &opts, &fault, &head_world.model) < 0)

@@ -19,6 +19,7 @@
 #include "cache/kv/pool_cache.h"
 #include "compute/engine/engine_cpu.h"
 #include "compute/sched/sched.h"
+#include "tests/unit/compute/check_team.h"
 #include "tests/unit/compute/model/tiny.h"
 
 enum { N_BLOCKS = 128 };
@@ -157,7 +158,7 @@ static void for_each_model(void (*check)(void))
         shape.context = CONTEXT;
         shape.seed = i + 3;
         rng_init(&cpu_world.rng, i + 1);
-        assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &cpu_world.team), 0);
+        cpu_world.team = check_team(2);
         cpu_world.model =
             tiny_model(&shape, cpu_world.team,
                        &(struct model_opts){.kv_type = i ? KV_F16 : KV_F32, .block_tokens = BLOCK_TOKENS});

@@ -19,6 +19,7 @@
 #include "base/rng.h"
 #include "compute/engine/engine_cpu.h"
 #include "compute/sched/sched.h"
+#include "tests/unit/compute/check_team.h"
 #include "tests/unit/compute/model/tiny.h"
 
 enum {
@@ -223,7 +224,7 @@ static void check_all(void)
 static void scores_are_those_of_single_steps(void **state)
 {
     for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(team_new(&(struct team_opts){.n_threads = i + 1}, &world.teams[i]), 0);
+        world.teams[i] = check_team(i + 1);
     for (uint32_t seed = 1; seed <= 6; seed++) {
         struct tiny_shape shape =
             seed % 3 == 2 ? tiny_experts("deepseek2") : tiny_shape(seed % 3 ? "llama" : "qwen2");
@@ -262,7 +263,7 @@ static void a_prompt_that_is_not_computed_here_cannot_be_scored(void **state)
     struct sched *sched;
     struct seq *seq;
 
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = 1}, &world.teams[0]), 0);
+    world.teams[0] = check_team(1);
     struct tiny_shape shape = tiny_shape("llama");
     world.model = tiny_model(&shape, world.teams[0],
                              &(struct model_opts){.kernels = "auto", .block_tokens = BLOCK_TOKENS});

@@ -22,6 +22,7 @@
 #include "base/rng.h"
 #include "compute/engine/engine_cpu.h"
 #include "compute/sched/sched.h"
+#include "tests/unit/compute/check_team.h"
 #include "tests/unit/compute/model/tiny.h"
 #include "tests/unit/text/grammar/grammar_help.h"
 #include "tests/unit/trials.h"
@@ -492,7 +493,7 @@ static void a_draft_of_nan_logits_is_an_error(void **state)
     shape.vocab = VOCAB;
     shape.context = CONTEXT;
     make_grammars();
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = 1}, &world.teams[0]), 0);
+    world.teams[0] = check_team(1);
     world.teams[1] = world.teams[0];
     world.model = tiny_model(&shape, world.teams[0], &opts);
     world.arena = calloc(MAX_BLOCKS, kv_layout_block_bytes(model_kv_layout(world.model)));

@@ -21,6 +21,7 @@
 #include "cache/kv/window.h"
 #include "compute/engine/engine_cpu.h"
 #include "compute/sched/sched.h"
+#include "tests/unit/compute/check_team.h"
 #include "tests/unit/compute/model/tiny.h"
 
 enum { N_BLOCKS = 400 };
@@ -354,7 +355,7 @@ static void for_each_model(void (*check)(void))
 
         shape.seed = i + 3;
         rng_init(&cpu_world.rng, i + 1);
-        assert_int_equal(team_new(&(struct team_opts){.n_threads = 2}, &cpu_world.team), 0);
+        cpu_world.team = check_team(2);
         cpu_world.n_blocks = N_BLOCKS;
         cpu_world.whole = tiny_model(&shape, cpu_world.team, &opts);
         opts.splits_windows = true;

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Helpers for tests of kernels: random numbers,
- * memory with poison in it, teams, exact and tolerant comparison. */
+ * memory with poison in it, exact and tolerant comparison. */
 #ifndef TESTS_TENSOR_CHECK_H
 #define TESTS_TENSOR_CHECK_H
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,33 +12,10 @@
 #include "base/rng.h"
 #include "compute/tensor/choice.h"
 #include "compute/tensor/tensor.h"
+#include "tests/unit/compute/check_team.h"
 
 enum { GUARD = 32 };      /* floats behind every array */
 #define POISON 0x7fc0dead /* a NaN with recognisable bits */
-
-static inline struct team *check_team(unsigned n_threads)
-{
-    struct team *team;
-
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = n_threads}, &team), 0);
-    return team;
-}
-
-/* A team on two memory nodes, which this machine need not have: the first has one rank more if n_threads is odd. */
-static inline struct team *check_nodes(unsigned n_threads, bool is_mirrored)
-{
-    const struct team_node nodes[2] = {{.id = 0, .n_ranks = n_threads - n_threads / 2},
-                                       {.id = 1, .n_ranks = n_threads / 2}};
-    struct team *team;
-
-    assert_int_equal(team_new(&(struct team_opts){.n_threads = n_threads,
-                                                  .nodes = nodes,
-                                                  .n_nodes = 2,
-                                                  .is_mirrored = is_mirrored},
-                              &team),
-                     0);
-    return team;
-}
 
 /* Returns n floats of poison and a guard; free() releases them. */
 static inline float *check_floats(size_t n)

@@ -493,18 +493,6 @@ static void layout_is_as_written(void **state)
     free_sequence(&seq);
 }
 
-static int set_up(void **state)
-{
-    *state = check_team(2);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    team_free(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,5 +502,5 @@ int main(void)
         cmocka_unit_test(layout_is_as_written),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, check_team_open, check_team_close);
 }

@@ -406,18 +406,6 @@ static void shares_are_looked_forward_to(void **state)
             }
 }
 
-static int set_up(void **state)
-{
-    *state = check_team(2);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    team_free(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,5 +419,5 @@ int main(void)
         cmocka_unit_test(zero_and_tiny_activations_are_harmless),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, check_team_open, check_team_close);
 }

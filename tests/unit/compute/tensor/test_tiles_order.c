@@ -125,21 +125,9 @@ static void both_sides_have_one_order(void **state)
             check_type(*state, &rng, source_types[i]);
 }
 
-static int set_up(void **state)
-{
-    *state = check_team(2);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    team_free(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(both_sides_have_one_order)};
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, check_team_open, check_team_close);
 }

@@ -210,18 +210,6 @@ static void refuses_what_it_cannot(void **state)
     assert_int_equal(pack_one(team, DTYPE_F32, &part, 0, 64), E_INVAL);
 }
 
-static int set_up(void **state)
-{
-    *state = check_team(2);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    team_free(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,5 +218,5 @@ int main(void)
         cmocka_unit_test(refuses_what_it_cannot),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, check_team_open, check_team_close);
 }

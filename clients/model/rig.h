@@ -72,7 +72,7 @@ void rig_catch_interrupt(void);
 bool rig_is_interrupted(void);
 int rig_interrupt_status(void); /* as a shell reports the signal */
 
-#define RIG_KV_TYPES "f16 (default), f32, bf16, q8_0, q4_0" /* of --kv, for help texts */
+#define RIG_KV_TYPES "one of" KV_TYPE_LIST " (default: f16)" /* of --kv, for help texts */
 
 /* An option's argument as a value, or a complaint on stderr and false. */
 bool rig_parse_u32(const char *command, const char *option, const char *text, uint32_t max, uint32_t *out);

@@ -25,9 +25,11 @@ enum kv_type {
         KV_N_TYPES
 };
 
-/* The words of all types, with | between them. */
-#define KV_TYPE_WORD(type, number, word, run, run_bytes) "|" word
-#define KV_TYPE_WORDS                                    (&(KV_TYPE_TABLE(KV_TYPE_WORD))[1])
+/* The words of all types: with | between them, and as a literal with a blank before each. */
+#define KV_TYPE_WORD(type, number, word, run, run_bytes)   "|" word
+#define KV_TYPE_WORDS                                      (&(KV_TYPE_TABLE(KV_TYPE_WORD))[1])
+#define KV_TYPE_SPACED(type, number, word, run, run_bytes) " " word
+#define KV_TYPE_LIST                                       KV_TYPE_TABLE(KV_TYPE_SPACED)
 
 struct kv_layout {
     uint32_t n_layers; /* with keys and values in each block; without n_window_layers */

@@ -13,6 +13,7 @@
 #include "fleet/plan/step.h"
 
 #include "base/err.h"
+#include "base/kv_types.h"
 
 #include <math.h>
 
@@ -33,7 +34,7 @@ const char *plan_term_name(enum plan_term term)
     return TERM_NAMES[term];
 }
 
-/* The bytes of an element of a type, and the rates that can compute it, best first. */
+/* The bytes of an element of a weight type, and the rates that can compute it, best first. */
 static const struct type {
     const char *name;
     double bytes;
@@ -72,8 +73,19 @@ static const struct type *type_find(const char *name)
 
 double plan_type_bytes(const char *type)
 {
+    static const struct {
+        const char *word;
+        double bytes;
+    } kv_types[] = {
+#define X(type, number, word, run, run_bytes) {word, (double)(run_bytes) / (run)},
+        KV_TYPE_TABLE(X)
+#undef X
+    };
     const struct type *found = type_find(type);
 
+    for (size_t i = 0; i < sizeof(kv_types) / sizeof(kv_types[0]); i++)
+        if (plan_name_equal(kv_types[i].word, type))
+            return kv_types[i].bytes;
     return found == NULL ? NAN : found->bytes;
 }
 
@@ -135,9 +147,10 @@ static int cost_init_memory(struct plan_cost *cost, struct fault *fault)
 static int cost_init_peaks(struct plan_cost *cost, struct fault *fault)
 {
     const struct plan_setup *s = &cost->setup;
-    const struct type *weights = type_find(s->weights), *kv = type_find(s->kv), *attention = weights;
+    const struct type *weights = type_find(s->weights), *attention = weights;
+    double bytes_kv = plan_type_bytes(s->kv);
 
-    if (weights == NULL || kv == NULL)
+    if (weights == NULL || isnan(bytes_kv))
         return fault_set(fault, E_UNSUPPORTED,
                          "unknown type \"%.20s\" (bf16, fp8, int8, fp4, mxfp4, int4, q8_0, q4_k ...)",
                          weights == NULL ? s->weights : s->kv);
@@ -146,7 +159,7 @@ static int cost_init_peaks(struct plan_cost *cost, struct fault *fault)
     cost->bytes_main = weights->bytes;
     cost->bytes_attention = attention->bytes;
     cost->bytes_head = weights->bytes < 2 && plan_name_begins(weights->name, "fp") ? 2 : weights->bytes;
-    cost->bytes_kv = kv->bytes;
+    cost->bytes_kv = bytes_kv;
     cost->peak_main = cost_peak(s->device, weights);
     cost->peak_attention_weights = cost_peak(s->device, attention);
     cost->peak_attention = cost_peak(s->device, type_find("bf16"));

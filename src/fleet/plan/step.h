@@ -81,7 +81,7 @@ double plan_cost_room(const struct plan_cost *cost, double context_tokens, doubl
 /* KV and state bytes of a sequence, over all devices of a group, each byte once. */
 double plan_cost_kv_bytes(const struct plan_cost *cost, double context_tokens);
 
-/* Bytes of an element of a weight or KV type; NAN: unknown. */
+/* Bytes of an element of a weight or KV type; those of kv.type by their rows in base/kv_types.h.  NAN: unknown. */
 double plan_type_bytes(const char *type);
 
 #endif

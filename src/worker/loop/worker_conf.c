@@ -93,8 +93,8 @@
     {"kv", "lifetime", CONFIG_DURATION, KEY(kv_lifetime_ns), "5min", S(1), S(604800), NULL, false,           \
      "How long an unused cached block stays."},                                                              \
     {"kv", "type", CONFIG_ENUM, KEY(kv_type), "f16", 0, 0, KV_TYPE_WORDS, false,                             \
-     "Type of stored keys and values: q8_0 takes about half of f16, q4_0 about a quarter; the same on "      \
-     "every worker of a model."},                                                                            \
+     "Type of stored keys and values, the same on every worker of a model. A type of fewer bits (the "       \
+     "number in its name) holds more tokens in kv.memory, at some loss of precision."},                      \
     {"kv", "populate", CONFIG_BOOL, KEY(kv_populate), "no", 0, 0, NULL, false,                               \
      "Touch all KV memory at start instead of at its first use."},                                           \
     {"kv", "disk_path", CONFIG_PATH, KEY(disk_path), "", 0, 0, NULL, false,                                  \

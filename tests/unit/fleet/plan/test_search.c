@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "base/err.h"
+#include "base/kv_types.h"
 #include "fleet/plan/builtin.h"
 #include "fleet/plan/host.h"
 #include "fleet/plan/pools.h"
@@ -147,6 +148,10 @@ static void types_have_variants(void **state)
     (void)state;
     assert_true(plan_type_bytes("FP8_block") == 1 && plan_type_bytes("bf16") == 2 &&
                 plan_type_bytes("NVFP4") == 0.5625);
+#define X(type, number, word, run, run_bytes)                                                                \
+    assert_true(plan_type_bytes(word) == (double)(run_bytes) / (run));
+    KV_TYPE_TABLE(X)
+#undef X
     assert_true(isnan(plan_type_bytes("fp3")) && isnan(plan_type_bytes("fp80")) &&
                 isnan(plan_type_bytes("")));
 }

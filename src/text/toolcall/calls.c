@@ -41,7 +41,7 @@ int calls_new(const struct calls_opts *opts, const struct calls_events *events, 
             ->parser;
     calls->row = calls_row_of(opts->answers != CALLS_PLAIN ? opts->answers : opts->format);
     calls->state = opts->begins_thinking && opts->think_close != NULL ? CALLS_THINKING : CALLS_TEXT;
-    calls->is_unnamed = calls->state == CALLS_THINKING && opts->think_name != NULL;
+    calls->awaits_think_name = calls->state == CALLS_THINKING && opts->think_name != NULL;
     *out = calls;
     return 0;
 }

@@ -19,7 +19,7 @@
 /* Takes a part of a string between the row's marks. */
 static size_t braces_string(struct calls *calls, struct bytes text)
 {
-    const char *mark = calls->parser->quote;
+    const char *mark = calls->parser->string_mark;
     size_t at = bytes_find(text, bytes_str(mark), 0);
     size_t n = at != SIZE_MAX ? at : text.len_bytes - calls_partial(text, mark);
     struct buf quoted = {0};
@@ -38,7 +38,7 @@ static size_t braces_string(struct calls *calls, struct bytes text)
 /* Opens a string at the row's mark or at a quote. */
 static size_t braces_open(struct calls *calls, struct bytes text)
 {
-    const char *mark = calls->parser->quote;
+    const char *mark = calls->parser->string_mark;
     size_t n = text.data[0] == '"' ? 1 : strlen(mark);
 
     if (text.data[0] != '"') {
@@ -108,7 +108,7 @@ static size_t braces_token(struct calls *calls, struct bytes text)
 {
     uint8_t c = text.data[0];
 
-    if (c == '"' || c == (uint8_t)calls->parser->quote[0])
+    if (c == '"' || c == (uint8_t)calls->parser->string_mark[0])
         return braces_open(calls, text);
     if (c != '{' && c != '}' && c != '[' && c != ']' && c != ':')
         return braces_word(calls, text);

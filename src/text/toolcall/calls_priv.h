@@ -49,7 +49,7 @@ struct calls_parser {     /* how a format is parsed; a part of its row in format
     /* Parses the text after the arguments.  1: the state was set; 0: more text is needed. */
     int (*tail)(struct calls *calls);
     const struct calls_tags *tags; /* NULL: the arguments are JSON */
-    const char *quote;             /* calls_braces.c: at both sides of a string */
+    const char *string_mark;       /* calls_braces.c: at both sides of a string */
     const char *const *marks;      /* all marks that may be single tokens, NULL at the end */
 };
 
@@ -68,10 +68,10 @@ struct calls {       /* fields used for every piece of text come first */
     const struct calls_row *row; /* has the marks around answers, also if calls are ignored */
     const struct calls_events *events;
     void *arg;
-    bool has_text;     /* the current run of text has begun */
-    bool is_answer;    /* a mark of plain text opened the answer's text */
-    bool is_unnamed;   /* think_name may follow */
-    bool has_thinking; /* a part of the current thinking was passed on */
+    bool has_text;          /* the current run of text has begun */
+    bool is_answer;         /* a mark of plain text opened the answer's text */
+    bool awaits_think_name; /* think_name may follow */
+    bool has_thinking;      /* a part of the current thinking was passed on */
     struct calls_opts opts;
     bool is_bare;       /* the call began without a mark */
     bool is_list;       /* mistral: calls are items of a list */

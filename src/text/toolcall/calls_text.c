@@ -101,7 +101,7 @@ static int enter_mark(struct calls *calls, const char *mark)
     if (mark == calls->opts.think_open) {
         calls->state = CALLS_THINKING;
         calls->has_thinking = false;
-        calls->is_unnamed = calls->opts.think_name != NULL;
+        calls->awaits_think_name = calls->opts.think_name != NULL;
     } else if (calls->row->has_text_marks &&
                mark_is_among(mark, calls->row->answer, CALLS_MAX_ANSWER_MARKS)) {
         enter_answer(calls, mark == calls->row->answer[0]);
@@ -246,7 +246,7 @@ static bool skip_thought_name(struct calls *calls)
             return false;
         buf_consume(&calls->held, n);
     }
-    calls->is_unnamed = false;
+    calls->awaits_think_name = false;
     return true;
 }
 
@@ -254,7 +254,7 @@ int calls_run_thinking(struct calls *calls)
 {
     size_t n_mark;
 
-    if (calls->is_unnamed)
+    if (calls->awaits_think_name)
         return skip_thought_name(calls) ? 1 : 0;
 
     size_t at = find_thought(calls, &n_mark);

@@ -114,10 +114,10 @@ static const struct calls_tags dsml_tags = {.name_open = "<" DSML "invoke name=\
         .string_close = (quote), .value_close = (quote), .value_written = ",", .end = "}",                   \
         .has_braces = true                                                                                   \
     }
-#define BRACES_PARSER(mark_open, mark_close, mark_quote)                                                     \
+#define BRACES_PARSER(mark_open, mark_close, quote)                                                          \
     PARSER(.opens = {mark_open}, .close = (mark_close), .header = calls_braces_header,                       \
-           .arguments = calls_braces_arguments, .tail = calls_mark_tail, .quote = (mark_quote),              \
-           .marks = MARKS(mark_open, mark_close, mark_quote))
+           .arguments = calls_braces_arguments, .tail = calls_mark_tail, .string_mark = (quote),             \
+           .marks = MARKS(mark_open, mark_close, quote))
 #define GEMMA_QUOTE "<|\"|>"
 static const struct calls_tags gemma_tags = BRACES_TAGS(GEMMA_QUOTE);
 static const struct calls_tags function_gemma_tags = BRACES_TAGS("<escape>");
@@ -303,14 +303,14 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* <TOOLCALL>[{"name": "N", "arguments": {...}}, ...]</TOOLCALL>      Nemotron Nano 2, Nemotron Super */
     [CALLS_NEMOTRON] = {.name = "nemotron",
                         .detect = {{"<TOOLCALL>"}},
-                        .is_first = true,
+                        .is_tried_first = true,
                         .parser = LIST_PARSER("<TOOLCALL>", "</TOOLCALL>"),
                         .grammar = LIST_GRAMMAR("<TOOLCALL>", "</TOOLCALL>")},
 
     /* <tool_calls>[{"name": "N", "arguments": {...}}, ...]</tool_calls>      Hunyuan A13B as vLLM asks for it */
     [CALLS_HUNYUAN_LIST] = {.name = "hunyuan",
                             .detect = {{"<tool_calls>[", "<answer>"}},
-                            .is_first = true,
+                            .is_tried_first = true,
                             HUNYUAN_ANSWER,
                             .parser = LIST_PARSER("<tool_calls>", "</tool_calls>"),
                             .grammar = LIST_GRAMMAR("<tool_calls>", "</tool_calls>")},
@@ -318,14 +318,14 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* The same, without marks around answers      Apriel */
     [CALLS_TOOL_CALLS] = {.name = "tool-calls",
                           .detect = {{"<tool_calls>["}},
-                          .is_first = true,
+                          .is_tried_first = true,
                           .parser = LIST_PARSER("<tool_calls>", "</tool_calls>"),
                           .grammar = LIST_GRAMMAR("<tool_calls>", "</tool_calls>")},
 
     /* <tool_calls><tool_call>N\n```json\n{...}\n```</tool_call>\n<tool_call>...</tool_calls>      Hunyuan */
     [CALLS_HUNYUAN] = {.name = "hunyuan",
                        .detect = {{"<tool_calls>", "```json"}},
-                       .is_first = true,
+                       .is_tried_first = true,
                        HUNYUAN_ANSWER,
                        .parser = PARSER(.opens = {"<tool_call>"}, .drops = {"<tool_calls>", "</tool_calls>"},
                                         .close = "</tool_call>", .header = calls_fenced_header,
@@ -345,7 +345,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* <|tool_call|>{"name": "N", "arguments": {...}}<|/tool_call|>      Phi 4 mini as llama.cpp asks for it */
     [CALLS_PHI] = {.name = "phi",
                    .detect = {{"<|/tool_call|>"}},
-                   .is_first = true,
+                   .is_tried_first = true,
                    .parser = PHI_PARSER,
                    .grammar = {.mark = "<|tool_call|>",
                                .call_open = {MARK("<|tool_call|>")},
@@ -357,7 +357,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* <|tool_call|>[{"name": "N", "arguments": {...}}, ...]<|/tool_call|>      Phi 4 mini */
     [CALLS_PHI_LIST] = {.name = "phi",
                         .detect = {{"<|/tool|>"}},
-                        .is_first = true,
+                        .is_tried_first = true,
                         .parser = PHI_PARSER,
                         .grammar = {.mark = "<|tool_call|>",
                                     .open = {MARK("<|tool_call|>"), TEXT("[")},
@@ -372,7 +372,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* [N(K=V, ...), ...] as the whole answer, between <|python_start|> and <|python_end|> or not      Llama 4 */
     [CALLS_LLAMA4_PYTHON] = {.name = "llama4",
                              .detect = {{"<|header_start|>", "[func_name1(param1=value1"}},
-                             .is_first = true,
+                             .is_tried_first = true,
                              .parser = LLAMA4_PARSER,
                              .grammar = {.mark = "[",
                                          .open = {TEXT("[")},
@@ -389,7 +389,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* {"name": "N", "parameters": {...}} as the whole answer      Llama 4, the first templates */
     [CALLS_LLAMA4] = {.name = "llama4",
                       .detect = {{"<|header_start|>", "\"parameters\": "}},
-                      .is_first = true,
+                      .is_tried_first = true,
                       .parser = LLAMA4_PARSER,
                       .grammar = {.mark = "{\"name\": \"",
                                   .name_before = "{\"name\": \"",
@@ -402,7 +402,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* <function_calls>N(K=V, ...)\nN(K=V, ...)</function_calls>      OLMo 3 */
     [CALLS_OLMO] = {.name = "olmo",
                     .detect = {{"<function_calls>"}},
-                    .is_first = true,
+                    .is_tried_first = true,
                     .parser = PARSER(.opens = {"<function_calls>"}, .close = "</function_calls>",
                                      .header = calls_lines_header, .arguments = calls_keywords_arguments,
                                      .tail = calls_lines_tail,
@@ -421,7 +421,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* The same as Hermes, with the text of an answer between <response> and </response>      ERNIE 4.5 Thinking */
     [CALLS_ERNIE] = {.name = "ernie",
                      .detect = {{"<tool_call>", "<response>"}},
-                     .is_first = true,
+                     .is_tried_first = true,
                      .answer = {"<response>", "\n</response>", "</response>"},
                      .has_text_marks = true,
                      .parser = HERMES_PARSER,
@@ -547,7 +547,7 @@ enum calls_format calls_format_detect(struct bytes chat_template)
 {
     for (unsigned pass = 0; pass < 2; pass++)
         for (unsigned i = CALLS_PLAIN + 1; i < CALLS_FORMAT_COUNT; i++)
-            if (rows[i].is_first == (pass == 0) && row_is_detected(&rows[i], chat_template))
+            if (rows[i].is_tried_first == (pass == 0) && row_is_detected(&rows[i], chat_template))
                 return (enum calls_format)i;
     return CALLS_PLAIN;
 }

@@ -111,7 +111,7 @@ struct calls_row {
     const char *name; /* for logs */
     /* The format is detected if all texts of one list occur in the template. */
     const char *detect[CALLS_MAX_DETECT][2];
-    bool is_first; /* only this family has these texts: the row is tried before all others */
+    bool is_tried_first; /* only this family has these texts: the row is tried before all others */
     enum calls_ids ids;
     /* Marks around the text of an answer.  They are dropped, also if calls are ignored. */
     const char *answer[CALLS_MAX_ANSWER_MARKS];
@@ -122,7 +122,7 @@ struct calls_row {
 };
 
 const struct calls_row *calls_row_of(enum calls_format format);
-/* The format that occurs in the template: the first of the rows with is_first, else the first of the others.
+/* The format that occurs in the template: the first of the rows with is_tried_first, else the first of the others.
  * CALLS_PLAIN: none. */
 enum calls_format calls_format_detect(struct bytes chat_template);
 

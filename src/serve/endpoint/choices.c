@@ -110,8 +110,8 @@ static void on_later(void *arg)
     size_t n_bytes = 0;
 
     if (request->n_over == request->n_choices) {
-        if (request->dialect->turn != NULL)
-            request->dialect->turn(request);
+        if (request->dialect->render_part != NULL)
+            request->dialect->render_part(request);
         return;
     }
     for (uint32_t i = 0; i < request->n_choices; i++) {
@@ -163,7 +163,7 @@ static int make_choices(struct request *request)
         request->choices[i].index = i;
         request->choices[i].prompt = request_prompt(request, i / choices_per_prompt(request));
     }
-    return n > 1 || request->prompt.ids.n > CHOICE_SLICE_TOKENS || request->dialect->turn != NULL
+    return n > 1 || request->prompt.ids.n > CHOICE_SLICE_TOKENS || request->dialect->render_part != NULL
                ? ev_timer_new(request->front->opts.loop, on_later, request, &request->later)
                : 0;
 }

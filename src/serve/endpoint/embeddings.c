@@ -98,7 +98,7 @@ static void release_rendered(struct choice *choice)
     choice->request->n_rendered++;
 }
 
-static void embeddings_turn(struct request *request)
+static void embeddings_render_part(struct request *request)
 {
     uint64_t begun_ns = clock_now_ns();
     struct api_error error;
@@ -140,4 +140,4 @@ const struct output_dialect output_embeddings = {.id_prefix = "embd-",
                                                  .whole = embeddings_whole,
                                                  .take = embeddings_take,
                                                  .finish = embeddings_finish,
-                                                 .turn = embeddings_turn};
+                                                 .render_part = embeddings_render_part};

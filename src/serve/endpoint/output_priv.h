@@ -41,10 +41,10 @@ struct output_dialect {
     int (*whole)(struct request *request, struct buf *body); /* an answer that is not streamed; E_NOMEM */
     /* Of answers that are values in place of text, such as embeddings; else all three are NULL. take keeps a
      * value in the choice; a failure ends the request. finish: all choices are over; it starts request.later.
-     * turn: the timer fired; renders some, and the last turn ends the request. */
+     * render_part: the timer request.later fired; renders some values, and the last call ends the request. */
     void (*take)(struct choice *choice, const struct gen_tokens *tokens);
     void (*finish)(struct request *request);
-    void (*turn)(struct request *request);
+    void (*render_part)(struct request *request);
 };
 extern const struct output_dialect output_messages;                 /* output_messages.c */
 extern const struct output_dialect output_chat, output_completions; /* output_openai.c */

@@ -195,7 +195,7 @@ static struct region region_of(const struct product *product, uint32_t panel, ui
     if (product->is_q8) {
         region.w = base + quant_panel_at(quant_form(weight->type), k);
         region.panel_step = panel_bytes;
-        region.tile_q8 = weight_direct(weight); /* NULL, or not a whole group: expand first */
+        region.tile_q8 = weight_direct_kernel(weight); /* NULL, or not a whole group: expand first */
         if (!product->is_direct || n_panels % product->direct_panels != 0)
             region.tile_q8 = NULL;
         return region;
@@ -262,7 +262,7 @@ static void expand_region(const struct product *product, struct region *region, 
     const struct weight *weight = product->args->weight;
     const struct quant_form form = quant_form(weight->type);
     const size_t step = quant_panel_at(quant_expanded(form), region->n_k);
-    void (*expand_chunk)(const struct expand *) = weight_expand(weight);
+    void (*expand_chunk)(const struct expand *) = weight_expander(weight);
 
     for (uint32_t p = 0; p < region->n_panels; p++) {
         struct expand expand = {.type = weight->type,

@@ -62,7 +62,7 @@ bool matmul_is_direct(const struct weight *weight, uint32_t tile_tokens, uint32_
 {
     const struct kern_q8 *q8 = weight->table->q8;
 
-    return weight_direct(weight) != NULL &&
+    return weight_direct_kernel(weight) != NULL &&
            (tile_tokens > q8->tile_tokens ||
             n_tiles <= direct_tiles(weight->table, quant_form(weight->type)));
 }

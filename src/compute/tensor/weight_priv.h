@@ -54,14 +54,14 @@ static inline bool weight_is_quant(enum dtype type)
 }
 
 /* The functions that read the packed chunks of a quantised weight. */
-static inline void (*weight_expand(const struct weight *weight))(const struct expand *)
+static inline void (*weight_expander(const struct weight *weight))(const struct expand *)
 {
     return quant_form(weight->type).code == CODE_FIELDS ? weight->table->q8->expand
                                                         : weight->table->points->expand;
 }
 
 /* NULL: chunks are expanded first. */
-static inline void (*weight_direct(const struct weight *weight))(const struct tile_q8 *)
+static inline void (*weight_direct_kernel(const struct weight *weight))(const struct tile_q8 *)
 {
     return quant_form(weight->type).code == CODE_FIELDS ? weight->table->q8->direct
                                                         : weight->table->points->direct;

@@ -89,13 +89,12 @@ bool plan_cli_rows(const char *path, const struct plan_books *books, struct plan
 bool plan_cli_model(const char *text, const struct plan_books *books, struct plan_model *out)
 {
     struct fault fault = {0};
-    size_t len = strlen(text);
     struct buf config = {0};
     int rc;
 
-    if (len > 5 && strcmp(text + len - 5, ".gguf") == 0)
+    if (bytes_ends_with(bytes_str(text), ".gguf"))
         rc = plan_model_from_gguf(text, &fault, out);
-    else if (len > 5 && strcmp(text + len - 5, ".json") == 0) {
+    else if (bytes_ends_with(bytes_str(text), ".json")) {
         if (!plan_cli_read(text, &config))
             return false;
         rc = plan_model_from_config(buf_view(&config), &fault, out);

@@ -43,7 +43,7 @@ static bool job_add_host(struct plan_job *job, size_t i, const char *text, char 
     size_t len = strcspn(text, ",");
 
     str_copy(out, cap, text);
-    if (len < 6 || len >= sizeof(path) || strncmp(text + len - 5, ".json", 5) != 0)
+    if (len < 6 || len >= sizeof(path) || !bytes_ends_with(bytes_of(text, len), ".json"))
         return true;
     snprintf(path, sizeof(path), "%.*s", (int)len, text);
     const char *base = strrchr(path, '/') == NULL ? path : strrchr(path, '/') + 1;
@@ -84,9 +84,7 @@ static bool job_read(struct plan_job *job, const struct plan_opts *opts)
 {
     struct fault fault = {0};
 
-    size_t len = strlen(opts->model);
-
-    if (len > 5 && strcmp(opts->model + len - 5, ".gguf") == 0)
+    if (bytes_ends_with(bytes_str(opts->model), ".gguf"))
         job->model_file = opts->model;
     if (!plan_cli_model(opts->model, &job->books, &job->model) || !job_find_devices(job, opts))
         return false;

@@ -314,7 +314,7 @@ void gguf_model_name(const char *path, char *out, size_t room_bytes)
 
     if (gguf_part_name(bytes_str(base), &part))
         len_bytes = part.prefix.len_bytes;
-    else if (len_bytes > 5 && strcmp(base + len_bytes - 5, ".gguf") == 0)
+    else if (len_bytes > 5 && bytes_ends_with(bytes_str(base), ".gguf"))
         len_bytes -= 5;
     snprintf(out, room_bytes, "%.*s", (int)(len_bytes < room_bytes ? len_bytes : room_bytes - 1), base);
 }

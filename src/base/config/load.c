@@ -335,9 +335,7 @@ static void config_load_read_file(struct draft *draft, const char *path)
 
 static int is_drop_in(const struct dirent *entry)
 {
-    size_t len_bytes = strlen(entry->d_name);
-
-    return entry->d_name[0] != '.' && len_bytes > 5 && strcmp(entry->d_name + len_bytes - 5, ".conf") == 0;
+    return entry->d_name[0] != '.' && bytes_ends_with(bytes_str(entry->d_name), ".conf");
 }
 
 static int by_bytes(const struct dirent **a, const struct dirent **b)

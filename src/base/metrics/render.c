@@ -110,7 +110,7 @@ static void metrics_render_put_type(struct buf *out, const struct metric_family 
     static const char *const kinds[] = {"counter", "gauge", "histogram"};
     const char *kind = kinds[family->kind];
     size_t len = strlen(family->name), suffix = strlen("_total");
-    bool is_total = len > suffix && strcmp(family->name + len - suffix, "_total") == 0;
+    bool is_total = bytes_ends_with(bytes_str(family->name), "_total");
 
     if (format == METRICS_OPENMETRICS && family->kind == METRIC_COUNTER) {
         len -= is_total ? suffix : 0;

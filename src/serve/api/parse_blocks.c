@@ -36,11 +36,17 @@ static int put_member(struct parse *parse, const json_t *object, const char *nam
     return 0;
 }
 
+static int put_text_item(struct parse *parse, const json_t *item, struct buf *out)
+{
+    if (!bytes_is(api_json_str(parse_member(item, "type")), "text"))
+        return parse_fail(parse, "type", "Input should be 'text'");
+    return put_member(parse, item, "text", true, out);
+}
+
 /* Appends a string or a list of text blocks, the content of documents and search results. */
 static int put_texts(struct parse *parse, const json_t *object, const char *name, struct buf *out)
 {
     const json_t *content = parse_member(object, name);
-    size_t was;
 
     if (content == NULL)
         return parse_fail(parse, name, "Field required");
@@ -48,22 +54,7 @@ static int put_texts(struct parse *parse, const json_t *object, const char *name
         put_piece(out, api_json_str(content), "\n");
         return 0;
     }
-    if (!json_is_array(content))
-        return parse_fail(parse, name, "Input should be a valid string or list");
-    was = parse_push(parse, name);
-    for (size_t i = 0; i < json_array_size(content); i++) {
-        const json_t *item = json_array_get(content, i);
-        size_t outer = parse_push_index(parse, i);
-        int rc;
-
-        if (!bytes_is(api_json_str(parse_member(item, "type")), "text"))
-            return parse_fail(parse, "type", "Input should be 'text'");
-        if ((rc = put_member(parse, item, "text", true, out)) < 0)
-            return rc;
-        parse_pop(parse, outer);
-    }
-    parse_pop(parse, was);
-    return 0;
+    return parse_put_texts(parse, content, name, put_text_item, out);
 }
 
 static int parse_blocks_put_document(struct parse *parse, const json_t *block, struct buf *out)
@@ -232,27 +223,13 @@ static int put_result_item(struct parse *parse, const json_t *item, struct buf *
 
 static int put_result_content(struct parse *parse, const json_t *content, struct buf *out)
 {
-    size_t was;
-
     if (content == NULL)
         return 0;
     if (json_is_string(content)) {
         put_piece(out, api_json_str(content), "\n");
         return 0;
     }
-    if (!json_is_array(content))
-        return parse_fail(parse, "content", "Input should be a valid string or list");
-    was = parse_push(parse, "content");
-    for (size_t i = 0; i < json_array_size(content); i++) {
-        size_t outer = parse_push_index(parse, i);
-        int rc = put_result_item(parse, json_array_get(content, i), out);
-
-        if (rc < 0)
-            return rc;
-        parse_pop(parse, outer);
-    }
-    parse_pop(parse, was);
-    return 0;
+    return parse_put_texts(parse, content, "content", put_result_item, out);
 }
 
 static int parse_tool_result(struct parse *parse, const json_t *block, struct parse_origin origin)

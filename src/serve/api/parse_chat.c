@@ -16,8 +16,6 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define MAX_MESSAGES 100000
-
 /* ---- content ---- */
 
 static int parse_chat_put_part(struct parse *parse, const json_t *part, struct buf *out)
@@ -46,27 +44,10 @@ static int parse_chat_put_part(struct parse *parse, const json_t *part, struct b
 static int put_content(struct parse *parse, const json_t *message, bool is_required, struct buf *out)
 {
     const json_t *content = parse_member(message, "content");
-    size_t was;
 
     if (content == NULL)
         return is_required ? parse_fail(parse, "content", "Field required") : 0;
-    if (json_is_string(content)) {
-        buf_append(out, api_json_str(content).data, api_json_str(content).len_bytes);
-        return 0;
-    }
-    if (!json_is_array(content))
-        return parse_fail(parse, "content", "Input should be a valid string or list");
-    was = parse_push(parse, "content");
-    for (size_t i = 0; i < json_array_size(content); i++) {
-        size_t outer = parse_push_index(parse, i);
-        int rc = parse_chat_put_part(parse, json_array_get(content, i), out);
-
-        if (rc < 0)
-            return rc;
-        parse_pop(parse, outer);
-    }
-    parse_pop(parse, was);
-    return 0;
+    return parse_put_texts(parse, content, "content", parse_chat_put_part, out);
 }
 
 int parse_add_text(struct parse *parse, enum gen_block_kind kind, struct parse_origin origin,
@@ -274,27 +255,15 @@ static int parse_chat_parse_list(struct parse *parse, const json_t *list, struct
 
 static int parse_chat_messages(struct parse *parse, const json_t *root)
 {
-    const json_t *list = parse_member(root, "messages");
-    size_t n = json_array_size(list);
+    const json_t *list;
     struct buf system = {0};
     bool continues = false;
     int rc;
 
-    if (list == NULL)
-        return parse_fail(parse, "messages", "Field required");
-    if (!json_is_array(list))
-        return parse_fail(parse, "messages", "Input should be a valid list");
-    if (n == 0)
-        return parse_fail(parse, "messages", "at least one message is required");
-    if (n > MAX_MESSAGES)
-        return parse_fail(parse, "messages", "at most %d messages are allowed", MAX_MESSAGES);
-    if ((rc = parse_bool(parse, root, "continue_final_message", &continues)) < 0)
+    if ((rc = parse_message_list(parse, root, &list)) < 0 ||
+        (rc = parse_bool(parse, root, "continue_final_message", &continues)) < 0)
         return rc;
     parse->keeps_last = !continues;
-    parse->out->messages = arena_take(&parse->out->arena, n * sizeof(struct gen_message));
-    parse->first_block = calloc(n, sizeof(*parse->first_block));
-    if (parse->out->messages == NULL || parse->first_block == NULL)
-        return parse_no_memory(parse);
     rc = parse_chat_parse_list(parse, list, &system);
     buf_fini(&system);
     return rc;
@@ -347,7 +316,7 @@ static int parse_chat_tool(struct parse *parse, const json_t *item, struct gen_t
     return rc;
 }
 
-static int choose_tool(struct parse *parse, const json_t *choice)
+static int parse_chat_choose(struct parse *parse, const json_t *choice)
 {
     struct gen_request *out = parse->out;
     struct bytes type = {0};
@@ -369,9 +338,10 @@ static int choose_tool(struct parse *parse, const json_t *choice)
     return rc;
 }
 
-static int parse_choice(struct parse *parse, const json_t *root)
+int parse_openai_choice(struct parse *parse, const json_t *root, parse_value_fn *choose)
 {
     const json_t *choice = parse_member(root, "tool_choice");
+    struct bytes mode = api_json_str(choice);
     struct gen_request *out = parse->out;
     bool is_parallel = true;
     int rc = parse_bool(parse, root, "parallel_tool_calls", &is_parallel);
@@ -380,20 +350,20 @@ static int parse_choice(struct parse *parse, const json_t *root)
         return rc;
     out->is_single_call = !is_parallel;
     out->call_prefix = "call_";
-    if (choice == NULL || bytes_is(api_json_str(choice), "auto"))
+    if (choice == NULL || bytes_is(mode, "auto"))
         return 0;
-    if (bytes_is(api_json_str(choice), "none")) {
+    if (bytes_is(mode, "none")) {
         out->tool_choice = GEN_TOOLS_NONE;
         return 0;
     }
     parse_push(parse, "tool_choice");
-    if (bytes_is(api_json_str(choice), "required"))
+    if (bytes_is(mode, "required"))
         out->tool_choice = GEN_TOOLS_ANY;
     else if (!json_is_object(choice))
         return parse_fail(parse, NULL, "Input should be 'none', 'auto', 'required' or an object");
     if (out->n_tools == 0)
         return parse_fail(parse, NULL, "tool_choice may only be specified while providing tools");
-    if (json_is_object(choice) && (rc = choose_tool(parse, choice)) < 0)
+    if (json_is_object(choice) && (rc = choose(parse, choice)) < 0)
         return rc;
     parse_pop(parse, 0);
     return 0;
@@ -410,7 +380,8 @@ int parse_chat_prompt(struct parse *parse, const json_t *root)
     if (parse_member(root, "function_call") != NULL)
         return parse_fail(parse, "function_call", "not supported by this server; use tool_choice");
     if ((rc = parse_tool_list(parse, root, parse_chat_tool)) < 0 ||
-        (rc = parse_chat_messages(parse, root)) < 0 || (rc = parse_choice(parse, root)) < 0)
+        (rc = parse_chat_messages(parse, root)) < 0 ||
+        (rc = parse_openai_choice(parse, root, parse_chat_choose)) < 0)
         return rc;
     return parse_check_pairs(parse);
 }

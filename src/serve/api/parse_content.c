@@ -165,7 +165,7 @@ static int parse_content_parse_message(struct parse *parse, const json_t *item, 
     return parse_content(parse, parse_member(item, "content"), role, index);
 }
 
-int parse_messages(struct parse *parse, const json_t *root)
+int parse_message_list(struct parse *parse, const json_t *root, const json_t **list_out)
 {
     const json_t *list = parse_member(root, "messages");
     size_t n = json_array_size(list);
@@ -182,12 +182,23 @@ int parse_messages(struct parse *parse, const json_t *root)
     parse->first_block = calloc(n, sizeof(*parse->first_block));
     if (parse->out->messages == NULL || parse->first_block == NULL)
         return parse_no_memory(parse);
+    *list_out = list;
+    return 0;
+}
+
+int parse_messages(struct parse *parse, const json_t *root)
+{
+    const json_t *list;
+    int rc = parse_message_list(parse, root, &list);
+
+    if (rc < 0)
+        return rc;
     parse_push(parse, "messages");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
         size_t index = i < parse->n_earlier ? i : i - parse->n_earlier; /* in the client's numbering */
         size_t was = parse_push_index(parse, index);
-        int rc = parse_content_parse_message(parse, json_array_get(list, i), index);
 
+        rc = parse_content_parse_message(parse, json_array_get(list, i), index);
         if (rc < 0)
             return rc;
         parse_pop(parse, was);

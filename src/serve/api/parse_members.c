@@ -126,6 +126,30 @@ int parse_bool(struct parse *parse, const json_t *object, const char *name, bool
     return 0;
 }
 
+int parse_put_texts(struct parse *parse, const json_t *texts, const char *name, parse_put_fn *put,
+                    struct buf *out)
+{
+    size_t was;
+
+    if (json_is_string(texts)) {
+        buf_append(out, api_json_str(texts).data, api_json_str(texts).len_bytes);
+        return 0;
+    }
+    if (!json_is_array(texts))
+        return parse_fail(parse, name, "Input should be a valid string or list");
+    was = parse_push(parse, name);
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        size_t outer = parse_push_index(parse, i);
+        int rc = put(parse, json_array_get(texts, i), out);
+
+        if (rc < 0)
+            return rc;
+        parse_pop(parse, outer);
+    }
+    parse_pop(parse, was);
+    return 0;
+}
+
 int parse_serialise(struct parse *parse, const json_t *value, struct bytes *out)
 {
     struct buf text = {0};

@@ -273,7 +273,7 @@ int parse_json_schema(struct parse *parse, const json_t *described)
     return parse_serialise(parse, schema, &parse->out->schema);
 }
 
-static int parse_schema(struct parse *parse, const json_t *format)
+static int parse_wrapped_schema(struct parse *parse, const json_t *format)
 {
     const json_t *wrapper = parse_member(format, "json_schema");
 
@@ -284,15 +284,11 @@ static int parse_schema(struct parse *parse, const json_t *format)
     return parse_json_schema(parse, wrapper);
 }
 
-static int parse_openai_parse_format(struct parse *parse, const json_t *root)
+int parse_answer_format(struct parse *parse, const json_t *format, parse_value_fn *parse_schema)
 {
-    const json_t *format = parse_member(root, "response_format");
     struct bytes type = {0};
     int rc;
 
-    if (format == NULL)
-        return 0;
-    parse_push(parse, "response_format");
     if (!json_is_object(format))
         return parse_fail(parse, NULL, "Input should be an object");
     if ((rc = parse_string(parse, format, "type", true, &type)) < 0)
@@ -306,6 +302,16 @@ static int parse_openai_parse_format(struct parse *parse, const json_t *root)
     if (rc == 0)
         parse_pop(parse, 0);
     return rc;
+}
+
+static int parse_openai_parse_format(struct parse *parse, const json_t *root)
+{
+    const json_t *format = parse_member(root, "response_format");
+
+    if (format == NULL)
+        return 0;
+    parse_push(parse, "response_format");
+    return parse_answer_format(parse, format, parse_wrapped_schema);
 }
 
 static int parse_reasoning(struct parse *parse, const json_t *root)

@@ -56,6 +56,11 @@ int parse_model(struct parse *parse, const json_t *root);
 int parse_integer(struct parse *parse, const json_t *object, const char *name, int64_t *out, bool *found_out);
 int parse_number(struct parse *parse, const json_t *object, const char *name, double *out);
 int parse_bool(struct parse *parse, const json_t *object, const char *name, bool *out);
+/* Appends the member called name: a string, or a list of items, each by put.  texts: not NULL.  Without memory out
+ * is bad. */
+typedef int parse_put_fn(struct parse *parse, const json_t *item, struct buf *out);
+int parse_put_texts(struct parse *parse, const json_t *texts, const char *name, parse_put_fn *put,
+                    struct buf *out);
 /* Writes a value in its canonical serialisation, in the arena. */
 int parse_serialise(struct parse *parse, const json_t *value, struct bytes *out);
 
@@ -69,8 +74,10 @@ int parse_cache_control(struct parse *parse, const json_t *object);
 int parse_thread(struct parse *parse, const json_t *root);
 int parse_thread_join(struct parse *parse, json_t *root, struct bytes history);
 int parse_thread_history(struct parse *parse, json_t *root);
-int parse_system(struct parse *parse, const json_t *root);      /* parse_content.c */
-int parse_messages(struct parse *parse, const json_t *root);    /* parse_content.c */
+int parse_system(struct parse *parse, const json_t *root);   /* parse_content.c */
+int parse_messages(struct parse *parse, const json_t *root); /* parse_content.c */
+/* Reads the list "messages" of either API, and takes room for as many messages.  parse_content.c */
+int parse_message_list(struct parse *parse, const json_t *root, const json_t **list_out);
 int parse_check_pairs(struct parse *parse);                     /* parse_pairs.c */
 int parse_tools(struct parse *parse, const json_t *root);       /* parse_tools.c */
 int parse_tool_choice(struct parse *parse, const json_t *root); /* parse_tools.c */
@@ -95,6 +102,11 @@ int parse_openai_fields(struct parse *parse, const json_t *root); /* parse_opena
 int parse_openai_sampling(struct parse *parse,
                           const json_t *root); /* also biases and stops; parse_openai.c */
 int parse_json_schema(struct parse *parse, const json_t *described); /* {"name", "schema"}; parse_openai.c */
+/* The format of an answer, at the current place, which it leaves; parse_schema parses a json_schema.  parse_openai.c */
+typedef int parse_value_fn(struct parse *parse, const json_t *value);
+int parse_answer_format(struct parse *parse, const json_t *format, parse_value_fn *parse_schema);
+/* tool_choice and parallel_tool_calls; choose parses a choice that is an object.  parse_chat.c */
+int parse_openai_choice(struct parse *parse, const json_t *root, parse_value_fn *choose);
 int parse_function(struct parse *parse, const json_t *function, struct gen_tool *tool); /* parse_chat.c */
 int parse_arguments(struct parse *parse, struct bytes text, struct bytes *out);         /* parse_chat.c */
 void parse_enter_turn(struct parse *parse, enum gen_role role);                         /* parse_chat.c */

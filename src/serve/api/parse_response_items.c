@@ -50,27 +50,10 @@ static int parse_items_put_part(struct parse *parse, const json_t *part, struct 
 static int parse_items_put_parts(struct parse *parse, const json_t *item, const char *name, struct buf *out)
 {
     const json_t *content = parse_member(item, name);
-    size_t was;
 
     if (content == NULL)
         return parse_fail(parse, name, "Field required");
-    if (json_is_string(content)) {
-        buf_append(out, api_json_str(content).data, api_json_str(content).len_bytes);
-        return 0;
-    }
-    if (!json_is_array(content))
-        return parse_fail(parse, name, "Input should be a valid string or list");
-    was = parse_push(parse, name);
-    for (size_t i = 0; i < json_array_size(content); i++) {
-        size_t outer = parse_push_index(parse, i);
-        int rc = parse_items_put_part(parse, json_array_get(content, i), out);
-
-        if (rc < 0)
-            return rc;
-        parse_pop(parse, outer);
-    }
-    parse_pop(parse, was);
-    return 0;
+    return parse_put_texts(parse, content, name, parse_items_put_part, out);
 }
 
 static int parse_items_add_parts(struct parse *parse, const json_t *item, const char *name,

@@ -103,32 +103,5 @@ static int response_tools_choose_function(struct parse *parse, const json_t *cho
 
 int parse_response_choice(struct parse *parse, const json_t *root)
 {
-    const json_t *choice = parse_member(root, "tool_choice");
-    struct bytes mode = api_json_str(choice);
-    struct gen_request *out = parse->out;
-    bool is_parallel = true;
-    int rc = parse_bool(parse, root, "parallel_tool_calls", &is_parallel);
-
-    if (rc < 0)
-        return rc;
-    out->is_single_call = !is_parallel;
-    out->call_prefix = "call_";
-    if (choice == NULL || bytes_is(mode, "auto"))
-        return 0;
-    if (bytes_is(mode, "none")) {
-        out->tool_choice = GEN_TOOLS_NONE;
-        return 0;
-    }
-    parse_push(parse, "tool_choice");
-    if (!json_is_object(choice) && !bytes_is(mode, "required"))
-        return parse_fail(parse, NULL, "Input should be 'none', 'auto', 'required' or an object");
-    if (out->n_tools == 0)
-        return parse_fail(parse, NULL, "tool_choice may only be specified while providing tools");
-    if (json_is_object(choice))
-        rc = response_tools_choose_function(parse, choice);
-    else
-        out->tool_choice = GEN_TOOLS_ANY;
-    if (rc == 0)
-        parse_pop(parse, 0);
-    return rc;
+    return parse_openai_choice(parse, root, response_tools_choose_function);
 }

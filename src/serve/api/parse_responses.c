@@ -212,8 +212,6 @@ static int parse_responses_text(struct parse *parse, const json_t *root)
 {
     const json_t *text = parse_member(root, "text");
     const json_t *format = parse_member(text, "format");
-    struct bytes type = {0};
-    int rc = 0;
 
     if (text != NULL && !json_is_object(text))
         return parse_fail(parse, "text", "Input should be an object");
@@ -221,19 +219,7 @@ static int parse_responses_text(struct parse *parse, const json_t *root)
         return 0;
     parse_push(parse, "text");
     parse_push(parse, "format");
-    if (!json_is_object(format))
-        return parse_fail(parse, NULL, "Input should be an object");
-    if ((rc = parse_string(parse, format, "type", true, &type)) < 0)
-        return rc;
-    if (bytes_is(type, "json_object"))
-        parse->out->format = GEN_FORMAT_JSON;
-    else if (bytes_is(type, "json_schema"))
-        rc = parse_json_schema(parse, format);
-    else if (!bytes_is(type, "text"))
-        rc = parse_fail(parse, "type", "Input should be 'text', 'json_object' or 'json_schema'");
-    if (rc == 0)
-        parse_pop(parse, 0);
-    return rc;
+    return parse_answer_format(parse, format, parse_json_schema);
 }
 
 static int parse_responses_reasoning(struct parse *parse, const json_t *root)

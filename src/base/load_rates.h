@@ -32,4 +32,10 @@
 
 #define LOAD_RATE_MEMBER(name) double name;
 
+/* How far one measurement moves a rate of the worker (rate_learn()); baton-sim learns as a worker does. */
+#define LOAD_RATE_TRANSFER_ALPHA 0.2
+#define LOAD_RATE_PUSH_ALPHA     0.3
+#define LOAD_RATE_READ_ALPHA     0.1
+#define LOAD_RATE_LINK_PRIOR     1e9 /* bytes per second of transfers and pushes while nothing is measured */
+
 #endif

@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/load_rates.h"
 #include "base/log.h"
 #include "cache/kv/pool_quota.h"
 #include "cache/kv/tier_priv.h"
@@ -37,7 +38,6 @@
 #define REST_NS          (30 * NS_PER_S)
 #define PINNED_NS        (300 * NS_PER_S) /* a pin longer than this has the long retention */
 #define READ_BYTES_PER_S (500.0 * 1e6)    /* assumed speed of a thread without a recent measurement */
-#define READ_ALPHA       0.1
 
 /* ---- open and close ---- */
 
@@ -374,7 +374,7 @@ static void tier_on_written(struct kv_tier *tier, const struct tier_job *job)
 
 void tier_note_read(struct kv_tier *tier, double bytes_per_s)
 {
-    rate_learn(&tier->read_rate, bytes_per_s, READ_ALPHA, 1, clock_now_ns());
+    rate_learn(&tier->read_rate, bytes_per_s, LOAD_RATE_READ_ALPHA, 1, clock_now_ns());
 }
 
 static void tier_on_read(struct kv_tier *tier, const struct tier_job *job)

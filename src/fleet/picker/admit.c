@@ -22,16 +22,16 @@
 #include "base/clock.h"
 #include "fleet/picker/fleet_priv.h"
 
-#define LATE_QUANTILE  0.98
-#define LATE_STEP      0.05
-#define LATE_EASY      0.4 /* of the limit: above it the margin rises only when limits are missed */
-#define LATE_MAX       0.75
-#define WELL_KEPT      0.7 /* of the objective */
-#define UNLOADED_SLACK 2
-#define LOCAL_ALPHA    0.02
-#define LOCAL_MAX      0.75
-#define RETURN_MAX_S   60
-#define FOREVER_S      3600
+#define LATE_QUANTILE 0.98
+#define LATE_STEP     0.05
+#define LATE_EASY     0.4 /* of the limit: above it the margin rises only when limits are missed */
+#define LATE_MAX      0.75
+#define WELL_KEPT     0.7 /* of the objective */
+#define BEGIN_SHARE   0.45
+#define LOCAL_ALPHA   0.02
+#define LOCAL_MAX     0.75
+#define RETURN_MAX_S  60
+#define FOREVER_S     3600
 
 /* ---- lateness ---- */
 
@@ -64,6 +64,11 @@ void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s,
 double picker_lateness_margin(const struct picker_lateness *late)
 {
     return late->share;
+}
+
+double picker_begin_share(const struct picker_lateness *late)
+{
+    return BEGIN_SHARE * (1 - picker_lateness_margin(late));
 }
 
 /* ---- the fleet's outlook ---- */

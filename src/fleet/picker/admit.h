@@ -33,6 +33,10 @@ void picker_lateness_learn(struct picker_lateness *late, double predicted_s, dou
 void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s, double actual_s,
                                double slo_s);
 double picker_lateness_margin(const struct picker_lateness *late); /* least to 0.75 of the limit */
+#define PICKER_ITL_TOKENS 8      /* shorter answers hardly show the time between tokens */
+#define PICKER_ITL_LEAST  (-0.5) /* least of that time: estimates may be too high by half the objective */
+/* The part of the limit that a placement may use; the rest is for the router's queue, where tenants take turns. */
+double picker_begin_share(const struct picker_lateness *late);
 
 /* The state of the fleet that the predictions of all requests of a model use. */
 struct picker_outlook {

@@ -16,7 +16,6 @@
 
 #define DEFAULT_PREFILL_TOKENS_PER_S 200.0
 #define DEFAULT_DECODE_STEP_S        0.03
-#define DEFAULT_TRANSFER_BYTES_PER_S 1e9
 #define STEP_GROWTH                  0.05
 #define MAX_GROWTH                   1.0 /* a sequence takes at least its part of the step */
 #define EXPOSED_SHARE                0.1
@@ -109,7 +108,7 @@ double picker_itl_s(const struct picker_worker *worker)
 
 double picker_transfer_s(const struct picker_worker *to, uint32_t n_tokens)
 {
-    double rate = to->transfer_bytes_per_s > 0 ? to->transfer_bytes_per_s : DEFAULT_TRANSFER_BYTES_PER_S;
+    double rate = to->transfer_bytes_per_s > 0 ? to->transfer_bytes_per_s : LOAD_RATE_LINK_PRIOR;
 
     return EXPOSED_SHARE * (double)n_tokens * (double)to->kv_bytes_per_token / rate;
 }

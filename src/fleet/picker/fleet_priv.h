@@ -13,6 +13,9 @@
 #define PICK_MAX_ANSWER  8192  /* bound on the expected answer, for the same reason */
 #define PICK_MAX_RUNNING 10000 /* bound on the sequences that a prefill delays, for the same reason */
 
+/* The limit of a first token is the larger of the objective and this many times the prompt's own time. */
+#define UNLOADED_SLACK 2
+
 struct pick_row {
     double prefill_ns;        /* per token */
     double transfer_ns;       /* per token that moves to this worker */

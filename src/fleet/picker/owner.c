@@ -20,11 +20,10 @@
 
 #include <math.h>
 
-#define LATENCY_S           0.002
-#define LIMIT_LEAST_S       0.02
-#define LIMIT_MOST_S        10.0
-#define LATENCY_STEPS       2
-#define DEFAULT_BYTES_PER_S 1e9
+#define LATENCY_S     0.002
+#define LIMIT_LEAST_S 0.02
+#define LIMIT_MOST_S  10.0
+#define LATENCY_STEPS 2
 #define DEFAULT_FASTER                                                                                       \
     2 /* assumed speed of a push relative to computing, so that a first push is tried
                                * on any accelerator */
@@ -36,7 +35,7 @@ static double push_rate(const struct picker_worker *to)
 
     if (to->push_bytes_per_s > 0)
         return to->push_bytes_per_s;
-    return fmax(fmax(to->transfer_bytes_per_s, DEFAULT_BYTES_PER_S), DEFAULT_FASTER * computed);
+    return fmax(fmax(to->transfer_bytes_per_s, LOAD_RATE_LINK_PRIOR), DEFAULT_FASTER * computed);
 }
 
 double picker_push_s(const struct picker_worker *from, const struct picker_worker *to, uint32_t n_tokens)

@@ -9,7 +9,6 @@
 #define HANDOFF_NS          INT64_C(2000000) /* the messages of a hand-off ... */
 #define HANDOFF_STEPS       2                /* ... which the decode worker reads between steps */
 #define COPY_DIVISOR        8 /* part of the time saved by a push: a second replica takes room */
-#define UNLOADED_SLACK      2
 #define OVERFLOW_DIVISOR    2 /* of the TTFT objective */
 #define COMING_DIVISOR      2 /* of the prompt's own time */
 #define WHOLE_SHARE         1024

@@ -7,9 +7,9 @@
  *       +--too late--------------------------------------------------------> 529 with retry-after
  *
  * fleet/picker/admit.h predicts.  This file gathers the inputs of a job's prediction, and learns from the job's
- * first token and answer.  A placement may use up to BEGIN_SHARE of the limit; the rest is for the router's queue,
- * where tenants take turns.  While a worker idles, no job is refused: the last attempt before a refusal places the
- * job there, even if the worker's last report still has a queue. */
+ * first token and answer.  A placement may use picker_begin_share() of the limit.  While a worker idles, no job is
+ * refused: the last attempt before a refusal places the job there, even if the worker's last report still has a
+ * queue. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
 
@@ -20,10 +20,6 @@
 #include "base/log.h"
 #include "cache/prefix/tenant.h"
 #include "fleet/router/decisions_priv.h"
-
-#define BEGIN_SHARE 0.45
-#define ITL_TOKENS  8      /* shorter answers hardly show the time between tokens */
-#define ITL_LEAST   (-0.5) /* estimates of it may be too high by half the objective */
 
 static const char *const reasons[] = {
 #define X(reason, name) name,
@@ -111,7 +107,7 @@ void router_admission_goals(const struct job *job, struct picker_goals *goals)
         return;
     goals->itl_margin = picker_lateness_margin(&job->model->itl_late);
     if (!job_is_in(job, JOB_BEGUN))
-        goals->begin_share = BEGIN_SHARE * (1 - picker_lateness_margin(&job->model->late));
+        goals->begin_share = picker_begin_share(&job->model->late);
 }
 
 uint32_t router_admission_answer(const struct job *job)
@@ -172,7 +168,7 @@ static void learn_itl(struct job *job)
     struct picker_worker worker;
 
     picker_fleet_row(job->router->fleet, job->decode.slot, &worker);
-    job->model->itl_late.least = ITL_LEAST;
+    job->model->itl_late.least = PICKER_ITL_LEAST;
     picker_lateness_learn_itl(&job->model->itl_late, (job->first_itl_s + picker_itl_s(&worker)) / 2, actual_s,
                               (double)router_job_class(job).itl_slo_ns / 1e9);
 }
@@ -184,7 +180,7 @@ void router_admission_ended(struct job *job)
     if (n == 0)
         return;
     picker_answers_learn(&job->model->answers[job->class_at], n);
-    if (n >= ITL_TOKENS && job->first_ns > 0 && job->sum.n_redispatched + job->n_pauses == 0 &&
+    if (n >= PICKER_ITL_TOKENS && job->first_ns > 0 && job->sum.n_redispatched + job->n_pauses == 0 &&
         job->decode.slot != PICKER_NONE)
         learn_itl(job);
 }

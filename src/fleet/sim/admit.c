@@ -10,17 +10,13 @@
 #include "base/err.h"
 #include "fleet/sim/queue_priv.h"
 
-#define BEGIN_SHARE 0.45
-#define ITL_TOKENS  8
-#define ITL_LEAST   (-0.5)
-
 void sim_admit_goals(const struct sim *sim, const struct sim_job *job, struct picker_goals *goals)
 {
     if (!sim->opts->refuses_early)
         return;
     goals->itl_margin = picker_lateness_margin(&job->router->itl_late);
     if (!job->is_again)
-        goals->begin_share = BEGIN_SHARE * (1 - picker_lateness_margin(&job->router->late));
+        goals->begin_share = picker_begin_share(&job->router->late);
 }
 
 uint32_t sim_admit_answer(const struct sim_job *job)
@@ -152,10 +148,10 @@ void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s)
     struct picker_worker row;
 
     picker_answers_learn(&job->router->answers[job->class_at], job->request.answer_tokens);
-    if (job->request.answer_tokens < ITL_TOKENS || job->decode == SIM_NONE || job->past.n > 0)
+    if (job->request.answer_tokens < PICKER_ITL_TOKENS || job->decode == SIM_NONE || job->past.n > 0)
         return;
     picker_fleet_row(job->router->fleet, job->decode, &row);
-    job->router->itl_late.least = ITL_LEAST;
+    job->router->itl_late.least = PICKER_ITL_LEAST;
     picker_lateness_learn_itl(&job->router->itl_late, (job->first_itl_s + picker_itl_s(&row)) / 2, itl_s,
                               (double)sim_job_class(sim, job)->itl_slo_ns / 1e9);
 }

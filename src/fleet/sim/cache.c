@@ -4,11 +4,9 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/load_rates.h"
 #include "cache/prefix/block_queue.h"
 #include "fleet/sim/sim_priv.h"
-
-#define PUSH_ALPHA 0.3
-#define READ_ALPHA 0.1
 
 static uint64_t sim_cache_mix(uint64_t x)
 {
@@ -229,7 +227,8 @@ static uint32_t cache_push(struct sim *sim, struct sim_job *job, struct sim_work
     asked_ns = job->ready_ns + 2 * sim->opts->latency_ns;
     end_ns = sim_net_send(sim, from, worker, bytes, asked_ns);
     if (end_ns > asked_ns)
-        rate_learn(&worker->push_rate, bytes * 1e9 / (double)(end_ns - asked_ns), PUSH_ALPHA, 1, sim->now_ns);
+        rate_learn(&worker->push_rate, bytes * 1e9 / (double)(end_ns - asked_ns), LOAD_RATE_PUSH_ALPHA, 1,
+                   sim->now_ns);
     job->ready_ns = end_ns;
     job->n_pushed = n / sim->opts->block_tokens;
     sim->result->pushed_tokens += n - has;
@@ -250,7 +249,7 @@ static uint32_t cache_read(struct sim *sim, struct sim_job *job, struct sim_work
     bytes = (n - has) * sim->opts->kv_bytes_per_token;
     seconds = bytes / sim->opts->disk_bytes_per_s;
     worker->disk_free_ns = job->ready_ns = begin_ns + (uint64_t)(seconds * 1e9);
-    rate_learn(&worker->read_rate, sim->opts->disk_bytes_per_s, READ_ALPHA, 1, sim->now_ns);
+    rate_learn(&worker->read_rate, sim->opts->disk_bytes_per_s, LOAD_RATE_READ_ALPHA, 1, sim->now_ns);
     sim->result->read_tokens += n - has;
     sim->result->read_bytes += bytes;
     sim->result->disk_busy_s += seconds;

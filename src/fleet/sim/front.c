@@ -12,10 +12,9 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/load_rates.h"
 #include "fleet/picker/turn.h"
 #include "fleet/sim/queue_priv.h"
-
-#define TRANSFER_ALPHA 0.2
 
 /* ---- jobs ---- */
 
@@ -317,8 +316,8 @@ static void front_hand_off(struct sim *sim, struct sim_job *job)
         tail_ns += (uint64_t)(bytes * 1e9 / sim->opts->nic_bytes_per_s /
                               (sim->opts->n_layers > 1 ? sim->opts->n_layers : 1));
         if (bytes > 0 && end_ns > job->began_ns)
-            rate_learn(&to->transfer_rate, bytes * 1e9 / (double)(end_ns - job->began_ns), TRANSFER_ALPHA, 1,
-                       sim->now_ns);
+            rate_learn(&to->transfer_rate, bytes * 1e9 / (double)(end_ns - job->began_ns),
+                       LOAD_RATE_TRANSFER_ALPHA, 1, sim->now_ns);
     }
     sim->result->handed_bytes += bytes;
     end_ns = end_ns > tail_ns ? end_ns : tail_ns;

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/load_rates.h"
 
 #define MOST_TOKENS       128
 #define LEAST_TOKENS      32
@@ -27,9 +28,6 @@
 #define SOON_NS           (35 * NS_PER_S) /* interval between them */
 #define IDLE_NS           (600 * NS_PER_S)
 #define PUSH_FORGOTTEN_NS (60 * NS_PER_S) /* an older push rate no longer prevents a new attempt */
-#define TRANSFER_ALPHA    0.2
-#define PUSH_ALPHA        0.3
-#define LINK_PRIOR        1e9 /* bytes per second; estimate.c has the same prior */
 
 /* ---- steps ---- */
 
@@ -128,20 +126,20 @@ static void link_learn(struct rate *rate, double alpha, uint64_t bytes, uint64_t
 
 void worker_engine_observe_transfer(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
 {
-    link_learn(&engine->transfer_rate, TRANSFER_ALPHA, bytes, elapsed_ns);
+    link_learn(&engine->transfer_rate, LOAD_RATE_TRANSFER_ALPHA, bytes, elapsed_ns);
     engine->transfer_bytes_per_s = rate_level(&engine->transfer_rate);
 }
 
 void worker_engine_observe_push(struct worker_engine *engine, uint64_t bytes, uint64_t elapsed_ns)
 {
-    link_learn(&engine->push_rate, PUSH_ALPHA, bytes, elapsed_ns);
+    link_learn(&engine->push_rate, LOAD_RATE_PUSH_ALPHA, bytes, elapsed_ns);
     engine->push_bytes_per_s = rate_level(&engine->push_rate);
 }
 
 void worker_measure_age(struct worker_engine *engine, uint64_t now_ns)
 {
     if (rate_level(&engine->transfer_rate) > 0)
-        engine->transfer_bytes_per_s = rate_hope(&engine->transfer_rate, LINK_PRIOR, now_ns);
+        engine->transfer_bytes_per_s = rate_hope(&engine->transfer_rate, LOAD_RATE_LINK_PRIOR, now_ns);
     if (now_ns > engine->push_rate.at_ns + PUSH_FORGOTTEN_NS)
         engine->push_bytes_per_s = 0;
 }

@@ -37,14 +37,10 @@
 #include "worker/runner/block_map_priv.h"
 #include "worker/runner/transfers_priv.h"
 
-#define SAVES_PER_TURN   32
-#define SAVE_PAUSE_NS    (100 * NS_PER_MS) /* pause after a write that could not begin */
-#define WAIT_LEAST_NS    (100 * NS_PER_MS)
-#define WAIT_MOST_NS     (5 * NS_PER_S)
-#define LOOKS_PER_TASK   2 /* the second for blocks that other tasks' reads did not cover */
-#define LOOK_AGAIN       16 /* of this many reads that would not pay, one is tried, to measure the disk again */
-#define POOL_SHARE_READS 4 /* reads hold at most 1/4 of the pool */
-#define POOL_SHARE_SAVES 8
+#define SAVE_PAUSE_NS  (100 * NS_PER_MS) /* pause after a write that could not begin */
+#define WAIT_LEAST_NS  (100 * NS_PER_MS)
+#define WAIT_MOST_NS   (5 * NS_PER_S)
+#define LOOKS_PER_TASK 2 /* the second for blocks that other tasks' reads did not cover */
 
 struct disk_block {
     struct disk_read *read;
@@ -220,7 +216,8 @@ static struct disk_read *begin_read(struct worker_engine *engine, kv_tenant tena
                                     const struct block_hash *hashes, uint32_t n)
 {
     struct worker_disk *disk = engine->disk;
-    uint32_t most = engine->opts.n_blocks / POOL_SHARE_READS, room = kv_available_to(engine->pool, tenant);
+    uint32_t most = engine->opts.n_blocks / STORE_POOL_SHARE_READS,
+             room = kv_available_to(engine->pool, tenant);
     struct disk_read *read;
     kv_block_id *ids;
 
@@ -274,7 +271,7 @@ static struct disk_read *read_for(struct worker_engine *engine, kv_tenant tenant
     metric_add(disk->m_hit, n_disk);
     read_ns = kv_tier_read_ns(disk->tier, n_disk);
     saved_ns = compute_ns(engine, n_disk);
-    if (read_ns >= saved_ns && ++disk->n_passed_over % LOOK_AGAIN != 0) {
+    if (read_ns >= saved_ns && ++disk->n_passed_over % STORE_LOOK_AGAIN != 0) {
         metric_add(disk->m_slow, n_disk);
         return NULL;
     }
@@ -459,7 +456,7 @@ void worker_disk_turn(struct worker_engine *engine)
 {
     struct worker_disk *disk = engine->disk;
     struct kv_tier_event event;
-    uint32_t most = engine->opts.n_blocks / POOL_SHARE_SAVES;
+    uint32_t most = engine->opts.n_blocks / STORE_POOL_SHARE_SAVES;
     uint64_t now_ns;
 
     if (disk == NULL)
@@ -471,7 +468,7 @@ void worker_disk_turn(struct worker_engine *engine)
             on_written(engine, &event);
     }
     now_ns = clock_now_ns();
-    for (unsigned i = 0; i < SAVES_PER_TURN && now_ns >= disk->paused_until_ns; i++)
+    for (unsigned i = 0; i < STORE_SAVES_PER_TURN && now_ns >= disk->paused_until_ns; i++)
         if (disk->n_saving >= (most > 0 ? most : 1) || disk->n_saving >= KV_TIER_WRITES ||
             !save_one(engine, now_ns))
             break;

@@ -6,6 +6,13 @@
 
 #include "worker/runner/engine_thread_priv.h"
 
+/* Both stores below the pool, the disk and the shared one (remote.c), hold these parts of it. */
+#define STORE_POOL_SHARE_READS 4 /* reads: at most 1/4 */
+#define STORE_POOL_SHARE_SAVES 8
+#define STORE_SAVES_PER_TURN   32
+#define STORE_LOOK_AGAIN                                                                                     \
+    16 /* of this many reads that would not pay, one is tried, to measure the store again */
+
 /* If the store cannot be opened, logs kv_disk_off; the worker starts without a disk tier. */
 void worker_disk_open(struct worker_engine *engine);
 void worker_disk_close(struct worker_engine *engine);

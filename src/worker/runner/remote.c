@@ -34,13 +34,11 @@
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/state_list_priv.h"
 
-#define ASK_LEAST_NS     (50 * NS_PER_MS) /* a limit for answers that a busy host keeps */
-#define ASK_MOST_NS      NS_PER_S
-#define READ_LEAST_NS    (10 * NS_PER_MS)
-#define READ_MOST_NS     (10 * NS_PER_S)
-#define LOOK_AGAIN       16                  /* reads that would not pay: one in so many is tried */
-#define POOL_SHARE_READS 4                   /* reads hold at most this part of the pool */
-#define REMOTE_READ_BIT  (UINT64_C(1) << 63) /* in numbers of reads: disk.c has the others */
+#define ASK_LEAST_NS    (50 * NS_PER_MS) /* a limit for answers that a busy host keeps */
+#define ASK_MOST_NS     NS_PER_S
+#define READ_LEAST_NS   (10 * NS_PER_MS)
+#define READ_MOST_NS    (10 * NS_PER_S)
+#define REMOTE_READ_BIT (UINT64_C(1) << 63) /* in numbers of reads: disk.c has the others */
 
 /* ---- open and close ---- */
 
@@ -351,7 +349,7 @@ static bool remote_read_send(struct worker_engine *engine, struct remote_read *r
                              const struct remote_block *list, uint32_t n)
 {
     struct worker_remote *remote = engine->remote;
-    uint32_t most = engine->opts.n_blocks / POOL_SHARE_READS,
+    uint32_t most = engine->opts.n_blocks / STORE_POOL_SHARE_READS,
              room = kv_available_to(engine->pool, read->tenant);
     kv_block_id *ids = malloc((n + 1) * sizeof(*ids));
     struct block_hash *hashes = malloc((n + 1) * sizeof(*hashes));
@@ -383,7 +381,7 @@ static bool remote_read_pays(struct worker_engine *engine, uint32_t n, uint64_t 
 {
     struct worker_remote *remote = engine->remote;
 
-    if (kv_remote_read_ns(remote->remote, n) < saved_ns || ++remote->n_passed_over % LOOK_AGAIN == 0)
+    if (kv_remote_read_ns(remote->remote, n) < saved_ns || ++remote->n_passed_over % STORE_LOOK_AGAIN == 0)
         return true;
     metric_add(remote->metrics.slow, n);
     return false;

@@ -7,11 +7,10 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cache/kv/pool_writeback.h"
+#include "worker/runner/disk_priv.h"
 
-#define SAVES_PER_TURN   32
-#define PAUSE_LEAST_NS   (100 * NS_PER_MS) /* after a failure; the pauses double until a write succeeds */
-#define PAUSE_MOST_NS    (10 * NS_PER_S)
-#define POOL_SHARE_SAVES 8
+#define PAUSE_LEAST_NS (100 * NS_PER_MS) /* after a failure; the pauses double until a write succeeds */
+#define PAUSE_MOST_NS  (10 * NS_PER_S)
 
 static void remote_pause_saves(struct worker_remote *remote)
 {
@@ -68,14 +67,14 @@ static uint32_t remote_save_run(struct worker_engine *engine, uint32_t n_most)
 void worker_remote_save(struct worker_engine *engine)
 {
     struct worker_remote *remote = engine->remote;
-    uint32_t most = engine->opts.n_blocks / POOL_SHARE_SAVES, n_most = kv_remote_run_blocks(remote->remote),
-             n = 1;
+    uint32_t most = engine->opts.n_blocks / STORE_POOL_SHARE_SAVES,
+             n_most = kv_remote_run_blocks(remote->remote), n = 1;
 
     most = most < 1 ? 1 : most < KV_REMOTE_WRITES ? most : KV_REMOTE_WRITES;
     if (!kv_remote_takes_writes(remote->remote) || clock_now_ns() < remote->paused_until_ns)
         return;
     n_most = n_most < most ? n_most : most;
-    for (uint32_t n_saved = 0; n > 0 && n_saved < SAVES_PER_TURN && remote->n_saving + n_most <= most;
+    for (uint32_t n_saved = 0; n > 0 && n_saved < STORE_SAVES_PER_TURN && remote->n_saving + n_most <= most;
          n_saved += n)
         n = remote_save_run(engine, n_most);
 }

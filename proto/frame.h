@@ -115,6 +115,13 @@ struct frame_header {
 /* Tokens of a prompt, and of a worker's context: as many as SUBMIT's 16 MiB can hold. */
 #define FRAME_MAX_TOKENS (UINT64_C(4) << 20)
 
+/* Entries of Sampling.bias, and the most likely tokens beside a sampled one: as many as the sampler takes. */
+#define FRAME_MAX_BIAS 1024
+#define FRAME_MAX_TOP  20
+
+/* Bytes of Submit.constraint. */
+#define FRAME_MAX_CONSTRAINT (UINT64_C(1) << 20)
+
 /* Tokens of one SUBMIT to a worker that takes prompts in pieces, and of one SUBMIT_TOKENS at most. */
 #define FRAME_PIECE_TOKENS (UINT64_C(64) << 10)
 

@@ -26,30 +26,27 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/fair.h"
 #include "proto/token_list.h"
 
 #include <math.h>
 #include <string.h>
 
-#define MAX_TOKENS     FRAME_MAX_TOKENS
-#define MAX_BLOCKS     (UINT64_C(1) << 24) /* blocks of a pool */
-#define MAX_TEXT       255
-#define MAX_PATH       107 /* sun_path less its NUL */
-#define MAX_VOCAB      (UINT64_C(256) << 20)
-#define MAX_PAUSE_MS   (UINT64_C(600) * 1000)
-#define MAX_REAL       (UINT64_C(1) << 62)
-#define MAX_DEPTH      4
-#define MAX_CONSTRAINT (UINT64_C(1) << 20) /* bytes of a constraint */
-#define MAX_PENALTY    100
-#define MAX_BIAS       1024 /* entries of Sampling.bias */
-#define MAX_FINISH     255
-#define MAX_TOP        20   /* most likely tokens beside a sampled one */
-#define MAX_WEIGHT     1000 /* base/fair.h */
-#define HASH_BYTES     UINT64_C(16)
-#define MAX_TENANT     ((UINT64_C(1) << 48) - 1) /* cache/prefix/tenant.h */
-#define MAX_ASKED      (UINT64_C(1) << 17)       /* blocks of a prompt of MAX_TOKENS */
-#define MAX_SINGLES    (UINT64_C(1) << 15)
-#define MAX_EVENTS     (UINT64_C(1) << 15) /* block events in one frame */
+#define MAX_TOKENS   FRAME_MAX_TOKENS
+#define MAX_BLOCKS   (UINT64_C(1) << 24) /* blocks of a pool */
+#define MAX_TEXT     255
+#define MAX_PATH     107 /* sun_path less its NUL */
+#define MAX_VOCAB    (UINT64_C(256) << 20)
+#define MAX_PAUSE_MS (UINT64_C(600) * 1000)
+#define MAX_REAL     (UINT64_C(1) << 62)
+#define MAX_DEPTH    4
+#define MAX_PENALTY  100
+#define MAX_FINISH   255
+#define HASH_BYTES   UINT64_C(16)
+#define MAX_TENANT   ((UINT64_C(1) << 48) - 1) /* cache/prefix/tenant.h */
+#define MAX_ASKED    (UINT64_C(1) << 17)       /* blocks of a prompt of MAX_TOKENS */
+#define MAX_SINGLES  (UINT64_C(1) << 15)
+#define MAX_EVENTS   (UINT64_C(1) << 15) /* block events in one frame */
 
 enum rule { TEXT, NAME, HEX, RANGE, OPEN, WITHIN, BYTES, HASHES, SINGLES, COUNT, NEEDED };
 
@@ -109,7 +106,7 @@ static const struct limits table[] = {
           {"n_prompt", RANGE, 1, MAX_TOKENS},
           {"max_new_tokens", RANGE, 0, MAX_TOKENS},
           {"sampling", NEEDED, 0, 0},
-          {"constraint", BYTES, 0, MAX_CONSTRAINT},
+          {"constraint", BYTES, 0, FRAME_MAX_CONSTRAINT},
           {"pin_5m_tokens", RANGE, 0, MAX_TOKENS},
           {"pin_1h_tokens", RANGE, 0, MAX_TOKENS},
           {"public_tokens", RANGE, 0, MAX_TOKENS},
@@ -117,7 +114,7 @@ static const struct limits table[] = {
           {"ask_limit_ms", RANGE, 0, MAX_PAUSE_MS},
           {"score_from", RANGE, 0, MAX_TOKENS},
           {"token_bytes", RANGE, 0, TOKEN_LIST_MAX_BYTES},
-          {"weight", RANGE, 0, MAX_WEIGHT},
+          {"weight", RANGE, 0, FAIR_MAX_WEIGHT},
           {"n_tokens_later", RANGE, 0, MAX_TOKENS},
           {"compute_tokens", RANGE, 0, MAX_TOKENS})},
     {&baton__trace_context__descriptor, ROWS({"trace_id", BYTES, 16, 16}, {"parent_id", BYTES, 8, 8})},
@@ -131,12 +128,12 @@ static const struct limits table[] = {
      ROWS({"temperature", RANGE, 0, 100},
           {"top_p", RANGE, 0, 1},
           {"min_p", RANGE, 0, 1},
-          {"n_top", RANGE, 0, MAX_TOP},
+          {"n_top", RANGE, 0, FRAME_MAX_TOP},
           {"frequency_penalty", WITHIN, 0, MAX_PENALTY},
           {"presence_penalty", WITHIN, 0, MAX_PENALTY},
           {"repetition_penalty", RANGE, 0, MAX_PENALTY},
-          {"bias_ids", COUNT, 0, MAX_BIAS},
-          {"bias", COUNT, 0, MAX_BIAS},
+          {"bias_ids", COUNT, 0, FRAME_MAX_BIAS},
+          {"bias", COUNT, 0, FRAME_MAX_BIAS},
           {"min_tokens", RANGE, 0, MAX_TOKENS})},
     {&baton__tokens__descriptor,
      ROWS({"answers", COUNT, 0, 16384}, {"singles", SINGLES, 0, FRAME_SINGLE_BYTES *MAX_SINGLES})},
@@ -162,7 +159,7 @@ static const struct limits table[] = {
           {"runs", COUNT, 0, 65536},
           {"transport", TEXT, 1, 15})},
     {&baton__grant_refused__descriptor, ROWS({"retry_after_ms", RANGE, 0, MAX_PAUSE_MS})},
-    {&baton__prefill_done__descriptor, ROWS({"top_ids", COUNT, 0, MAX_TOP}, {"top_logprobs", COUNT, 0, MAX_TOP})},
+    {&baton__prefill_done__descriptor, ROWS({"top_ids", COUNT, 0, FRAME_MAX_TOP}, {"top_logprobs", COUNT, 0, FRAME_MAX_TOP})},
     {&baton__transfer_done__descriptor, ROWS({"n_tokens", RANGE, 0, MAX_TOKENS})},
     {&baton__ask__descriptor,
      ROWS({"ask", RANGE, 1, UINT64_MAX},
@@ -492,7 +489,7 @@ static int frame_check_answer(const Baton__Answer *answer, struct fault *fault)
         return fault_set(fault, E_PROTO, "Answer.logprobs: %zu and %zu for %zu tokens", answer->n_logprobs,
                          answer->n_n_tops, answer->n_ids);
     for (size_t i = 0; i < answer->n_n_tops; i++) {
-        if (answer->n_tops[i] > MAX_TOP)
+        if (answer->n_tops[i] > FRAME_MAX_TOP)
             return fault_set(fault, E_PROTO, "Answer.n_tops: %u", answer->n_tops[i]);
         n_top += answer->n_tops[i];
     }

@@ -11,6 +11,9 @@
 #include "base/str.h"
 #include "proto/token_list.h"
 
+_Static_assert(SAMPLE_MAX_TOP == FRAME_MAX_TOP && SAMPLE_MAX_BIAS == FRAME_MAX_BIAS,
+               "a frame holds all that is sampled");
+
 /* ---- plain values: work.h in the order of its fields ---- */
 
 static void work_pack(const struct work *work, Baton__Submit *submit)

@@ -17,8 +17,9 @@
 
 #include "text/token/tokenizer.h"
 
-#define SAMPLE_MAX_TOP  20
-#define SAMPLE_MAX_BIAS 1024
+#define SAMPLE_MAX_TOP        20
+#define SAMPLE_MAX_BIAS       1024
+#define SAMPLE_MAX_STOP_BYTES 65536 /* all stop strings of a request together */
 
 struct sample_bias { /* added to a token's logit */
     token_id id;

@@ -21,6 +21,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "compute/sample/sampler.h"
 
 #define ROOT      0
 #define NO_NODE   UINT32_MAX
@@ -125,7 +126,7 @@ int stop_new(const struct bytes *strings, size_t n, struct stop **out)
     for (size_t i = 0; i < n; i++) {
         if (strings[i].len_bytes == 0)
             return E_INVAL;
-        if (strings[i].len_bytes > STOP_BYTES_MAX - n_bytes)
+        if (strings[i].len_bytes > SAMPLE_MAX_STOP_BYTES - n_bytes)
             return E_LIMIT;
         n_bytes += strings[i].len_bytes;
     }

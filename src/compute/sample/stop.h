@@ -9,11 +9,9 @@
 
 #include "base/bytes.h"
 
-#define STOP_BYTES_MAX 65536 /* all strings together */
-
 struct stop; /* opaque; one thread */
 
-/* Copies the strings; n may be 0. E_INVAL: an empty string. E_LIMIT: more than STOP_BYTES_MAX. E_NOMEM. */
+/* Copies the strings; n may be 0. E_INVAL: an empty string. E_LIMIT: more than SAMPLE_MAX_STOP_BYTES. E_NOMEM. */
 int stop_new(const struct bytes *strings, size_t n, struct stop **out);
 void stop_free(struct stop *stop);
 

@@ -22,6 +22,9 @@
 #include "fleet/router/decisions_priv.h"
 #include "fleet/router/job_spans_priv.h"
 #include "fleet/router/streams_priv.h"
+#include "serve/prompt/constraint.h"
+
+_Static_assert(CONSTRAINT_MAX_BYTES == FRAME_MAX_CONSTRAINT, "a SUBMIT holds every constraint");
 
 #define MAX_ATTEMPTS   8
 #define TRIED_AGAIN_NS NS_PER_S /* wait in the queue before workers that failed the job are tried again */

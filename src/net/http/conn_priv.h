@@ -23,7 +23,9 @@
 #define HTTP_MAX_LISTENERS 16
 /* If on_pause is ignored, the stream is cut when this many times max_queue_bytes wait. */
 #define HTTP_HARD_QUEUE_FACTOR 4
-#define HTTP_TURN_NS           UINT64_C(500000) /* one connection's requests in one turn of the loop */
+#define HTTP_MAX_DISCARD_BYTES                                                                               \
+    (UINT64_C(1) << 20)               /* of a body that is read and dropped to keep the connection */
+#define HTTP_TURN_NS UINT64_C(500000) /* one connection's requests in one turn of the loop */
 
 enum http_conn_state {
     CONN_HANDSHAKE, /* the TLS handshake runs */

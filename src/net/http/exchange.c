@@ -18,7 +18,6 @@
 
 /* If an answer comes before the body was read, the connection stays open when no more than this is left to
  * drop. */
-#define MAX_DISCARD_BYTES (UINT64_C(1) << 20)
 
 void http_exchange_reset(struct http_exchange *exchange)
 {
@@ -125,7 +124,7 @@ static bool is_body_droppable(const struct http_exchange *x)
     if (x->is_body_whole)
         return true;
     return x->head.framing == HTTP_BODY_LENGTH && !x->head.expects_continue &&
-           x->body_left_bytes <= MAX_DISCARD_BYTES;
+           x->body_left_bytes <= HTTP_MAX_DISCARD_BYTES;
 }
 
 /* length_bytes: length of the body, or UINT64_MAX for a streamed answer. */

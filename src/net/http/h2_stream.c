@@ -17,7 +17,6 @@
 #include "base/err.h"
 
 /* If an answer comes before the body was read, the stream stays open for at most this many bytes. */
-#define MAX_DISCARD_BYTES (UINT64_C(1) << 20)
 /* A client that sends this many times the head limit makes no real request. */
 #define MAX_HEAD_FACTOR 4
 
@@ -428,7 +427,7 @@ static int on_sent(nghttp2_session *session, const nghttp2_frame *frame, void *a
     if (stream == NULL || stream->exchange.is_body_whole)
         return 0;
     if (stream->exchange.head.framing == HTTP_BODY_LENGTH &&
-        stream->exchange.body_left_bytes <= MAX_DISCARD_BYTES)
+        stream->exchange.body_left_bytes <= HTTP_MAX_DISCARD_BYTES)
         return 0; /* little is left of the body */
     nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_NO_ERROR);
     return 0;

@@ -20,7 +20,6 @@
 #include "base/err.h"
 
 #define MAX_STOP_SEQUENCES  256
-#define MAX_STOP_BYTES      65536 /* total, the most that the matcher accepts */
 #define MIN_THINKING_BUDGET 1024
 
 /* ---- fields ---- */
@@ -214,9 +213,9 @@ static int parse_stops(struct parse *parse, const json_t *root)
         if (parse_is_blank(api_json_str(item)))
             return parse_fail(parse, NULL, "each stop sequence must contain non-whitespace");
         n_bytes += json_string_length(item);
-        if (n_bytes > MAX_STOP_BYTES)
+        if (n_bytes > SAMPLE_MAX_STOP_BYTES)
             return parse_fail(parse, NULL, "stop sequences should have at most %d bytes together",
-                              MAX_STOP_BYTES);
+                              SAMPLE_MAX_STOP_BYTES);
         if (parse_copy(parse, api_json_str(item), &parse->out->stop_sequences[i]) < 0)
             return E_NOMEM;
         parse_pop(parse, was);

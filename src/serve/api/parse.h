@@ -6,6 +6,10 @@
 #include "serve/api/error.h"
 #include "serve/api/gen.h"
 
+/* Limit on a response that is kept for later requests, and on its input: the loop thread copies it, in about a
+ * millisecond. */
+#define API_MAX_KEPT_BYTES ((size_t)4 << 20)
+
 /* The endpoints that parse a body.  COUNT_TOKENS: max_tokens is optional; generation fields are only checked.
  * DETOKENIZE: one prompt of tokens.  INPUT_TOKENS: the body of RESPONSES. EMBEDDINGS: each prompt's answer is its
  * embedding.  X(name, route, name in the access log, operation in traces, whose API, what a worker computes) */

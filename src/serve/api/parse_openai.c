@@ -14,9 +14,6 @@
 
 #define MAX_CHOICES    128
 #define MAX_STOPS      4
-#define MAX_STOP_BYTES 65536
-#define MAX_BIAS       1024
-#define MAX_TOP        20
 #define MAX_TOP_TEXT   5
 #define DEFAULT_TOKENS 16
 
@@ -90,8 +87,8 @@ static int parse_bias(struct parse *parse, const json_t *root)
         return 0;
     if (!json_is_object(object))
         return parse_fail(parse, "logit_bias", "Input should be an object");
-    if (json_object_size(object) > MAX_BIAS)
-        return parse_fail(parse, "logit_bias", "at most %d tokens may be biased", MAX_BIAS);
+    if (json_object_size(object) > SAMPLE_MAX_BIAS)
+        return parse_fail(parse, "logit_bias", "at most %d tokens may be biased", SAMPLE_MAX_BIAS);
     list = arena_take(&parse->out->arena, (json_object_size(object) + 1) * sizeof(*list));
     if (list == NULL)
         return parse_no_memory(parse);
@@ -163,7 +160,7 @@ static int parse_logprobs(struct parse *parse, const json_t *root)
 {
     bool is_chat = parse->call == API_CHAT;
     const char *name = is_chat ? "top_logprobs" : "logprobs";
-    int most = is_chat ? MAX_TOP : MAX_TOP_TEXT;
+    int most = is_chat ? SAMPLE_MAX_TOP : MAX_TOP_TEXT;
     struct sample_opts *sample = &parse->out->work.sample;
     int64_t n = 0;
     bool is_given;
@@ -192,8 +189,9 @@ static int parse_openai_add_stop(struct parse *parse, const json_t *item, size_t
     if (json_string_length(item) == 0)
         return parse_fail(parse, NULL, "String should have at least 1 character");
     *n_bytes += json_string_length(item);
-    if (*n_bytes > MAX_STOP_BYTES)
-        return parse_fail(parse, NULL, "stop strings should have at most %d bytes together", MAX_STOP_BYTES);
+    if (*n_bytes > SAMPLE_MAX_STOP_BYTES)
+        return parse_fail(parse, NULL, "stop strings should have at most %d bytes together",
+                          SAMPLE_MAX_STOP_BYTES);
     return parse_copy(parse, api_json_str(item), &out->stop_sequences[out->n_stop_sequences++]);
 }
 

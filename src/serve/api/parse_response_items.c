@@ -16,7 +16,6 @@
 #include "base/err.h"
 
 #define MAX_KEPT_ITEMS 20000
-#define MAX_KEPT_BYTES ((size_t)4 << 20) /* the loop thread copies it: about a millisecond */
 
 /* ---- text ---- */
 
@@ -254,7 +253,7 @@ int parse_response_keep(struct parse *parse, json_t *list)
         if (i > 0)
             buf_append_str(&text, ",\n");
         parse_items_put_item(&text, json_array_get(list, i));
-        if (text.len_bytes <= MAX_KEPT_BYTES && json_array_size(list) <= MAX_KEPT_ITEMS)
+        if (text.len_bytes <= API_MAX_KEPT_BYTES && json_array_size(list) <= MAX_KEPT_ITEMS)
             continue;
         response->is_stored = false;
         buf_clear(&text);

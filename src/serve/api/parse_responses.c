@@ -20,7 +20,6 @@
 #define MAX_METADATA    16
 #define MAX_KEY_BYTES   64
 #define MAX_VALUE_BYTES 512 /* the API counts characters; no client sends more bytes than this */
-#define MAX_TOP         20
 
 /* ---- the input ---- */
 
@@ -297,8 +296,8 @@ static int parse_responses_top_logprobs(struct parse *parse, const json_t *root)
 
     if (rc < 0)
         return rc;
-    if (n < 0 || n > MAX_TOP)
-        return parse_fail(parse, "top_logprobs", "Input should be between 0 and %d", MAX_TOP);
+    if (n < 0 || n > SAMPLE_MAX_TOP)
+        return parse_fail(parse, "top_logprobs", "Input should be between 0 and %d", SAMPLE_MAX_TOP);
     sample->wants_logprob |= n > 0;
     sample->n_top = (uint32_t)n;
     return 0;

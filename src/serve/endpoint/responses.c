@@ -29,7 +29,6 @@
 
 #define ROUTE              "/v1/responses/"
 #define HEAD_BYTES         12
-#define MAX_KEPT_BYTES     ((size_t)4 << 20) /* limit on a response, and on its input */
 #define MAX_RECALLED_BYTES ((size_t)4 << 20)
 #define MAX_RECALLED       4096 /* largest number of responses that one request refers to */
 #define DEFAULT_ITEMS      20
@@ -48,7 +47,7 @@ void responses_keep(struct request *request, struct bytes text, struct bytes out
     struct buf kept = {0};
     uint8_t head[HEAD_BYTES];
 
-    if (front->responses == NULL || text.len_bytes > MAX_KEPT_BYTES)
+    if (front->responses == NULL || text.len_bytes > API_MAX_KEPT_BYTES)
         return;
     put_u32(head, (uint32_t)text.len_bytes);
     put_u32(head + 4, (uint32_t)(output.data - text.data));

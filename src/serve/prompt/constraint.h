@@ -8,6 +8,9 @@
 #include "serve/api/gen.h"
 #include "serve/prompt/served_model.h"
 
+#define CONSTRAINT_MAX_BYTES                                                                                 \
+    (1u << 20) /* the most that a worker accepts; more would cost the router its link */
+
 /* True if the request has schemas to check.  The check belongs on a job thread, however short they are. */
 bool constraint_has_schemas(const struct gen_request *request);
 

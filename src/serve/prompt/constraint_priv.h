@@ -5,9 +5,6 @@
 
 #include "serve/prompt/constraint.h"
 
-#define CONSTRAINT_MAX_BYTES                                                                                 \
-    (1u << 20) /* the most that a worker accepts; more would cost the router its link */
-
 struct constraint {
     const struct gen_request *request;
     const struct chat_format_info *format;

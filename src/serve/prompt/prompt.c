@@ -16,8 +16,7 @@
 #include "serve/prompt/constraint.h"
 #include "text/toolcall/calls_types.h"
 
-#define MAX_PROMPT_TOKENS (100u << 20)
-#define MAX_RENDERINGS    3
+#define MAX_RENDERINGS 3
 
 struct turns { /* a conversation under construction */
     struct arena *arena;
@@ -363,7 +362,7 @@ static int render_once(const struct gen_model *model, struct build *build, struc
 {
     struct chat_place places[WORK_N_PINS + 1];
     struct chat_extras extras = {
-        .max_ids = MAX_PROMPT_TOKENS, .places = places, .n_places = ARRAY_LEN(places)};
+        .max_ids = PROMPT_MAX_TOKENS, .places = places, .n_places = ARRAY_LEN(places)};
     struct chat_prompt chat;
     int rc = build_turns(build, &chat);
 
@@ -496,7 +495,7 @@ int prompt_show(const struct gen_model *model, struct gen_request *request, unsi
 
     chat.adds_generation = (how & PROMPT_SHOW_CLOSED) == 0;
     if (rc == 0 && (how & PROMPT_SHOW_IDS) != 0)
-        rc = chat_render(model->chat, &chat, MAX_PROMPT_TOKENS, &fault, &ids);
+        rc = chat_render(model->chat, &chat, PROMPT_MAX_TOKENS, &fault, &ids);
     else if (rc == 0)
         rc = chat_render_text(model->chat, &chat, &fault, out);
     for (size_t i = 0; i < ids.n; i++)

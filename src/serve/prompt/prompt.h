@@ -10,6 +10,9 @@
 #include "serve/prompt/served_model.h"
 #include "serve/conversation/replay.h"
 
+#define PROMPT_MAX_TOKENS                                                                                    \
+    (100u << 20) /* bound on the memory of a prompt; the model's context is checked later */
+
 struct prompt {
     struct token_ids ids;
     uint32_t mark_tokens[WORK_N_PINS]; /* tokens up to each of gen_request.marks; 0: none */

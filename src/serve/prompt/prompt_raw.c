@@ -5,8 +5,6 @@
 #include "base/err.h"
 #include "serve/prompt/prompt.h"
 
-#define MAX_PROMPT_TOKENS (100u << 20)
-
 static int no_memory(struct api_error *error)
 {
     api_fail(error, 503, "out of memory");
@@ -54,7 +52,7 @@ int prompt_make_raw(const struct gen_model *model, const struct gen_request *req
     if (from->tokens != NULL)
         rc = token_ids_append(&prompt.ids, from->tokens, from->n_tokens);
     else
-        rc = tokenizer_encode(model->tokenizer, from->text, flags, MAX_PROMPT_TOKENS, &prompt.ids);
+        rc = tokenizer_encode(model->tokenizer, from->text, flags, PROMPT_MAX_TOKENS, &prompt.ids);
     if (rc == 0 && request->echoes)
         rc = prompt_raw_put_text(model, from, &prompt.text);
     if (rc < 0) {

@@ -347,6 +347,8 @@ void worker_kv_send_prefilled(struct task *task, uint32_t to)
         kv_send_push_computed(task->kv_send, to);
 }
 
+_Static_assert(KVXFER_MAX_TOP == SAMPLE_MAX_TOP, "a transfer holds all tokens of a first sample");
+
 void worker_kv_send_first(struct task *task, const struct sample_result *first, bool is_finished)
 {
     struct kv_send *send = task->kv_send;

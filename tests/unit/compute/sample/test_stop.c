@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "base/str.h"
+#include "compute/sample/sampler.h"
 #include "compute/sample/stop.h"
 
 #define STRINGS_MAX 8
@@ -197,21 +198,21 @@ static void bad_strings_are_refused(void **state)
 {
     struct stop *stop = NULL;
     struct bytes strings[2] = {bytes_str("a"), bytes_str("")};
-    char *large = calloc(1, STOP_BYTES_MAX);
+    char *large = calloc(1, SAMPLE_MAX_STOP_BYTES);
 
     assert_non_null(large);
-    memset(large, 'x', STOP_BYTES_MAX);
+    memset(large, 'x', SAMPLE_MAX_STOP_BYTES);
     assert_int_equal(stop_new(strings, 2, &stop), E_INVAL);
-    strings[1] = bytes_of(large, STOP_BYTES_MAX);
+    strings[1] = bytes_of(large, SAMPLE_MAX_STOP_BYTES);
     assert_int_equal(stop_new(strings, 2, &stop), E_LIMIT);
     assert_null(stop);
     assert_int_equal(stop_new(&strings[1], 1, &stop), 0);
 
     struct buf out = {0};
-    assert_int_equal(stop_feed(stop, bytes_of(large, STOP_BYTES_MAX - 1), &out), -1);
+    assert_int_equal(stop_feed(stop, bytes_of(large, SAMPLE_MAX_STOP_BYTES - 1), &out), -1);
     assert_int_equal(out.len_bytes, 0);
     assert_int_equal(stop_feed(stop, bytes_str("yx"), &out), -1);
-    assert_int_equal(out.len_bytes, STOP_BYTES_MAX);
+    assert_int_equal(out.len_bytes, SAMPLE_MAX_STOP_BYTES);
     stop_free(stop);
     stop_free(NULL);
     buf_fini(&out);

@@ -37,8 +37,6 @@ extern const struct service_calls router_service_calls;
 extern const struct reload_calls router_reload_calls;
 extern const struct admin_calls router_admin_calls;
 void router_on_drain_limit(void *daemon); /* of daemon.drain_limit */
-/* Makes the admin tokens of all accepted cluster keys; wipe them after use.  E_INTERNAL. */
-int router_make_tokens(const struct daemon *daemon, struct admin_tokens *out);
 /* Applies settings to objects that keep a copy of them. */
 void router_apply(const struct daemon *daemon);
 

@@ -5,13 +5,12 @@
  *       '---batonctl drain---> DRAINED --undrain--> SERVING */
 #include "fleet/router/daemon_priv.h"
 
-#include <openssl/crypto.h>
-
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "fleet/router/check_priv.h"
 #include "fleet/router/decisions_priv.h"
+#include "serve/setup/admin_access.h"
 
 #define LAST_WORDS_NS (2 * NS_PER_S) /* time for errors to reach clients after the drain limit */
 
@@ -65,20 +64,6 @@ static void router_on_stop(void *arg)
     front_abandon(daemon->front);
 }
 
-int router_make_tokens(const struct daemon *daemon, struct admin_tokens *out)
-{
-    uint8_t all[TLS_MAX_KEYS][CLUSTER_KEY_BYTES], metrics[TLS_MAX_KEYS][CLUSTER_KEY_BYTES];
-    int n = link_access_derive(daemon->access, "admin", all);
-
-    if (n < 0 || link_access_derive(daemon->access, "metrics", metrics) < 0)
-        return E_INTERNAL;
-    admin_tokens_make((const uint8_t(*)[CLUSTER_KEY_BYTES])all, (const uint8_t(*)[CLUSTER_KEY_BYTES])metrics,
-                      n, out);
-    OPENSSL_cleanse(all, sizeof(all));
-    OPENSSL_cleanse(metrics, sizeof(metrics));
-    return 0;
-}
-
 static int router_read_access(void *arg, const void *conf, struct fault *fault, void **out)
 {
     struct daemon *daemon = arg;
@@ -91,12 +76,9 @@ static int router_read_access(void *arg, const void *conf, struct fault *fault, 
 static void router_take_access(void *arg, void *fresh)
 {
     struct daemon *daemon = arg;
-    struct admin_tokens tokens;
 
     link_access_take(daemon->access, fresh);
-    if (router_make_tokens(daemon, &tokens) == 0)
-        admin_set_tokens(daemon->admin, &tokens);
-    OPENSSL_cleanse(&tokens, sizeof(tokens));
+    admin_access_renew(daemon->access, daemon->admin);
 }
 
 static void router_drop_access(void *fresh)

@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "base/str.h"
-#include "net/link/addr.h"
 #include "net/link/listener.h"
 #include "fleet/router/check_priv.h"
 #include "fleet/router/daemon_priv.h"
@@ -28,6 +27,7 @@
 #include "fleet/router/admission_priv.h"
 #include "fleet/router/spending_priv.h"
 #include "fleet/router/state_priv.h"
+#include "serve/setup/admin_access.h"
 
 #define TICK_NS    (100 * NS_PER_MS)
 #define TICK_SWEEP 2048 /* entries of the prefix index swept per tick */
@@ -198,27 +198,14 @@ static int build_router(struct daemon *daemon, struct fault *fault)
 static int router_build_admin(struct daemon *daemon, struct fault *fault)
 {
     struct router *router = &daemon->router;
-    struct admin_tokens tokens;
-    struct admin_opts admin = {.loop = router->loop,
-                               .metrics = router->metrics,
-                               .calls = &router_admin_calls,
-                               .calls_arg = daemon,
-                               .listen = router->conf->http.admin,
-                               .has_console = router->conf->console,
-                               .tokens = &tokens};
-    int rc = router_make_tokens(daemon, &tokens);
+    struct admin_opts opts = {.loop = router->loop,
+                              .metrics = router->metrics,
+                              .calls = &router_admin_calls,
+                              .calls_arg = daemon,
+                              .listen = router->conf->http.admin,
+                              .has_console = router->conf->console};
 
-    if (rc < 0)
-        return fault_set(fault, rc, "key derivation failed");
-    rc = addr_want_loopback(router->conf->http.admin, "http.admin",
-                            "operate from the host itself, or through a tunnel", fault);
-    if (rc == 0) {
-        rc = admin_new(&admin, fault, &daemon->admin);
-        if (rc < 0)
-            fault_set(fault, rc, "http.admin: %s", fault->text);
-    }
-    OPENSSL_cleanse(&tokens, sizeof(tokens));
-    return rc;
+    return admin_access_open(daemon->access, &opts, fault, &daemon->admin);
 }
 
 /* Without API keys there are no limits. */

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "net/discover/url.h"
 #include "net/link/listen_check.h"
+#include "serve/setup/admin_access.h"
 #include "serve/setup/setup.h"
 
 static void listens_note(struct config_check *check, struct setup_listens *listens,
@@ -85,8 +86,7 @@ void setup_check_listens(struct config_check *check, const struct setup_common *
         check_front(check, common, i, listens);
     setup_check_listen(check, listens, "http.admin", common->http->admin);
     if (addr_parse(common->http->admin, NULL, &(struct addr){0}) == 0 &&
-        addr_want_loopback(common->http->admin, "http.admin",
-                           "operate from the host itself, or through a tunnel", &fault) < 0)
+        admin_access_check(common->http->admin, &fault) < 0)
         config_refuse(check, "http.admin", "%s", fault.text);
     setup_check_listen(check, listens, "link.listen", common->link_listen);
 }

@@ -6,22 +6,9 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "serve/setup/admin_access.h"
 #include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
-
-int worker_make_tokens(const struct worker *worker, struct admin_tokens *out)
-{
-    uint8_t all[TLS_MAX_KEYS][CLUSTER_KEY_BYTES], metrics[TLS_MAX_KEYS][CLUSTER_KEY_BYTES];
-    int n = link_access_derive(worker->access, "admin", all);
-
-    if (n < 0 || link_access_derive(worker->access, "metrics", metrics) < 0)
-        return E_INTERNAL;
-    admin_tokens_make((const uint8_t(*)[CLUSTER_KEY_BYTES])all, (const uint8_t(*)[CLUSTER_KEY_BYTES])metrics,
-                      n, out);
-    OPENSSL_cleanse(all, sizeof(all));
-    OPENSSL_cleanse(metrics, sizeof(metrics));
-    return 0;
-}
 
 int worker_kv_keys(const struct worker *worker, struct tr_keys *out)
 {
@@ -63,12 +50,9 @@ static int access_set_transport(struct worker *worker)
 void worker_take_access(void *arg, void *fresh)
 {
     struct worker *worker = arg;
-    struct admin_tokens tokens;
 
     link_access_take(worker->access, fresh);
-    if (worker_make_tokens(worker, &tokens) == 0)
-        admin_set_tokens(worker->admin, &tokens);
-    OPENSSL_cleanse(&tokens, sizeof(tokens));
+    admin_access_renew(worker->access, worker->admin);
     if (access_set_transport(worker) < 0)
         log_error("kv_keys_not_taken", LOG_STR("hint", "reload again"));
 }

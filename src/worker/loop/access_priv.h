@@ -6,8 +6,6 @@
 #include "serve/setup/link_access.h"
 #include "worker/loop/worker_priv.h"
 
-/* Makes the admin tokens of all accepted cluster keys; wipe them after use.  E_INTERNAL. */
-int worker_make_tokens(const struct worker *worker, struct admin_tokens *out);
 /* Derives the KV connections' keys.  E_INTERNAL. */
 int worker_kv_keys(const struct worker *worker, struct tr_keys *out);
 int worker_read_access(void *arg, const void *conf, struct fault *fault, void **out);

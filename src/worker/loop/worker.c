@@ -25,13 +25,13 @@
 #include "base/rng.h"
 #include "base/str.h"
 #include "net/http/https.h"
-#include "net/link/addr.h"
 #include "worker/loop/kept_priv.h"
 #include "worker/loop/probe_priv.h"
 #include "worker/loop/access_priv.h"
 #include "worker/loop/worker_priv.h"
 #include "worker/loop/spending_priv.h"
 #include "worker/loop/discovery_priv.h"
+#include "serve/setup/admin_access.h"
 #include "worker/loop/weights_priv.h"
 
 #define DRAIN_LOOK_NS (50 * NS_PER_MS)
@@ -338,27 +338,15 @@ static int build_keys(struct worker *worker, struct fault *fault)
 
 static int build_admin(struct worker *worker, struct fault *fault)
 {
-    struct admin_tokens tokens;
     struct admin_opts opts = {.loop = worker->loop,
                               .metrics = worker->metrics,
                               .calls = &admin_calls,
                               .calls_arg = worker,
-                              .listen = worker->conf->http.admin,
-                              .tokens = &tokens};
-    int rc = worker_make_tokens(worker, &tokens);
+                              .listen = worker->conf->http.admin};
+    int rc = admin_access_open(worker->access, &opts, fault, &worker->admin);
 
-    if (rc < 0)
-        return fault_set(fault, rc, "key derivation failed");
-    rc = addr_want_loopback(worker->conf->http.admin, "http.admin",
-                            "operate from the host itself, or through a tunnel", fault);
-    if (rc == 0) {
-        rc = admin_new(&opts, fault, &worker->admin);
-        if (rc < 0)
-            fault_set(fault, rc, "http.admin: %s", fault->text);
-    }
     if (rc == 0)
         worker->instance = read_instance(worker);
-    OPENSSL_cleanse(&tokens, sizeof(tokens));
     return rc;
 }
 

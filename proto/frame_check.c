@@ -27,6 +27,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/fair.h"
+#include "base/name.h"
 #include "proto/token_list.h"
 
 #include <math.h>
@@ -323,7 +324,7 @@ static int check_field(const ProtobufCMessage *message, const ProtobufCFieldDesc
 
 static bool frame_check_is_name(const char *text)
 {
-    return text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")] == '\0';
+    return text[0] == '\0' || name_is_valid(bytes_str(text), SIZE_MAX);
 }
 
 static bool frame_check_is_hex(const char *text)

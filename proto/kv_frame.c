@@ -11,6 +11,7 @@
 #include "proto/kv_frame.h"
 
 #include "base/err.h"
+#include "base/name.h"
 
 #include <string.h>
 
@@ -160,9 +161,7 @@ static int unpack_hello(const uint8_t *body, struct fault *fault, struct kv_fram
     if (out->version != KV_FRAME_VERSION)
         return fault_set(fault, E_VERSION, "KV protocol %u, this side speaks %u", out->version,
                          KV_FRAME_VERSION);
-    if (out->node[KV_FRAME_NODE_BYTES - 1] != '\0' || out->node[0] == '\0' ||
-        out->node[strspn(out->node, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")] !=
-            '\0')
+    if (out->node[KV_FRAME_NODE_BYTES - 1] != '\0' || !name_is_valid(bytes_str(out->node), SIZE_MAX))
         return fault_set(fault, E_PROTO, "KV HELLO without a node name");
     if (out->kind < KV_FRAME_TCP || out->kind > KV_FRAME_LAST_KIND || out->side < KV_FRAME_DIALER ||
         out->side > KV_FRAME_ACCEPTOR)

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/name.h"
 #include "base/rng.h"
 #include "base/str.h"
 #include "clients/ctl/commands.h"
@@ -66,10 +67,7 @@ int cmd_admin_token(const struct ctl *ctl, int argc, char **argv)
 
 static bool cmd_keys_is_name(const char *text)
 {
-    size_t n = strlen(text);
-
-    return n >= 1 && n <= 63 &&
-           strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n;
+    return name_is_valid(bytes_str(text), NAME_MOST_BYTES);
 }
 
 static int print_key(const char *tenant, const char *id, char *const *limits)

@@ -2,13 +2,13 @@
 /* Lines of words.  Everything is bounded and printable, so the text may be shown on a terminal as it is. */
 #include "clients/ctl/join_text.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/name.h"
 #include "base/str.h"
 #include "net/link/addr.h"
 #include "net/link/tls.h"
@@ -107,10 +107,7 @@ static struct bytes join_word(struct bytes *line)
 
 bool join_is_name(struct bytes text)
 {
-    for (size_t i = 0; i < text.len_bytes; i++)
-        if (!isalnum(text.data[i]) && strchr("._-", text.data[i]) == NULL)
-            return false;
-    return text.len_bytes > 0;
+    return name_is_valid(text, SIZE_MAX);
 }
 
 static bool join_is_printable(struct bytes text)

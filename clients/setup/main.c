@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/name.h"
 #include "base/str.h"
 #include "clients/common/cli.h"
 #include "clients/setup/steps.h"
@@ -81,10 +82,7 @@ static bool setup_main_count(const char *option, const char *text, unsigned max,
 
 static bool setup_main_name(const char *text)
 {
-    size_t n = strlen(text);
-
-    if (n >= 1 && n <= 40 &&
-        strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n)
+    if (name_is_valid(bytes_str(text), 40))
         return true;
     complain_usage(SETUP_NAME, "--name %s: 1 to 40 letters, digits, '.', '_' or '-'", text);
     return false;

@@ -18,7 +18,7 @@ libbase_a_SOURCES = \
 	src/base/log_format.c src/base/log_priv.h \
 	src/base/mailbox.c src/base/mailbox.h src/base/owner.c src/base/owner.h \
 	src/base/mem.c src/base/mem_sealed.c src/base/mem_sealed.h src/base/mem.h \
-	src/base/mem_copy.c src/base/mem_copy.h src/base/numa.c src/base/numa.h \
+	src/base/mem_copy.c src/base/mem_copy.h src/base/name.c src/base/name.h src/base/numa.c src/base/numa.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/rate.c src/base/rate.h src/base/load_rates.h \
 	src/base/rng.c src/base/rng.h \
@@ -54,7 +54,7 @@ base_tests = \
 	tests/unit/base/test_log \
 	tests/unit/base/test_mailbox tests/unit/base/test_owner \
 	tests/unit/base/test_mem tests/unit/base/test_mem_sealed \
-	tests/unit/base/test_mem_copy tests/unit/base/test_numa \
+	tests/unit/base/test_mem_copy tests/unit/base/test_name tests/unit/base/test_numa \
 	tests/unit/base/test_rate \
 	tests/unit/base/test_rng \
 	tests/unit/base/test_str \
@@ -81,6 +81,7 @@ tests_unit_base_test_numa_SOURCES = tests/unit/base/test_numa.c
 tests_unit_base_test_numa_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_mem_sealed_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_mem_copy_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_name_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_rate_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_rng_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_str_LDADD = $(link_base) $(CMOCKA_LIBS)

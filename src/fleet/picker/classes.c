@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/name.h"
 #include "base/str.h"
 
 #define MAX_WORD 64
@@ -29,10 +30,7 @@ static uint32_t class_find(const struct picker_classes *classes, const char *nam
 
 static bool class_is_name(const char *text)
 {
-    static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-    size_t n = strlen(text);
-
-    return n > 0 && n < PICKER_CLASS_BYTES && strspn(text, set) == n;
+    return name_is_valid(bytes_str(text), PICKER_CLASS_BYTES - 1);
 }
 
 static int class_number(const char *text, uint64_t least, uint64_t most, uint32_t *out)

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/name.h"
 #include "base/str.h"
 #include "proto/role.h"
 
@@ -103,9 +104,7 @@ static bool set_greeting(struct router *router, const struct link *from, struct 
 /* Checks a node name, because answers, headers and logs contain it. */
 static bool is_node_name(const char *name)
 {
-    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-
-    return len > 0 && len < 64 && name[len] == '\0';
+    return name_is_valid(bytes_str(name), NAME_MOST_BYTES);
 }
 
 static void note_capabilities(struct router *router, struct router_worker *worker, uint64_t capabilities)

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/file.h"
 #include "base/hashmap.h"
+#include "base/name.h"
 #include "base/str.h"
 
 #define HASH_BYTES     AUTH_HASH_BYTES
@@ -63,10 +64,7 @@ void auth_key_hash(struct bytes key, char out[65])
 
 static bool auth_is_name(const char *text)
 {
-    size_t n = strlen(text);
-
-    return n >= 1 && n <= 63 &&
-           strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-") == n;
+    return name_is_valid(bytes_str(text), NAME_MOST_BYTES);
 }
 
 static int auth_add_entry(struct entries *list, const struct entry *entry)

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/fair.h"
+#include "base/name.h"
 #include "base/str.h"
 #include "serve/access/auth.h"
 
@@ -99,9 +100,7 @@ static int auth_rule_parse_time(const char *text, uint64_t *out)
 /* Checks only the form: the router knows the classes. */
 static bool is_class_name(const char *text)
 {
-    static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-
-    return *text != '\0' && strspn(text, set) == strlen(text);
+    return name_is_valid(bytes_str(text), SIZE_MAX);
 }
 
 /* True if no name of the list is empty and '*' stands only at a name's end. */

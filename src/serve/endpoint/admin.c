@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/name.h"
 #include "base/str.h"
 #include "net/http/response.h"
 #include "net/http/server.h"
@@ -296,8 +297,7 @@ static bool admin_is_word(struct bytes text, const char *allowed)
 
 bool admin_role_read(struct bytes path, struct admin_role *out)
 {
-    static const char prefix[] = "/admin/role/", letters[] = "abcdefghijklmnopqrstuvwxyz",
-                      names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char prefix[] = "/admin/role/", letters[] = "abcdefghijklmnopqrstuvwxyz";
     size_t at = sizeof(prefix) - 1, slash;
     struct admin_role wanted;
 
@@ -308,7 +308,7 @@ bool admin_role_read(struct bytes path, struct admin_role *out)
         return false;
     wanted.role = bytes_of(path.data + at, slash - at);
     wanted.worker = bytes_of(path.data + slash + 1, path.len_bytes - slash - 1);
-    if (!admin_is_word(wanted.role, letters) || !admin_is_word(wanted.worker, names))
+    if (!admin_is_word(wanted.role, letters) || !name_is_valid(wanted.worker, NAME_MOST_BYTES))
         return false;
     *out = wanted;
     return true;

@@ -4,19 +4,15 @@
 
 #include <string.h>
 
+#include "base/name.h"
 #include "net/http/congestion.h"
-
-#define NAME_LETTERS   "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-#define MAX_NAME_BYTES 63 /* the room for a name in HELLO and in a KV connection's greeting */
 
 static void check_node(struct config_check *check, const char *node)
 {
-    size_t len_bytes = strlen(node);
-
-    if (len_bytes == 0 || len_bytes > MAX_NAME_BYTES || strspn(node, NAME_LETTERS) != len_bytes)
+    if (!name_is_valid(bytes_str(node), NAME_MOST_BYTES))
         config_refuse(check, "node.name",
                       "'%.80s' is not a node's name; use 1 to %d letters, digits, '.', '_' and '-'", node,
-                      MAX_NAME_BYTES);
+                      NAME_MOST_BYTES);
 }
 
 /* "https://app.example:8443": the text that a browser sends; origins are compared as text. */

@@ -36,7 +36,7 @@ static const char HELP[] =
     "      --repeat N       measured runs of each test (default 3)\n"
     "      --kv TYPE        keys and values: " RIG_KV_TYPES "\n"
     "  -t, --threads N      compute threads (default: all CPUs)\n"
-    "      --kernels NAME   auto, scalar, avx2 or avx512\n"
+    "      --kernels NAME   " RIG_KERNELS "\n"
     "      --bf16 MATH      BF16 weights times BF16 activations: tiles or dots, or F32: exact\n"
     "                       (default: auto, tiles with AMX, else dots)\n"
     "      --convert-f16 T  bf16: F16 weights are rounded to BF16 (default: no)\n"

@@ -30,7 +30,7 @@ static const char HELP[] = "Usage: baton-model imatrix [OPTIONS] --text FILE MOD
                            "  --context N      tokens of a window (default 512)\n"
                            "  --windows N      stop after N windows\n"
                            "  --threads N      compute threads (default: all CPUs)\n"
-                           "  --kernels NAME   auto, scalar, avx2 or avx512\n"
+                           "  --kernels NAME   " RIG_KERNELS "\n"
                            "  --force          overwrite OUT.gguf\n"
                            "  --help           this text\n";
 

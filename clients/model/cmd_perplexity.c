@@ -44,7 +44,7 @@ static const char HELP[] = "Usage: baton-model perplexity [OPTIONS] MODEL.gguf\n
                            "      --kl BASE.gguf   compare with this file of the same model too\n"
                            "      --kv TYPE        keys and values: " RIG_KV_TYPES "\n"
                            "  -t, --threads N      compute threads (default: all CPUs)\n"
-                           "      --kernels NAME   auto, scalar, avx2 or avx512\n"
+                           "      --kernels NAME   " RIG_KERNELS "\n"
                            "      --json           print one JSON object\n"
                            "  -h, --help           this text\n";
 

@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/mem.h"
 #include "compute/engine/engine_cpu.h"
+#include "compute/engine/engine_load.h"
 
 struct rig_opts {
     const char *path;
@@ -72,7 +73,10 @@ void rig_catch_interrupt(void);
 bool rig_is_interrupted(void);
 int rig_interrupt_status(void); /* as a shell reports the signal */
 
-#define RIG_KV_TYPES "one of" KV_TYPE_LIST " (default: f16)" /* of --kv, for help texts */
+/* For help texts: of --kv, and of --kernels. */
+#define RIG_KV_TYPES     "one of" KV_TYPE_LIST " (default: f16)"
+#define RIG_KERNEL(word) " " word
+#define RIG_KERNELS      "one of" ENGINE_KERNELS(RIG_KERNEL)
 
 /* An option's argument as a value, or a complaint on stderr and false. */
 bool rig_parse_u32(const char *command, const char *option, const char *text, uint32_t max, uint32_t *out);

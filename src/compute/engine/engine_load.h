@@ -15,6 +15,13 @@
 /* Tokens of a KV block: a multiple of ENGINE_BLOCK_STEP, at most ENGINE_BLOCK_MAX. */
 enum { ENGINE_BLOCK_STEP = ATTN_BLOCK_STEP, ENGINE_BLOCK_MAX = ATTN_BLOCK_MAX };
 
+/* The words of engine.kernels and --kernels: the best of this CPU, or a family of kernel tables (compute/kernels). */
+#define ENGINE_KERNELS(X)                                                                                    \
+    X("auto")                                                                                                \
+    X("scalar")                                                                                              \
+    X("avx2")                                                                                                \
+    X("avx512")
+
 struct engine_model; /* weights, packed for the kernels */
 
 struct engine_load_opts {
@@ -22,7 +29,7 @@ struct engine_load_opts {
         *mtp_of;         /* not NULL: load its MTP head, see model_opts; its engine must live longer */
     struct gguf *gguf;   /* borrowed; must outlive the engine */
     struct team *team;   /* borrowed; must outlive the engine */
-    const char *kernels; /* "auto", "scalar", "avx2", "avx512" */
+    const char *kernels; /* one of ENGINE_KERNELS */
     enum kv_type kv_type;
     uint32_t block_tokens;    /* tokens of a KV block; 0: 32 */
     bool splits_windows;      /* see model_opts */

@@ -29,7 +29,7 @@
 
 static const char *const kernel_names[] = {
 #define X(word) word,
-    WORKER_KERNELS(X)
+    ENGINE_KERNELS(X)
 #undef X
 };
 static const enum bf16_math bf16_maths[] = {[WORKER_BF16_AUTO] = BF16_AUTO,

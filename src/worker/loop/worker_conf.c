@@ -10,7 +10,7 @@
 #define KEY(field)        offsetof(struct worker_conf, field)
 #define S(seconds)        ((seconds)*1e9)
 #define KERNEL_WORD(word) "|" word
-#define KERNEL_WORDS      (&(WORKER_KERNELS(KERNEL_WORD))[1])
+#define KERNEL_WORDS      (&(ENGINE_KERNELS(KERNEL_WORD))[1])
 
 /* One key has one paragraph. */
 /* clang-format off */

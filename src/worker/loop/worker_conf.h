@@ -22,13 +22,6 @@ enum worker_transport {
     WORKER_TRANSPORT_RDMA
 };
 
-/* Words of engine.kernels: the families of kernel tables (compute/kernels). */
-#define WORKER_KERNELS(X)                                                                                    \
-    X("auto")                                                                                                \
-    X("scalar")                                                                                              \
-    X("avx2")                                                                                                \
-    X("avx512")
-
 struct worker_conf {
     char *node;
     int start_role; /* enum worker_role */

@@ -5,7 +5,7 @@ libtext_token_a_SOURCES = src/text/token/alphabet.c src/text/token/chat.c src/te
 	src/text/token/chat_probe.c src/text/token/chat_reshape.c src/text/token/chat_splice.c src/text/token/detok.c \
 	src/text/token/encode.c src/text/token/ids.c src/text/token/merge.c src/text/token/merge_large.c \
 	src/text/token/merge_priv.h src/text/token/merges.c src/text/token/pairs.c src/text/token/pieces.c \
-	src/text/token/pretok.c src/text/token/pretok_cased.c src/text/token/pretok_match.c \
+	src/text/token/pretok.c src/text/token/pretok_cased.c src/text/token/pretok_match.c src/text/token/pretok_passes.c \
 	src/text/token/pretok_priv.h src/text/token/tokenizer.c src/text/token/tokenizer.h \
 	src/text/token/tokenizer_priv.h src/text/token/vocab.c src/text/token/word_cache.c \
 	src/text/token/word_cache_priv.h

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The patterns of the pre-tokenisers, as code.
  *
- * Each function implements the pattern at its prototype (pretok_priv.h). It returns the match of a regular
+ * Each function implements the pattern at its prototype (pretok_priv.h); pretok_passes.c has more of them. It returns the match of a regular
  * expression engine at one place: alternatives in their order, repetitions as long as possible. Where an
  * engine would backtrack, the code computes the result in advance.
  *
@@ -102,12 +102,12 @@ static bool is_newline(uint32_t code)
     return code == '\r' || code == '\n';
 }
 
-static bool pretok_match_is_letter(uint32_t code)
+bool pretok_is_letter(uint32_t code)
 {
     return class_of(code) == CLASS_LETTER;
 }
 
-static bool is_mark(uint32_t code)
+bool pretok_is_mark(uint32_t code)
 {
     unsigned category = code < 0x300 ? 0 : category_of(code);
 
@@ -116,7 +116,7 @@ static bool is_mark(uint32_t code)
 
 static bool is_letter_or_mark(uint32_t code)
 {
-    return pretok_match_is_letter(code) || is_mark(code);
+    return pretok_is_letter(code) || pretok_is_mark(code);
 }
 
 static bool is_punctuation(uint32_t code)
@@ -214,24 +214,23 @@ static size_t pretok_match_run_end(struct bytes text, size_t at, enum char_class
     return at;
 }
 
-static size_t set_end(struct bytes text, size_t at, bool (*is_in)(uint32_t code))
+size_t pretok_set_end(struct bytes text, size_t at, bool (*is_in)(uint32_t code))
 {
     for (struct peek here; (here = pretok_match_look(text, at)).class != CLASS_END && is_in(here.code);)
         at = here.end;
     return at;
 }
 
-/* \s?[set]+ */
-static size_t spaced_set_end(struct bytes text, size_t at, bool (*is_in)(uint32_t code))
+size_t pretok_spaced_set_end(struct bytes text, size_t at, bool (*is_in)(uint32_t code))
 {
     struct peek here = pretok_match_look(text, at);
 
     if (here.class == CLASS_SPACE) {
-        size_t end = set_end(text, here.end, is_in);
+        size_t end = pretok_set_end(text, here.end, is_in);
         if (end > here.end)
             return end;
     }
-    return set_end(text, at, is_in);
+    return pretok_set_end(text, at, is_in);
 }
 
 static size_t newlines_end(struct bytes text, size_t at, bool takes_slash)
@@ -329,7 +328,8 @@ size_t match_gpt2(struct bytes text, size_t at, unsigned param)
                                       : pretok_match_run_end(text, word.end, word.class, SIZE_MAX);
 }
 
-size_t match_llama3(struct bytes text, size_t at, unsigned param)
+/* takes_newlines: line ends continue a run of other characters. */
+static inline size_t llama3_match(struct bytes text, size_t at, unsigned n_digits, bool takes_newlines)
 {
     struct peek here = pretok_match_look(text, at);
 
@@ -341,7 +341,7 @@ size_t match_llama3(struct bytes text, size_t at, unsigned param)
     if (here.class == CLASS_LETTER)
         return letters_end(text, here.end);
     if (here.class == CLASS_NUMBER)
-        return pretok_match_run_end(text, here.end, CLASS_NUMBER, param - 1);
+        return pretok_match_run_end(text, here.end, CLASS_NUMBER, n_digits - 1);
 
     struct peek next = pretok_match_look(text, here.end);
     if (!is_newline(here.code) && next.class == CLASS_LETTER)
@@ -350,13 +350,24 @@ size_t match_llama3(struct bytes text, size_t at, unsigned param)
     struct peek other = here.code == ' ' ? next : here;
     if (other.class != CLASS_OTHER)
         return whitespace_end(text, at, true);
-    return newlines_end(text, pretok_match_run_end(text, other.end, CLASS_OTHER, SIZE_MAX), false);
+    size_t end = pretok_match_run_end(text, other.end, CLASS_OTHER, SIZE_MAX);
+    return takes_newlines ? newlines_end(text, end, false) : end;
+}
+
+size_t match_llama3(struct bytes text, size_t at, unsigned param)
+{
+    return llama3_match(text, at, param, true);
+}
+
+size_t match_seed(struct bytes text, size_t at, unsigned param)
+{
+    return llama3_match(text, at, param, false);
 }
 
 /* True for a character that is no letter, number, mark or whitespace. */
 static bool is_plain_other(uint32_t code)
 {
-    return class_of(code) == CLASS_OTHER && !is_mark(code);
+    return class_of(code) == CLASS_OTHER && !pretok_is_mark(code);
 }
 
 size_t match_qwen35(struct bytes text, size_t at, unsigned param)
@@ -371,14 +382,14 @@ size_t match_qwen35(struct bytes text, size_t at, unsigned param)
     if (here.class == CLASS_NUMBER)
         return pretok_match_run_end(text, here.end, CLASS_NUMBER, param - 1);
     if (is_letter_or_mark(here.code))
-        return set_end(text, here.end, is_letter_or_mark);
+        return pretok_set_end(text, here.end, is_letter_or_mark);
 
     if (!is_newline(here.code)) {
-        size_t end = set_end(text, here.end, is_letter_or_mark);
+        size_t end = pretok_set_end(text, here.end, is_letter_or_mark);
         if (end > here.end)
             return end;
     }
-    size_t from = here.code == ' ' ? here.end : at, end = set_end(text, from, is_plain_other);
+    size_t from = here.code == ' ' ? here.end : at, end = pretok_set_end(text, from, is_plain_other);
     return end > from ? newlines_end(text, end, false) : whitespace_end(text, at, true);
 }
 
@@ -421,7 +432,7 @@ static size_t cased_word_end(struct bytes text, size_t at, bool has_han)
         return cased_end(text, at, has_han);
 
     size_t end = cased_end(text, here.end, has_han);
-    if (!is_mark(here.code))
+    if (!pretok_is_mark(here.code))
         return end > here.end ? end : at;
     /* A mark can be the character before the word or the word's first character. As the character before it
      * wins, unless only capitals follow: then the first alternative matches the mark alone. */
@@ -434,33 +445,42 @@ static size_t cased_word_end(struct bytes text, size_t at, bool has_han)
     return here.end;
 }
 
-/* is_kimi: match_kimi(), apart from its first alternative. */
-static size_t cased_match(struct bytes text, size_t at, unsigned n_digits, bool is_kimi)
+/* What follows the alternatives for words. */
+static size_t cased_rest_end(struct bytes text, size_t at, unsigned n_digits, bool takes_slash)
 {
     struct peek here = pretok_match_look(text, at);
-    size_t end = cased_word_end(text, at, !is_kimi);
 
-    if (end > at)
-        return n_digits == 3 ? contraction_end(text, end, true) : end;
     if (here.class == CLASS_NUMBER)
         return pretok_match_run_end(text, here.end, CLASS_NUMBER, n_digits - 1);
 
     struct peek other = here.code == ' ' ? pretok_match_look(text, here.end) : here;
     if (other.class != CLASS_OTHER)
         return whitespace_end(text, at, true);
-    return newlines_end(text, pretok_match_run_end(text, other.end, CLASS_OTHER, SIZE_MAX), !is_kimi);
+    return newlines_end(text, pretok_match_run_end(text, other.end, CLASS_OTHER, SIZE_MAX), takes_slash);
 }
 
 size_t match_cased(struct bytes text, size_t at, unsigned param)
 {
-    return cased_match(text, at, param, false);
+    size_t end = cased_word_end(text, at, true);
+
+    return end > at ? contraction_end(text, end, true) : cased_rest_end(text, at, param, true);
+}
+
+size_t match_tekken(struct bytes text, size_t at, unsigned param)
+{
+    size_t end = cased_word_end(text, at, true);
+
+    return end > at ? end : cased_rest_end(text, at, param, true);
 }
 
 size_t match_kimi(struct bytes text, size_t at, unsigned param)
 {
-    size_t end = set_end(text, at, pretok_is_han);
+    size_t end = pretok_set_end(text, at, pretok_is_han);
 
-    return end > at ? end : cased_match(text, at, param, true);
+    if (end > at)
+        return end;
+    end = cased_word_end(text, at, false);
+    return end > at ? contraction_end(text, end, true) : cased_rest_end(text, at, param, false);
 }
 
 size_t match_deepseek3(struct bytes text, size_t at, unsigned param)
@@ -476,12 +496,13 @@ size_t match_deepseek3(struct bytes text, size_t at, unsigned param)
         return end;
     }
     if (is_letter_or_mark(here.code))
-        return set_end(text, here.end, is_letter_or_mark);
+        return pretok_set_end(text, here.end, is_letter_or_mark);
     bool is_graphic = is_punctuation_or_symbol(here.code);
     if (!is_graphic && !is_newline(here.code) && next.class != CLASS_END && is_letter_or_mark(next.code))
-        return set_end(text, next.end, is_letter_or_mark);
+        return pretok_set_end(text, next.end, is_letter_or_mark);
 
-    size_t from = here.code == ' ' ? here.end : at, end = set_end(text, from, is_punctuation_or_symbol);
+    size_t from = here.code == ' ' ? here.end : at,
+           end = pretok_set_end(text, from, is_punctuation_or_symbol);
     if (end > from)
         return newlines_end(text, end, false);
     return here.class == CLASS_SPACE ? whitespace_end(text, at, true) : at;
@@ -489,37 +510,21 @@ size_t match_deepseek3(struct bytes text, size_t at, unsigned param)
 
 /* ---- patterns that are one of several passes ---- */
 
-size_t match_newline(struct bytes text, size_t at, unsigned param)
-{
-    (void)param;
-    return at < text.len_bytes && is_newline(text.data[at]) ? at + 1 : at;
-}
-
 size_t match_numbers(struct bytes text, size_t at, unsigned param)
 {
     return pretok_match_run_end(text, at, CLASS_NUMBER, param == 0 ? SIZE_MAX : param);
 }
 
-size_t match_three_digits(struct bytes text, size_t at, unsigned param)
-{
-    (void)param;
-    for (size_t i = at; i < at + 3; i++) {
-        if (i >= text.len_bytes || text.data[i] < '0' || text.data[i] > '9')
-            return at;
-    }
-    return at + 3;
-}
-
 size_t match_letters(struct bytes text, size_t at, unsigned param)
 {
     (void)param;
-    return spaced_set_end(text, at, pretok_match_is_letter);
+    return pretok_spaced_set_end(text, at, pretok_is_letter);
 }
 
 size_t match_punctuation(struct bytes text, size_t at, unsigned param)
 {
     (void)param;
-    return spaced_set_end(text, at, is_punctuation);
+    return pretok_spaced_set_end(text, at, is_punctuation);
 }
 
 static bool is_falcon_punct(uint32_t code)
@@ -530,37 +535,7 @@ static bool is_falcon_punct(uint32_t code)
 size_t match_falcon_punct(struct bytes text, size_t at, unsigned param)
 {
     (void)param;
-    return set_end(text, at, is_falcon_punct);
-}
-
-size_t match_deepseek_letters(struct bytes text, size_t at, unsigned param)
-{
-    (void)param;
-    return spaced_set_end(text, at, pretok_is_cased);
-}
-
-static bool is_deepseek_punct(uint32_t code)
-{
-    return (code >= '!' && code <= '/') || (code >= ':' && code <= '~') ||
-           (code >= 0xff01 && code <= 0xff0f) || (code >= 0xff1a && code <= 0xff5e) ||
-           (code >= 0x2018 && code <= 0x201f) || (code >= 0x3000 && code <= 0x3002);
-}
-
-size_t match_deepseek_punct(struct bytes text, size_t at, unsigned param)
-{
-    (void)param;
-    return spaced_set_end(text, at, is_deepseek_punct);
-}
-
-static bool is_deepseek_cjk(uint32_t code)
-{
-    return (code >= 0x800 && code <= 0x9fa5) || (code >= 0xac00 && code <= 0xd7ff);
-}
-
-size_t match_deepseek_cjk(struct bytes text, size_t at, unsigned param)
-{
-    (void)param;
-    return set_end(text, at, is_deepseek_cjk);
+    return pretok_set_end(text, at, is_falcon_punct);
 }
 
 static bool is_kana_han(uint32_t code)
@@ -571,5 +546,5 @@ static bool is_kana_han(uint32_t code)
 size_t match_kana_han(struct bytes text, size_t at, unsigned param)
 {
     (void)param;
-    return set_end(text, at, is_kana_han);
+    return pretok_set_end(text, at, is_kana_han);
 }

@@ -16,17 +16,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* True for models that take a whole word as one token, without merging, if it is one. Their prompts begin
- * with BOS unless the file says otherwise. */
-static bool is_whole_words_first(struct bytes name)
+/* Models that take a whole word as one token, without merging, if it is one. The prompts of most begin with BOS
+ * unless the file says otherwise. */
+static void choose_word_rule(struct tokenizer *tokenizer, struct bytes name)
 {
-    static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3",
-                                        "falcon-h1", "lfm2",   "tekken"};
+    static const struct {
+        const char *name;
+        bool adds_bos;
+    } rows[] = {{"llama-bpe", true}, {"llama3", true}, {"llama-v3", true}, {"falcon3", true},
+                {"falcon-h1", true}, {"lfm2", true},   {"tekken", true},   {"pixtral", true},
+                {"midm-2.0", true},  {"youtu", false}, {"minicpm5", false}};
 
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (bytes_is(name, names[i]))
-            return true;
-    return false;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (!bytes_is(name, rows[i].name))
+            continue;
+        tokenizer->ignores_merges = true;
+        tokenizer->adds_bos = rows[i].adds_bos;
+    }
 }
 
 static int choose_rule(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
@@ -40,7 +46,7 @@ static int choose_rule(struct tokenizer *tokenizer, const struct gguf *gguf, str
     const char *known_name;
     for (uint32_t i = 0; (known_name = pretok_rule_name(i, &tokenizer->pretok)) != NULL; i++) {
         if (bytes_is(name, known_name)) {
-            tokenizer->ignores_merges = tokenizer->adds_bos = is_whole_words_first(name);
+            choose_word_rule(tokenizer, name);
             buf_fini(&known);
             return 0;
         }

@@ -3,6 +3,7 @@
  * and the requirements on a vocabulary. */
 #include "tests/unit/text/token/vocabularies.h"
 
+#include "base/check.h"
 #include "base/err.h"
 #include "base/rng.h"
 #include "base/str.h"
@@ -175,6 +176,28 @@ static void llama3_takes_whole_words_first(void **state)
     expect(merged, "abc abc", "ab|c| |ab|c");
     tokenizer_unref(merged);
     tokenizer_unref(whole);
+}
+
+static void names_choose_whole_words_and_bos(void **state)
+{
+    static const struct {
+        const char *name;
+        bool takes_whole, adds_bos;
+    } cases[] = {{"pixtral", true, true},
+                 {"midm-2.0", true, true},
+                 {"youtu", true, false},
+                 {"minicpm5", true, false},
+                 {"seed-coder", false, false}};
+    static const char *const merges[] = {"a b", "b c", NULL};
+    static const struct token_spec extra[] = {{"<s>", 3, 0}, {"abc", 1, 0}, {NULL, 0, 0}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct tokenizer *tokenizer = tokenizer_with(cases[i].name, merges, extra);
+
+        expect(tokenizer, "abc", cases[i].takes_whole ? "abc" : "ab|c");
+        assert_int_equal(tokenizer_adds_bos(tokenizer), cases[i].adds_bos);
+        tokenizer_unref(tokenizer);
+    }
 }
 
 /* ---- specials ---- */
@@ -557,6 +580,7 @@ int main(void)
         cmocka_unit_test(long_and_short_words_merge_alike),
         cmocka_unit_test(a_very_long_word_is_merged),
         cmocka_unit_test(llama3_takes_whole_words_first),
+        cmocka_unit_test(names_choose_whole_words_and_bos),
         cmocka_unit_test(cached_words_equal_merged_words),
         cmocka_unit_test(control_tokens_need_permission),
         cmocka_unit_test(the_longest_special_wins),

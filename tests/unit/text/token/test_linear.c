@@ -14,10 +14,11 @@
 #include <time.h>
 #include <cmocka.h>
 
+#define DIGITS "90"
 enum { SMALL_BYTES = 1 << 16, LARGE_BYTES = 1 << 20, MOST_TIMES_LONGER = 60 };
 
-/* Each unit is repeated to the wanted length,
- * then a letter follows, so that no run reaches the end of the text. */
+/* Each unit is repeated to the wanted length, then a letter follows, so that no run reaches the end of the text.
+ * Behind digits a blank follows too: some rules cut numbers only where no letter follows. */
 static const char *const units[] = {
     "a",
     " ",
@@ -41,6 +42,7 @@ static const char *const units[] = {
     "<|im_",
     "'l",
     "\xe3\x80\x80",
+    DIGITS,
 };
 
 static struct buf repeated(const char *unit, size_t len_bytes)
@@ -49,7 +51,7 @@ static struct buf repeated(const char *unit, size_t len_bytes)
 
     while (text.len_bytes < len_bytes)
         buf_append_str(&text, unit);
-    buf_append_str(&text, "x");
+    buf_append_str(&text, strcmp(unit, DIGITS) == 0 ? " x" : "x");
     assert_false(text.is_bad);
     return text;
 }

@@ -89,6 +89,10 @@ static void other_rules(void **state)
     expect_cuts(PRETOK_GPT4O, "Hello| World's| Mc|Donald");
     expect_cuts(PRETOK_GPT4O, " XMLhttp|Request|123|4| //\n//|x");
     expect_cuts(PRETOK_TEKKEN, "it|'s| ABCd|Ef|1|2");
+    expect_cuts(PRETOK_SEED, "it|'S| !!|\n\n|1|2");
+    expect_cuts(PRETOK_MINICPM5, "x|  |123|4| y");
+    expect_cuts(PRETOK_TINY_AYA, "1|234|567| |12|345|.|678| |123|45|abc| World's");
+    expect_cuts(PRETOK_YOUTU, "1|2|\xed\x95\x9c\xec\x9e\xa5|\xe3\x80\x82|\xe6\x88\x91|it's|!/");
     expect_cuts(PRETOK_QWEN35, "a\xcc\x81|1|2| \xcc\x81x|!\n");
     expect_cuts(PRETOK_DEEPSEEK3, "(hello|,| .|a|123|45|\xe6\x88\x91\xe3\x81\x82| x|\n\n|y");
     expect_cuts(PRETOK_DEEPSEEK_LLM, "x| h|\xc3\xa9|llo|\n| |12| ");

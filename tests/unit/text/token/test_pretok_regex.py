@@ -61,6 +61,17 @@ RULES = {  # the passes of each rule: one expression, or several one after the o
     "qwen35": [END + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"],
     "gpt-4o": cased(r"\p{N}{1,3}", END + "?"),
     "kimi-k2": kimi(),
+    "seed-coder": [END + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    "minicpm5": [r"\p{N}{1,3}"] + llama3(r"\p{N}+"),
+    "bailingmoe2": [  # its own pattern, which cuts as that of qwen2 does
+        r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"],
+    # The published pattern has \b, which depends on the engine: this is \w of Oniguruma, which tokenizers use.
+    "tiny_aya": [
+        r"\d{1,3}(?=(?:\d{3})*(?![\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\xb2\xb3\xb9\xbc-\xbe\u24b6-\u24e9\U0001f130-\U0001f149"
+        r"\U0001f150-\U0001f169\U0001f170-\U0001f189\d]))"] + cased(r"\p{N}{1,3}", END + "?"),
+    "youtu": [
+        r"[\uac00-\ud7a3\u3131-\u318e]+|[\uff01\u2026\u201c\u201d\u2018\u2019\u2014\uff1a\uff1b\uff0c\u3001-\u303f\ufe30-\ufe4f]+|"
+        r"[\u3105-\u312f]+|[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"] + cased(r"\p{N}", END + "?"),
     "tekken": cased(r"\p{N}", ""),
     "starcoder": [r"\p{N}", GPT2],
     "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"],
@@ -74,12 +85,14 @@ RULES = {  # the passes of each rule: one expression, or several one after the o
     "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}"],
 }
 SAME = {
-    "gpt-2": "default phi-2 mpt olmo jais trillion gigachat exaone4",
-    "llama-bpe": "llama3 llama-v3 falcon3 falcon-h1 lfm2 dbrx smaug-bpe glm4 chatglm-bpe",
-    "qwen2": "deepseek-r1-qwen stablelm2 hunyuan megrez grok-2",
-    "gpt-4o": "llama4 kanana2 minimax-m2",
-    "starcoder": "refact command-r smollm codeshell exaone minerva-7b",
-    "deepseek-v3": "hunyuan-dense",
+    "gpt-2": "default phi-2 mpt olmo jais trillion gigachat exaone4 mellum granite-docling a.x-4.0",
+    "llama-bpe": "llama3 llama-v3 falcon3 falcon-h1 lfm2 dbrx smaug-bpe glm4 chatglm-bpe pixtral midm-2.0",
+    "qwen2": "deepseek-r1-qwen stablelm2 hunyuan megrez grok-2 solar-open kormo f2llmv2",
+    "bailingmoe2": "bailingmoe llada-moe",
+    "gpt-4o": "llama4 kanana2 minimax-m2 talkie",
+    "tiny_aya": "cohere2moe",
+    "starcoder": "refact command-r smollm codeshell exaone minerva-7b mellum2",
+    "deepseek-v3": "hunyuan-dense joyai-llm hy_v4",
 }
 
 

@@ -6,7 +6,7 @@ libtext_token_a_SOURCES = src/text/token/alphabet.c src/text/token/chat.c src/te
 	src/text/token/encode.c src/text/token/ids.c src/text/token/merge.c src/text/token/merge_large.c \
 	src/text/token/merge_priv.h src/text/token/merges.c src/text/token/pairs.c src/text/token/pieces.c \
 	src/text/token/pretok.c src/text/token/pretok_cased.c src/text/token/pretok_match.c src/text/token/pretok_passes.c \
-	src/text/token/pretok_priv.h src/text/token/tokenizer.c src/text/token/tokenizer.h \
+	src/text/token/pretok_priv.h src/text/token/roles.c src/text/token/tokenizer.c src/text/token/tokenizer.h \
 	src/text/token/tokenizer_priv.h src/text/token/vocab.c src/text/token/word_cache.c \
 	src/text/token/word_cache_priv.h
 noinst_PROGRAMS += tests/bench/bench_tokens
@@ -25,6 +25,7 @@ token_test_programs = \
 	tests/unit/text/token/test_pretok \
 	tests/unit/text/token/test_bpe \
 	tests/unit/text/token/test_merge \
+	tests/unit/text/token/test_roles \
 	tests/unit/text/token/test_spm \
 	tests/unit/text/token/test_detok \
 	tests/unit/text/json/test_json_text \
@@ -57,6 +58,8 @@ tests_unit_text_token_test_linear_SOURCES = tests/unit/text/token/test_linear.c 
 tests_unit_text_token_test_linear_LDADD = $(link_text_token) $(CMOCKA_LIBS)
 tests_unit_text_token_test_merge_SOURCES = tests/unit/text/token/test_merge.c
 tests_unit_text_token_test_merge_LDADD = $(link_text_token) $(CMOCKA_LIBS)
+tests_unit_text_token_test_roles_SOURCES = tests/unit/text/token/test_roles.c $(token_test_help)
+tests_unit_text_token_test_roles_LDADD = $(link_text_token) $(CMOCKA_LIBS)
 tests_unit_text_token_test_spm_SOURCES = tests/unit/text/token/test_spm.c $(token_test_help)
 tests_unit_text_token_test_spm_LDADD = $(link_text_token) $(CMOCKA_LIBS)
 tests_unit_text_token_test_detok_SOURCES = tests/unit/text/token/test_detok.c $(token_test_help)

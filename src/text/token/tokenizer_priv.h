@@ -144,6 +144,9 @@ int vocab_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct faul
 void vocab_fini(struct tokenizer *tokenizer);
 struct bytes pool_get(const struct text_pool *pool, uint32_t i);
 
+/* roles.c: bos, eos, unknown and the stop ids. */
+int roles_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault);
+
 /* alphabet.c: GPT-2's spelling of bytes as printable characters. */
 uint32_t alphabet_code(uint8_t byte);
 int alphabet_byte(uint32_t code); /* -1: not in the alphabet */

@@ -3,7 +3,7 @@
  *
  *     tokenizer.ggml.tokens       spellings, the id is the position
  *     tokenizer.ggml.token_type   the type of each; absent: all normal
- *     tokenizer.ggml.*_token_id   the tokens with a role
+ *     tokenizer.ggml.*_token_id   the tokens with a role (roles.c)
  *
  * The spellings give three tables: the pieces (the bytes of each token, ready for output), an index from
  * spelling to id, and the sorted list of specials that encoding searches for. In the spellings of normal
@@ -287,71 +287,7 @@ static int make_specials(struct tokenizer *tokenizer)
     return 0;
 }
 
-/* ---- tokens with a role ---- */
-
-static int read_role(const struct tokenizer *tokenizer, const struct gguf *gguf, const char *key,
-                     struct fault *fault, token_id *out)
-{
-    uint64_t id;
-    int rc = gguf_get_u64(gguf, key, fault, &id);
-
-    if (rc == E_NOT_FOUND)
-        return 0;
-    if (rc != 0)
-        return rc;
-    if (id >= tokenizer->n_tokens)
-        return fault_set(fault, E_FORMAT, "key '%s': there is no token %llu, only %u tokens", key,
-                         (unsigned long long)id, tokenizer->n_tokens);
-    *out = (token_id)id;
-    return 0;
-}
-
-static void vocab_add_stop(struct tokenizer *tokenizer, token_id id)
-{
-    for (size_t i = 0; i < tokenizer->n_stop_ids; i++) {
-        if (tokenizer->stop_ids[i] == id)
-            return;
-    }
-    if (id != TOKEN_NONE)
-        tokenizer->stop_ids[tokenizer->n_stop_ids++] = id;
-}
-
-static int read_roles(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
-{
-    static const char *const ends[] = {"<|im_end|>", "<|eot_id|>",    "<|eom_id|>",      "<|end|>",
-                                       "</s>",       "<|endoftext|>", "<end_of_turn>",   "<|call|>",
-                                       "<|return|>", "<turn|>",       "<|tool_response>"};
-    /* In harmony, <|end|> ends a message, and the answer continues with the next message. */
-    token_id harmony_end = tokenizer_find(tokenizer, bytes_str("<|channel|>")) == TOKEN_NONE
-                               ? TOKEN_NONE
-                               : tokenizer_find(tokenizer, bytes_str("<|end|>"));
-    token_id turn_end = TOKEN_NONE;
-
-    tokenizer->bos = tokenizer->eos = tokenizer->unknown = TOKEN_NONE;
-    int rc = read_role(tokenizer, gguf, "tokenizer.ggml.bos_token_id", fault, &tokenizer->bos);
-    if (rc == 0)
-        rc = read_role(tokenizer, gguf, "tokenizer.ggml.eos_token_id", fault, &tokenizer->eos);
-    if (rc == 0)
-        rc = read_role(tokenizer, gguf, "tokenizer.ggml.eot_token_id", fault, &turn_end);
-    if (rc == 0)
-        rc = read_role(tokenizer, gguf, "tokenizer.ggml.unknown_token_id", fault, &tokenizer->unknown);
-    if (rc != 0)
-        return rc;
-
-    tokenizer->stop_ids = calloc(ARRAY_LEN(ends) + 2, sizeof(*tokenizer->stop_ids));
-    if (tokenizer->stop_ids == NULL)
-        return fault_set(fault, E_NOMEM, "out of memory");
-    vocab_add_stop(tokenizer, tokenizer->eos);
-    if (turn_end != harmony_end)
-        vocab_add_stop(tokenizer, turn_end);
-    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
-        token_id id = tokenizer_find(tokenizer, bytes_str(ends[i]));
-
-        if (id != TOKEN_NONE && id != harmony_end && tokenizer->types[id] == TOKEN_CONTROL)
-            vocab_add_stop(tokenizer, id);
-    }
-    return 0;
-}
+/* ---- tokens of bytes ---- */
 
 static struct bytes spelling_of_byte(const struct tokenizer *tokenizer, uint8_t byte, char room[8])
 {
@@ -411,7 +347,7 @@ int vocab_read(struct tokenizer *tokenizer, const struct gguf *gguf, struct faul
     if (rc == 0 && (make_index(tokenizer) != 0 || make_specials(tokenizer) != 0))
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0)
-        rc = read_roles(tokenizer, gguf, fault);
+        rc = roles_read(tokenizer, gguf, fault);
     if (rc == 0)
         rc = find_byte_tokens(tokenizer, fault);
     return rc;

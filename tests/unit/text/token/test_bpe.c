@@ -268,57 +268,6 @@ static void eos_comes_last_when_wanted(void **state)
     tokenizer_unref(wants_not);
 }
 
-static void stops_are_the_ends_of_turns(void **state)
-{
-    static const struct token_spec extra[] = {
-        {"<s>", 3, 0}, {"<|im_end|>", 3, 0}, {"<|endoftext|>", 3, 0}, {"</s>", 1, 0}, {NULL, 0, 0}};
-    struct tokenizer *tokenizer = tokenizer_with("qwen2", NULL, extra);
-    size_t n;
-    const token_id *stops = tokenizer_stop_ids(tokenizer, &n);
-
-    assert_int_equal(n, 2); /* </s> is not a control token here; EOS is <|im_end|> and counts once */
-    assert_int_equal(stops[0], tokenizer_eos(tokenizer));
-    assert_int_equal(stops[1], tokenizer_find(tokenizer, bytes_str("<|endoftext|>")));
-    tokenizer_unref(tokenizer);
-}
-
-/* Gemma 4 asks for the results of its calls by the mark that begins them. */
-static void the_mark_of_a_result_is_a_stop(void **state)
-{
-    static const struct token_spec extra[] = {
-        {"<s>", 3, 0}, {"<|im_end|>", 3, 0}, {"<turn|>", 3, 0}, {"<|tool_response>", 3, 0}, {NULL, 0, 0}};
-    struct tokenizer *tokenizer = tokenizer_with("qwen2", NULL, extra);
-    size_t n;
-    const token_id *stops = tokenizer_stop_ids(tokenizer, &n);
-
-    assert_int_equal(n, 3);
-    assert_int_equal(stops[1], tokenizer_find(tokenizer, bytes_str("<turn|>")));
-    assert_int_equal(stops[2], tokenizer_find(tokenizer, bytes_str("<|tool_response>")));
-    tokenizer_unref(tokenizer);
-}
-
-/* In harmony <|end|> ends a message of several; in other formats it ends the answer. */
-static void an_end_may_be_that_of_a_message(void **state)
-{
-    static const struct token_spec phi[] = {
-        {"<s>", 3, 0}, {"<|im_end|>", 3, 0}, {"<|end|>", 3, 0}, {NULL, 0, 0}};
-    static const struct token_spec harmony[] = {{"<s>", 3, 0},      {"<|im_end|>", 3, 0},  {"<|end|>", 3, 0},
-                                                {"<|call|>", 3, 0}, {"<|channel|>", 3, 0}, {NULL, 0, 0}};
-    struct tokenizer *tokenizer = tokenizer_with("qwen2", NULL, phi);
-    size_t n;
-    const token_id *stops = tokenizer_stop_ids(tokenizer, &n);
-
-    assert_int_equal(n, 2);
-    assert_int_equal(stops[1], tokenizer_find(tokenizer, bytes_str("<|end|>")));
-    tokenizer_unref(tokenizer);
-
-    tokenizer = tokenizer_with("qwen2", NULL, harmony);
-    stops = tokenizer_stop_ids(tokenizer, &n);
-    assert_int_equal(n, 2);
-    assert_int_equal(stops[1], tokenizer_find(tokenizer, bytes_str("<|call|>")));
-    tokenizer_unref(tokenizer);
-}
-
 static void the_limit_leaves_the_list_alone(void **state)
 {
     struct tokenizer *tokenizer = tokenizer_with("gpt-2", NULL, NULL);
@@ -587,9 +536,6 @@ int main(void)
         cmocka_unit_test(user_tokens_are_found_in_any_text),
         cmocka_unit_test(bos_comes_first_when_wanted),
         cmocka_unit_test(eos_comes_last_when_wanted),
-        cmocka_unit_test(stops_are_the_ends_of_turns),
-        cmocka_unit_test(the_mark_of_a_result_is_a_stop),
-        cmocka_unit_test(an_end_may_be_that_of_a_message),
         cmocka_unit_test(the_limit_leaves_the_list_alone),
         cmocka_unit_test(any_bytes_come_back),
         cmocka_unit_test(letters_may_stand_for_themselves),

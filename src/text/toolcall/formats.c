@@ -263,12 +263,14 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                    .has_list = true,
                                    .has_commas = true}},
 
-    /* <|tool_call_start|>[N(K=V, ...), ...]<|tool_call_end|> */
+    /* <|tool_call_start|>[N(K=V, ...), ...]<|tool_call_end|>, in LFM2.5 also without marks as the whole answer */
     [CALLS_LFM2] = {.name = "lfm2",
-                    .detect = {{"<|tool_call_start|>"}, {"<|tool_list_start|>"}},
+                    .detect = {{"<|tool_call_start|>"},
+                               {"<|tool_list_start|>"},
+                               {"List of tools: [", "<|im_start|>"}},
                     .parser = PARSER(.opens = {"<|tool_call_start|>"}, .close = "<|tool_call_end|>",
-                                     .header = calls_keywords_header, .arguments = calls_keywords_arguments,
-                                     .tail = calls_marked_list_tail,
+                                     .bare = "[", .header = calls_keywords_header,
+                                     .arguments = calls_keywords_arguments, .tail = calls_marked_list_tail,
                                      .marks = MARKS("<|tool_call_start|>", "<|tool_call_end|>")),
                     .grammar = {.mark = "<|tool_call_start|>",
                                 .open = {MARK("<|tool_call_start|>"), TEXT("[")},

@@ -102,7 +102,7 @@ enum calls_ids {
 
 /* ---- the table ---- */
 
-#define CALLS_MAX_DETECT       2
+#define CALLS_MAX_DETECT       3
 #define CALLS_MAX_ANSWER_MARKS 4
 
 struct calls_parser; /* calls_priv.h */

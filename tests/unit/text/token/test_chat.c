@@ -51,6 +51,7 @@ static void families_are_recognised(void **state)
         {EACH("{# <|channel|> #}", SHOWN), "harmony", CALLS_HARMONY},
         {EACH("{# <|tool_call|> #}", SHOWN), "granite", CALLS_GRANITE},
         {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
+        {EACH("{# List of tools: [ <|im_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
         {EACH("{# <|START_ACTION|> #}", SHOWN), "cohere", CALLS_COHERE},
         {EACH("{# <|eot_id|> \"parameters\": <TOOLCALL> #}", SHOWN), "nemotron", CALLS_NEMOTRON},
         {EACH("{# <tool_call> <tool_calls>[ <answer> #}", SHOWN), "hunyuan", CALLS_HUNYUAN_LIST},

@@ -45,7 +45,7 @@ struct render_args {
 
 /* ---- the model ---- */
 
-/* The model's vocabulary with another template. */
+/* The model's vocabulary with another template, for prompts with tools too. */
 static int replace_template(const struct gguf *gguf, const char *path, struct fault *fault,
                             struct tokenizer **out)
 {
@@ -58,6 +58,8 @@ static int replace_template(const struct gguf *gguf, const char *path, struct fa
     rc = gguf_writer_new(&writer);
     if (rc == 0)
         rc = gguf_put_str(writer, "tokenizer.chat_template", buf_view(&text));
+    if (rc == 0)
+        rc = gguf_put_str(writer, "tokenizer.chat_template.tool_use", bytes_str(""));
     if (rc == 0)
         rc = gguf_put_keys_of(writer, gguf, "tokenizer.");
     if (rc == 0)

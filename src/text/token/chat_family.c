@@ -80,7 +80,8 @@ struct bytes chat_family_id(enum calls_format calls, const struct chat_family_ca
 }
 
 /* The template decides before the vocabulary does, which may have marks that the template does not use. */
-void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info)
+void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source,
+                          struct chat_format_info *info)
 {
     static const char *const marks[][3] = {{"<think>", "</think>"},
                                            {"[THINK]", "[/THINK]"},
@@ -88,7 +89,6 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_
                                            {"<|START_THINKING|>", "<|END_THINKING|>"},
                                            {"<|channel>", "<channel|>", "thought\n"}}; /* Gemma 4 */
     const size_t n = sizeof(marks) / sizeof(marks[0]);
-    struct bytes source = tokenizer_chat_template(tokenizer);
 
     for (size_t i = 0; i < 2 * n && info->think_open == NULL; i++) {
         const char *const *row = marks[i % n];

@@ -21,8 +21,9 @@ struct chat_family_call { /* a call whose id the template shows, there or beside
 /* The id in the form that this format wants: the given one, or one written to room. */
 struct bytes chat_family_id(enum calls_format calls, const struct chat_family_call *call,
                             char room[CHAT_FAMILY_ID_BYTES]);
-/* Finds the marks around thinking, if there are any. */
-void chat_family_thinking(const struct tokenizer *tokenizer, struct chat_format_info *info);
+/* Finds the marks around thinking, if there are any; source is the template. */
+void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source,
+                          struct chat_format_info *info);
 /* Finds the marks around answers.  A model writes them also if its template lists no tools, so that calls have another
  * format, and if its template does not have the marks. */
 void chat_family_answers(const struct tokenizer *tokenizer, enum calls_format detected,
@@ -44,11 +45,13 @@ enum chat_call_text {                   /* how the template shows text and calls
 };
 
 struct chat_format {
-    struct tokenizer *tokenizer; /* counted */
+    struct tokenizer *tokenizer;     /* counted */
+    struct chat_format *tool_format; /* the template for prompts with tools; NULL: this one */
+    struct chat_format_info answers; /* how the model answers, with either template */
     struct jinja_template *parsed;
-    enum calls_format detected; /* from the template's text */
-    struct chat_format_info info;
-    bool asks_thinking; /* the template gets the thinking of earlier turns */
+    enum calls_format detected;   /* from the template's text */
+    struct chat_format_info info; /* of this template */
+    bool asks_thinking;           /* the template gets the thinking of earlier turns */
     /* Found by trial renderings, in this order (chat_probe.c): */
     bool leaves_tools_out;   /* without tools the variable "tools" is undefined, rather than none */
     bool has_no_system;      /* the system text must go into the first user message */

@@ -32,7 +32,8 @@ token_test_programs = \
 	tests/unit/text/token/test_chat \
 	tests/unit/text/token/test_reshape \
 	tests/unit/text/token/test_taint \
-	tests/unit/text/token/test_templates
+	tests/unit/text/token/test_templates \
+	tests/unit/text/token/test_tool_template
 token_test_help = tests/unit/text/token/vocabularies.c tests/unit/text/token/vocabularies.h \
 	tests/unit/text/token/chat_templates.h
 check_PROGRAMS += $(token_test_programs)
@@ -72,4 +73,6 @@ tests_unit_text_token_test_taint_SOURCES = tests/unit/text/token/test_taint.c $(
 tests_unit_text_token_test_taint_LDADD = $(link_text_token) $(CMOCKA_LIBS)
 tests_unit_text_token_test_templates_SOURCES = tests/unit/text/token/test_templates.c $(token_test_help)
 tests_unit_text_token_test_templates_LDADD = $(link_text_token) $(CMOCKA_LIBS)
+tests_unit_text_token_test_tool_template_SOURCES = tests/unit/text/token/test_tool_template.c $(token_test_help)
+tests_unit_text_token_test_tool_template_LDADD = $(link_text_token) $(CMOCKA_LIBS)
 endif

@@ -139,6 +139,8 @@ static int tokenizer_read_all(struct tokenizer *tokenizer, const struct gguf *gg
     if (rc == 0)
         rc = tokenizer_read_text(gguf, "tokenizer.chat_template", fault, &tokenizer->chat_template);
     if (rc == 0)
+        rc = tokenizer_read_text(gguf, "tokenizer.chat_template.tool_use", fault, &tokenizer->tool_template);
+    if (rc == 0)
         rc = read_arch_number(gguf, "context_length", fault, &tokenizer->context_length);
     if (rc == 0)
         rc = read_arch_number(gguf, "pooling_type", fault, &tokenizer->pooling);
@@ -187,6 +189,7 @@ void tokenizer_unref(struct tokenizer *tokenizer)
     pieces_fini(tokenizer);
     pairs_fini(&tokenizer->pairs);
     buf_fini(&tokenizer->chat_template);
+    buf_fini(&tokenizer->tool_template);
     free(tokenizer);
 }
 
@@ -236,6 +239,11 @@ const token_id *tokenizer_stop_ids(const struct tokenizer *tokenizer, size_t *n_
 struct bytes tokenizer_chat_template(const struct tokenizer *tokenizer)
 {
     return buf_view(&tokenizer->chat_template);
+}
+
+struct bytes tokenizer_tool_template(const struct tokenizer *tokenizer)
+{
+    return buf_view(&tokenizer->tool_template);
 }
 
 bool tokenizer_is_embedding_model(const struct tokenizer *tokenizer)

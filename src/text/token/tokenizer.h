@@ -64,7 +64,9 @@ bool tokenizer_is_embedding_model(const struct tokenizer *tokenizer);
 /* Ids that end an answer: EOS, end of turn, and other ids with that role. Borrowed from the tokenizer. */
 const token_id *tokenizer_stop_ids(const struct tokenizer *tokenizer, size_t *n_out);
 struct bytes tokenizer_chat_template(const struct tokenizer *tokenizer); /* empty: none */
-uint64_t tokenizer_context_length(const struct tokenizer *tokenizer);    /* 0: unknown */
+struct bytes
+tokenizer_tool_template(const struct tokenizer *tokenizer); /* for requests with tools; empty: none */
+uint64_t tokenizer_context_length(const struct tokenizer *tokenizer); /* 0: unknown */
 
 /* ---- streaming detokeniser: emits whole characters only ---- */
 

@@ -135,7 +135,7 @@ struct tokenizer {
 
     token_id *stop_ids;
     size_t n_stop_ids;
-    struct buf chat_template;
+    struct buf chat_template, tool_template;
     uint64_t context_length;
 };
 

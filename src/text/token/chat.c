@@ -69,7 +69,7 @@ static int open_template(struct chat_format *format, struct bytes source, struct
             format->info.calls = CALLS_HARMONY;
         else
             chat_family_thinking(format->tokenizer, source, &format->info);
-        chat_family_answers(format->tokenizer, format->detected, &format->info);
+        chat_family_answers(format->tokenizer, source, format->detected, &format->info);
         if (calls_row_of(format->info.answers)->answer[0] == NULL) {
             enum calls_format marks = chat_probe_marks(format);
 

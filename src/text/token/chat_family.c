@@ -104,14 +104,17 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source
     }
 }
 
-void chat_family_answers(const struct tokenizer *tokenizer, enum calls_format detected,
+void chat_family_answers(const struct tokenizer *tokenizer, struct bytes source, enum calls_format detected,
                          struct chat_format_info *info)
 {
     struct bytes cohere = bytes_str(calls_row_of(CALLS_COHERE)->answer[0]);
+    struct bytes response = bytes_str(calls_row_of(CALLS_ERNIE)->answer[0]);
 
     info->answers = info->calls;
     if (calls_row_of(detected)->answer[0] != NULL)
         info->answers = detected;
     else if (tokenizer_find(tokenizer, cohere) != TOKEN_NONE)
         info->answers = CALLS_COHERE;
+    else if (bytes_find(source, response, 0) != SIZE_MAX)
+        info->answers = CALLS_ERNIE;
 }

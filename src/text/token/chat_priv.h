@@ -25,8 +25,8 @@ struct bytes chat_family_id(enum calls_format calls, const struct chat_family_ca
 void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source,
                           struct chat_format_info *info);
 /* Finds the marks around answers.  A model writes them also if its template lists no tools, so that calls have another
- * format, and if its template does not have the marks. */
-void chat_family_answers(const struct tokenizer *tokenizer, enum calls_format detected,
+ * format, and if its template does not have the marks (Cohere).  Granite 3.3 has ERNIE's marks and calls of its own. */
+void chat_family_answers(const struct tokenizer *tokenizer, struct bytes source, enum calls_format detected,
                          struct chat_format_info *info);
 
 /* ---- properties of a template ---- */

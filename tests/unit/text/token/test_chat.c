@@ -426,6 +426,7 @@ static void marks_around_answers_are_found(void **state)
     } cases[] = {{NULL, EACH("{# <|START_ACTION|> #}", ""), CALLS_COHERE},
                  {NULL, EACH("{# <tool_calls>[ <answer> #}", ""), CALLS_HUNYUAN_LIST},
                  {NULL, EACH("{# <tool_calls>[ #}", ""), CALLS_HERMES},
+                 {NULL, EACH("{# <response></response> #}", ""), CALLS_ERNIE},
                  {extra, EACH("", ""), CALLS_COHERE},
                  {NULL, EACH("", ""), CALLS_HERMES},
                  {NULL, WRAPPED("<response>\\n", "\\n</response>\\n"), CALLS_ERNIE},

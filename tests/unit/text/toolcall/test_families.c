@@ -18,6 +18,7 @@
 #define L       CALLS_LLAMA, false, false
 #define H       CALLS_HARMONY, false, false
 #define GR      CALLS_GRANITE, false, false
+#define GR_T    CALLS_GRANITE, true, false
 #define LF      CALLS_LFM2, false, false
 #define CO      CALLS_COHERE, false, false
 #define NE      CALLS_NEMOTRON, false, false
@@ -201,6 +202,9 @@ static const struct {
     {GR, "a <|tool b", false, "a <|tool b"},
     {GR, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
     {GR, "<|tool_call|>[{\"name\"", true, ""},
+    {GR_T, "<think>Hm.</think>\n\n<response>Hello.</response>", false, "~Hm.~Hello."},
+    {GR_T, "<think>\nHm.\n</think>\n<response>\nHello.\n</response>\n", false, "~Hm.~Hello."},
+    {GR_T, "<think>Hm.</think><|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]", false, "~Hm.~[f:{}]"},
     /* LFM2 */
     {LF, PY("f(a=1, b=\"x\")"), false, "[f:{\"a\": 1, \"b\": \"x\"}]"},
     {LF, "So.\n" PY("f(), g(x=[1, {'k': None}, ], y=True)") "Done.", false,
@@ -429,7 +433,10 @@ static const struct {
 static struct calls_opts opts_of(size_t i, struct calls_tool *tool)
 {
     *tool = (struct calls_tool){.name = bytes_str("f"), .schema = bytes_str(calls_sink_schema)};
+    /* Granite 3.3 thinks, and then marks its answers as ERNIE does. */
+    bool has_marks = answers[i].format == CALLS_GRANITE && answers[i].thinks;
     return (struct calls_opts){.format = answers[i].format,
+                               .answers = has_marks ? CALLS_ERNIE : CALLS_PLAIN,
                                .think_open = answers[i].thinks ? "<think>" : NULL,
                                .think_close = answers[i].thinks ? "</think>" : NULL,
                                .begins_thinking = answers[i].begins_thinking,

@@ -8,17 +8,7 @@
 #include <string.h>
 
 #include "tests/unit/check.h"
-
-static int set_up(void **state)
-{
-    return team_new(&(struct team_opts){.n_threads = 1}, (struct team **)state);
-}
-
-static int tear_down(void **state)
-{
-    team_free(*state);
-    return 0;
-}
+#include "tests/unit/compute/check_team.h"
 
 static int load(const struct tiny_shape *shape, const struct tiny_twist *twist, struct team *team,
                 struct fault *fault)
@@ -130,12 +120,14 @@ static void a_scale_of_scores_is_not_ignored(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_unknown_architecture_is_named_in_one_line, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(biases_may_be_absent, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_head_of_exaone4_is_left_out, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_spare_indexer_is_not_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(early_files_of_qwen3next_are_refused_by_name, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_scale_of_scores_is_not_ignored, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_unknown_architecture_is_named_in_one_line, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(biases_may_be_absent, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(the_head_of_exaone4_is_left_out, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(a_spare_indexer_is_not_read, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(early_files_of_qwen3next_are_refused_by_name, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(a_scale_of_scores_is_not_ignored, check_team_open, check_team_close),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

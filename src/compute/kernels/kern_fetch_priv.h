@@ -10,24 +10,13 @@
 
 enum { LINE_BYTES = 64, FAR_WINDOW = 8192 };
 
-/* Prefetches [done, due) of each panel; both grow with the qblks that pass. */
+/* Prefetches [done, due) of each panel, two lines at a time; both grow with the qblks that pass. */
 struct fetching {
     const uint8_t *near, *far; /* to the first-level cache if is_near; to the second (NULL: not) */
     bool is_near, is_spread;
     size_t panel_step;
     size_t done, due, step;
 };
-
-/* Lines for the second-level cache may alternate between two pages of a panel: this keeps more of the
- * memory busy. */
-INLINED size_t far_at(const struct fetching *fetching, size_t done)
-{
-    const size_t line = done % FAR_WINDOW / LINE_BYTES;
-
-    if (!fetching->is_spread)
-        return done;
-    return done - done % FAR_WINDOW + line % 2 * (FAR_WINDOW / 2) + line / 2 * LINE_BYTES;
-}
 
 /* Prefetches a line of each panel. */
 INLINED void fetch_lines(const uint8_t *at, size_t panel_step, uint32_t n_panels, bool is_near)
@@ -41,8 +30,30 @@ INLINED void fetch_lines(const uint8_t *at, size_t panel_step, uint32_t n_panels
     }
 }
 
-/* Far lines go first, because they take longer. Expanded weights, which many tiles share, keep the
- * first-level cache to themselves. */
+/* Prefetches all lines from done to due.  Lines for the second-level cache may alternate between two pages of a panel
+ * (is_spread): this keeps more of the memory busy.  Far lines go first, because they take longer. */
+INLINED void fetch_due(struct fetching *fetching, uint32_t n_panels, bool has_far, bool is_near)
+{
+    const uint8_t *near = fetching->near, *far = fetching->far;
+    const size_t due = fetching->due, panel_step = fetching->panel_step;
+    const size_t within = fetching->is_spread ? FAR_WINDOW - 1 : 0,
+                 other = fetching->is_spread ? FAR_WINDOW / 2 : LINE_BYTES;
+    size_t done = fetching->done;
+
+    for (; done < due; done += 2 * LINE_BYTES) {
+        if (has_far) {
+            const uint8_t *first = far + done - (done & within) / 2;
+
+            fetch_lines(first, panel_step, n_panels, false);
+            fetch_lines(first + other, panel_step, n_panels, false);
+        }
+        fetch_lines(near + done, panel_step, n_panels, is_near);
+        fetch_lines(near + done + LINE_BYTES, panel_step, n_panels, is_near);
+    }
+    fetching->done = done;
+}
+
+/* Prefetches with one qblk.  Expanded weights, which many tiles share, keep the first-level cache to themselves. */
 INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint32_t n_panels)
 {
     if (form.code != CODE_FIELDS) {
@@ -54,17 +65,15 @@ INLINED void fetch_some(struct quant_form form, struct fetching *fetching, uint3
         fetching->done += fetching->step;
         return;
     }
-    const bool is_packed = form.scale != SCALE_F32;
-    const size_t from = fetching->done;
-    size_t done = from;
-
     fetching->due += fetching->step;
-    if (is_packed && fetching->far != NULL)
-        for (; done < fetching->due; done += LINE_BYTES)
-            fetch_lines(fetching->far + far_at(fetching, done), fetching->panel_step, n_panels, false);
-    for (done = from; done < fetching->due; done += LINE_BYTES)
-        fetch_lines(fetching->near + done, fetching->panel_step, n_panels, is_packed && fetching->is_near);
-    fetching->done = done;
+    if (form.scale == SCALE_F32)
+        fetch_due(fetching, n_panels, false, false);
+    else if (fetching->far != NULL)
+        fetch_due(fetching, n_panels, true, true);
+    else if (fetching->is_near)
+        fetch_due(fetching, n_panels, false, true);
+    else
+        fetch_due(fetching, n_panels, false, false);
 }
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Dots of narrow weights, for processors without an instruction that multiplies bytes and adds into 32
- * bits. vpmaddubsw adds pairs of products in 16 bits, where it saturates from 2^15 on. Several pairs fit
- * if u has at most six bits. So the pairs of a run of fours are added as words before they are widened:
+ * bits. vpmaddubsw adds pairs of products in 16 bits, where it saturates from 2^15 on. One pair fits if u
+ * has at most seven bits, several if it has fewer. The pairs of a run of fours are added as words before they are widened:
  *
  *     u up to      products of a pair       fours in a run
  *     15           2 * 15 * 127 = 3810      8
  *     31           2 * 31 * 127 = 7874      4
  *     63           2 * 63 * 127 = 16002     2
+ *     127          2 * 127 * 127 = 32258    1
  *
  * This halves the instructions that whole bytes need there (q8_dot). It needs bit fields moved to bit 0,
  * which elsewhere stay in place (quant_shift).
@@ -22,7 +23,11 @@
 /* Number of fours in a run, within a sub's. */
 INLINED uint32_t narrow_run(struct quant_form form)
 {
-    const uint32_t run = form.most <= 15 ? 8 : form.most <= 31 ? 4 : 2, fours = FOURS / form.n_subs;
+    const uint32_t run = form.most <= 15   ? 8
+                         : form.most <= 31 ? 4
+                         : form.most <= 63 ? 2
+                                           : 1,
+                   fours = FOURS / form.n_subs;
 
     return run < fours ? run : fours;
 }

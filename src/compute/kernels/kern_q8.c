@@ -52,7 +52,7 @@ INLINED enum dtype type_like(struct quant_form form)
                                  : QUANT_LEVELS_16;
     if (form.has_min)
         return most <= 15 ? DTYPE_Q4_K : DTYPE_Q5_K;
-    return most <= 15 ? DTYPE_Q4_0 : most <= 31 ? DTYPE_Q5_0 : DTYPE_Q8_0;
+    return most <= 15 ? DTYPE_Q4_0 : most <= 31 ? DTYPE_Q5_0 : most <= 127 ? QUANT_LEVELS_32 : DTYPE_Q8_0;
 }
 
 /* Each type has its own function, because compile time grows faster than the size of a function. */

@@ -62,7 +62,7 @@ static inline q8_sums q8_dot(q8_sums sums, q8_weights w, q8_x x)
 /* ---- narrow weights ---- */
 
 #define Q8_NARROW
-#define Q8_NARROW_MOST 63
+#define Q8_NARROW_MOST 127
 enum { Q8_NARROW_BYTES = 4 };
 
 typedef __m512i q8_words;

@@ -84,9 +84,11 @@ struct quant_form {
     uint8_t n_tops; /* bits of a point's number above the eighth */
 };
 
-/* Forms that no file has: an index of three bits to the levels of IQ1 and IQ2, with a scale for 32 or 16 columns. */
-#define QUANT_LEVELS_32 ((enum dtype)(DTYPE_COUNT + 1))
-#define QUANT_LEVELS_16 ((enum dtype)(DTYPE_COUNT + 2))
+/* Forms that no file has: an index of three bits to the levels of IQ1 and IQ2, with a scale for 32 or 16 columns, and one
+ * of four bits to those of IQ3.  No level is above 62, so u has seven bits (kern_narrow_priv.h). */
+#define QUANT_LEVELS_32     ((enum dtype)(DTYPE_COUNT + 1))
+#define QUANT_LEVELS_16     ((enum dtype)(DTYPE_COUNT + 2))
+#define QUANT_LEVELS_OF_IQ3 ((enum dtype)(DTYPE_COUNT + 3))
 
 /* Lists of the types that kernels multiply packed, with their forms, for X(type, ...).  Others are packed as one of them
  * (weight_packed_type()).  POINT_TYPES are for tables that look up whole points (kern_table.points).  u of IQ1 is 8 times
@@ -102,8 +104,9 @@ struct quant_form {
     X(DTYPE_Q4_K, 4, 1, 0, 15, SCALE_I8, true, false, CODE_FIELDS, 0)                                        \
     X(DTYPE_Q5_K, 5, 1, 0, 31, SCALE_I8, true, false, CODE_FIELDS, 0)                                        \
     X(DTYPE_Q6_K, 6, 2, 32, 63, SCALE_I8, false, false, CODE_FIELDS, 0)                                      \
-    X(QUANT_LEVELS_32, 3, 1, 127, 240, SCALE_I8, false, true, CODE_FIELDS, 0)                                \
-    X(QUANT_LEVELS_16, 3, 2, 127, 240, SCALE_I8, false, true, CODE_FIELDS, 0)                                \
+    X(QUANT_LEVELS_32, 3, 1, 64, 126, SCALE_I8, false, true, CODE_FIELDS, 0)                                 \
+    X(QUANT_LEVELS_16, 3, 2, 64, 126, SCALE_I8, false, true, CODE_FIELDS, 0)                                 \
+    X(QUANT_LEVELS_OF_IQ3, 4, 1, 64, 126, SCALE_I8, false, true, CODE_FIELDS, 0)                             \
     X(DTYPE_TQ2_0, 2, 2, 1, 3, SCALE_ONE, false, false, CODE_FIELDS, 0)                                      \
     X(DTYPE_IQ4_NL, 4, 1, 127, 240, SCALE_F16, false, true, CODE_FIELDS, 0)                                  \
     X(DTYPE_IQ4_XS, 4, 1, 127, 240, SCALE_I8, false, true, CODE_FIELDS, 0)                                   \

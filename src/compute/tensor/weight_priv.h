@@ -40,7 +40,7 @@ static inline enum dtype weight_packed_type(const struct kern_table *table, enum
         return QUANT_LEVELS_16;
     case DTYPE_IQ3_XXS:
     case DTYPE_IQ3_S:
-        return DTYPE_IQ4_XS;
+        return QUANT_LEVELS_OF_IQ3;
     case DTYPE_TQ1_0:
         return DTYPE_TQ2_0;
     default:

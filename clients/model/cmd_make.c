@@ -34,7 +34,7 @@ static const char HELP[] = "Usage: baton-model make [OPTIONS] OUT.gguf\n"
                            "  --context N            default 4096\n"
                            "  --type TYPE            F32, F16, BF16, Q8_0 (default), Q4_0 to Q5_1,\n"
                            "                         Q2_K to Q6_K, IQ1_S to IQ4_XS, TQ1_0, TQ2_0,\n"
-                           "                         MXFP4 or NVFP4\n"
+                           "                         MXFP4, NVFP4, Q1_0 or Q2_0\n"
                            "  --tied                 no output head of its own\n"
                            "  --with NAME            write optional tensors whose name has this in it;\n"
                            "                         may be given up to 8 times\n"
@@ -100,7 +100,7 @@ static bool take_type(struct make_args *args)
     if (type < 0 || !make_can((enum dtype)type)) {
         fprintf(stderr,
                 "baton-model %s: --type is F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1_S to IQ4_XS, "
-                "TQ1_0, TQ2_0, MXFP4 or NVFP4, not \"%s\"\n",
+                "TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0 or Q2_0, not \"%s\"\n",
                 NAME, optarg);
         return false;
     }

@@ -50,6 +50,8 @@ static const struct dtype_info known[] = {
     [DTYPE_TQ1_0] = {"TQ1_0", 256, 54},
     [DTYPE_TQ2_0] = {"TQ2_0", 256, 66},
     [DTYPE_NVFP4] = {"NVFP4", 64, 36},
+    [DTYPE_Q1_0] = {"Q1_0", 128, 18},
+    [DTYPE_Q2_0] = {"Q2_0", 64, 18},
 };
 
 const struct dtype_info *dtype_info(uint32_t type)

@@ -42,6 +42,8 @@ enum dtype {
     DTYPE_TQ2_0 = 35,
     DTYPE_MXFP4 = 39,
     DTYPE_NVFP4 = 40,
+    DTYPE_Q1_0 = 41,
+    DTYPE_Q2_0 = 42,
     DTYPE_COUNT /* beyond the last number */
 };
 

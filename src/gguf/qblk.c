@@ -366,6 +366,8 @@ static const struct codec {
     [DTYPE_TQ1_0] = {{256, 16, 16, 0, 2, true, false}, qblk_read_tq1_0, NULL},
     [DTYPE_TQ2_0] = {{256, 16, 16, 0, 3, true, false}, qblk_read_tq2_0, NULL},
     [DTYPE_NVFP4] = {{64, 16, 4, -12, 12, false, true, 0, true}, qblk_read_nvfp4, e2m1_twice},
+    [DTYPE_Q1_0] = {{128, 32, 4, -1, 1, false, false}, qblk_read_q1_0, NULL},
+    [DTYPE_Q2_0] = {{64, 32, 2, -1, 2, false, false}, qblk_read_q2_0, NULL},
 };
 
 static const struct codec *codec_of(enum dtype type)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantised blocks of weights (qblk): their bytes in a file and the weights that these bytes stand for.
  *
- * One formula covers every type.  A qblk has 32, 64 or 256 weights in sub-blocks of 16 or 32.  For weight i in
+ * One formula covers every type.  A qblk has 32, 64, 128 or 256 weights in sub-blocks of 16 or 32.  For weight i in
  * sub-block s:
  *
  *     w[i] = scale * sub_scale[s] * quants[i]  -  min * sub_min[s]
@@ -139,6 +139,14 @@ struct qblk_nvfp4 {    /* 4 sub-blocks of 16 */
     uint8_t scales[4]; /* twice the scale as unsigned E4M3 */
     uint8_t
         low[32]; /* byte b of sub-block s: weights 16s + b (low nibble), 16s + 8 + b; the table of MXFP4 */
+};
+struct qblk_q1_0 { /* bit r of byte b: weight 8b + r is 1, else -1 */
+    uint8_t scale[2];
+    uint8_t bits[16];
+};
+struct qblk_q2_0 { /* 0 to 3, minus 1; byte b: weights 4b to 4b + 3, from its low bits up */
+    uint8_t scale[2];
+    uint8_t quants[16];
 };
 struct qblk_mxfp4 { /* scale 2^(exponent - 128); nibbles as in Q4_0, indexes of twice the E2M1 values */
     uint8_t exponent;

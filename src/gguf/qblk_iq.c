@@ -27,6 +27,8 @@ _Static_assert(sizeof(struct qblk_iq3_s) == 110, "IQ3_S in a GGUF");
 _Static_assert(sizeof(struct qblk_tq1_0) == 54, "TQ1_0 in a GGUF");
 _Static_assert(sizeof(struct qblk_tq2_0) == 66, "TQ2_0 in a GGUF");
 _Static_assert(sizeof(struct qblk_nvfp4) == 36, "NVFP4 in a GGUF");
+_Static_assert(sizeof(struct qblk_q1_0) == 18, "Q1_0 in a GGUF");
+_Static_assert(sizeof(struct qblk_q2_0) == 18, "Q2_0 in a GGUF");
 
 enum { SUBS_32 = 8, SUBS_16 = 16 }; /* sub-blocks of 32 and of 16 in 256 weights */
 
@@ -298,6 +300,32 @@ void qblk_read_tq2_0(const void *qblk, struct qblk_fields *out)
     begin_ternary(q->scale, out);
     for (unsigned i = 0; i < 256; i++)
         out->u[i] = q->quants[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+}
+
+/* ---- one and two bits with one scale ---- */
+
+static void begin_plain(const uint8_t scale[2], unsigned n_subs, struct qblk_fields *out)
+{
+    qblk_iq_begin(get_u16(scale), out);
+    memset(out->sub_scales, 1, n_subs);
+}
+
+void qblk_read_q1_0(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_q1_0 *q = qblk;
+
+    begin_plain(q->scale, 4, out);
+    for (unsigned i = 0; i < 128; i++)
+        out->u[i] = (uint8_t)(2 * (q->bits[i / 8] >> i % 8 & 1));
+}
+
+void qblk_read_q2_0(const void *qblk, struct qblk_fields *out)
+{
+    const struct qblk_q2_0 *q = qblk;
+
+    begin_plain(q->scale, 2, out);
+    for (unsigned i = 0; i < 64; i++)
+        out->u[i] = q->quants[i / 4] >> i % 4 * 2 & 3;
 }
 
 /* ---- NVFP4 ---- */

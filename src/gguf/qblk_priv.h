@@ -29,5 +29,7 @@ void qblk_read_iq3_s(const void *qblk, struct qblk_fields *out);
 void qblk_read_tq1_0(const void *qblk, struct qblk_fields *out);
 void qblk_read_tq2_0(const void *qblk, struct qblk_fields *out);
 void qblk_read_nvfp4(const void *qblk, struct qblk_fields *out);
+void qblk_read_q1_0(const void *qblk, struct qblk_fields *out);
+void qblk_read_q2_0(const void *qblk, struct qblk_fields *out);
 
 #endif

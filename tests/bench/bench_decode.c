@@ -182,7 +182,7 @@ int main(int argc, char **argv)
         DTYPE_Q8_0,    DTYPE_Q4_0,  DTYPE_Q4_1,  DTYPE_Q5_0,   DTYPE_Q5_1,    DTYPE_Q2_K,   DTYPE_Q3_K,
         DTYPE_Q4_K,    DTYPE_Q5_K,  DTYPE_Q6_K,  DTYPE_IQ4_NL, DTYPE_IQ4_XS,  DTYPE_MXFP4,  DTYPE_F16,
         DTYPE_BF16,    DTYPE_F32,   DTYPE_IQ1_S, DTYPE_IQ1_M,  DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ2_S,
-        DTYPE_IQ3_XXS, DTYPE_IQ3_S, DTYPE_TQ1_0, DTYPE_TQ2_0,  DTYPE_NVFP4};
+        DTYPE_IQ3_XXS, DTYPE_IQ3_S, DTYPE_TQ1_0, DTYPE_TQ2_0,  DTYPE_NVFP4,   DTYPE_Q1_0,   DTYPE_Q2_0};
     struct bench bench = {.table = kern_table_get("auto"), .n_passes = 7};
     unsigned n_threads = 0;
     const char *sets[KERN_N_FIELDS];

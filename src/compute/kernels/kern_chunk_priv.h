@@ -142,6 +142,12 @@ INLINED b64 four_of_6(const uint8_t *at, uint32_t i, bool is_moved)
     return is_moved ? b64_right(row, 2, 63) : row;
 }
 
+/* Bit i of each byte, at bit 1. */
+INLINED b64 bit_at_one(b64 row, uint32_t i)
+{
+    return i == 0 ? b64_left(row, 1, 2) : b64_right(row, i - 1, 2);
+}
+
 /* parity: of qblk; a constant after inlining. */
 INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32_t panel, uint32_t qblk,
                        uint32_t parity, uint32_t four)
@@ -154,6 +160,8 @@ INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32
     if (form.bits == 8)
         return b64_load(at + ((size_t)qblk * FOURS + four) * 64);
     at += (size_t)(qblk / 2) * 2 * form.bits * 64;
+    if (form.bits == 1)
+        return bit_at_one(b64_load(at + (size_t)parity * 64), four);
     if (form.bits == 2)
         return b64_field(b64_load(at + (size_t)(i % 4) * 64), i / 4 * 2, 3, is_narrow(form));
     if (form.bits == 3 && form.is_table)
@@ -201,6 +209,8 @@ INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint3
     const size_t i = ((size_t)sub.qblk * form.n_subs + sub.sub) * PANEL_ROWS;
     const struct smalls *smalls = &chunk->scale[panel];
 
+    if (quant_common_qblks(form) > 0)
+        return v16_from_f16((const uint16_t *)at + sub.qblk / quant_common_qblks(form) * PANEL_ROWS);
     if (form.scale == SCALE_ONE)
         return smalls->by;
     if (form.scale == SCALE_ODD)

@@ -46,7 +46,7 @@
 #define COMPUTE_KERNELS_KERN_POINTS_PRIV_H
 
 #include "compute/kernels/kern_set_priv.h"
-#include "compute/kernels/quant.h"
+#include "compute/kernels/quant_chunk.h"
 
 #ifndef KERN_Q8
 #define KERN_Q8 "compute/kernels/q8_scalar_priv.h"

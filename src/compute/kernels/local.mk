@@ -5,7 +5,8 @@ noinst_LIBRARIES += libcompute_kernels.a libkern_scalar.a
 kern_libs = libkern_scalar.a
 # Instrumenting unrolled tiles takes a compiler minutes, so sanitizer builds do not instrument the tables (see configure.ac).
 libcompute_kernels_a_SOURCES = src/compute/kernels/tables.c src/compute/kernels/kern_table.h src/compute/kernels/attn_args.h src/compute/kernels/recurrent.h src/compute/kernels/index.h src/compute/kernels/kern.h \
-	src/compute/kernels/attn.h src/compute/kernels/quant.h src/compute/kernels/tile_block.h
+	src/compute/kernels/attn.h src/compute/kernels/quant.h src/compute/kernels/quant_chunk.h \
+	src/compute/kernels/tile_block.h
 
 kern_vec_sources = src/compute/kernels/kern_set_priv.h src/compute/kernels/kern_set.c src/compute/kernels/kern_tile.c \
 	src/compute/kernels/kern_attn.c src/compute/kernels/kern_attn_tile.c src/compute/kernels/kern_attn_direct.c src/compute/kernels/kern_kv_priv.h src/compute/kernels/kern_kv.c \

@@ -14,6 +14,7 @@
  *                                     [lane] F16
  *             SCALE_NIBBLES           scale | min << 4 [sub / 4][lane][4], d [lane] F16, dmin [lane] F16
  *             SCALE_ODD               s [sub / 8][lane][8] 4 bits, d [lane] F16: the scale is d (2s + 1)
+ *             SCALE_F16_64, _128      scale [64 or 128 columns][lane] F16
  *             SCALE_ONE               d [lane] F16, the scale of all subs
  *             SCALE_HALVES            scale [sub][lane] F16, d [lane] F32: the scale is their product, rounded
  *             SCALE_F32               scale [sub][lane] F32, min [sub][lane] F32       (expanded chunks only)
@@ -24,6 +25,7 @@
  * whole sub, so the activations' exponent can compensate for it (kern_q8.c). Fields of 3, 5 and 6 bits leave free
  * bits in each row; together these hold the fours that have no row.
  *
+ *     1 bit    f of qblk q          is bit f of row q; extracted to bit 1, so u is 0 or 2
  *     2 bits   four 4s + f          is bits 2s, 2s + 1 of row f
  *     3 bits   f, 4 + f             are bits 0 to 2 and 3 to 5 of row f
  *              8 + f                is bits 0 to 2 (f < 2) or 3 to 5 of row 4 + f % 2
@@ -61,6 +63,8 @@ enum quant_scale {
     SCALE_ODD,
     SCALE_ONE,
     SCALE_HALVES,
+    SCALE_F16_64,
+    SCALE_F16_128,
     SCALE_F32
 };
 
@@ -73,7 +77,7 @@ enum quant_code {
 };
 
 struct quant_form {
-    uint8_t bits;   /* 2 to 6 or 8 (fields of 2: two subs, no table); 0: not a quantised type */
+    uint8_t bits;   /* 1 to 6 or 8 (fields of 2: two subs, no table); 0: not a quantised type */
     uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types whose qblks come in eights or pairs */
     uint8_t zero;
     uint8_t most; /* largest u after the table lookup */
@@ -111,7 +115,9 @@ struct quant_form {
     X(DTYPE_IQ4_NL, 4, 1, 127, 240, SCALE_F16, false, true, CODE_FIELDS, 0)                                  \
     X(DTYPE_IQ4_XS, 4, 1, 127, 240, SCALE_I8, false, true, CODE_FIELDS, 0)                                   \
     X(DTYPE_MXFP4, 4, 1, 12, 24, SCALE_BF16, false, true, CODE_FIELDS, 0)                                    \
-    X(DTYPE_NVFP4, 4, 2, 12, 24, SCALE_HALVES, false, true, CODE_FIELDS, 0)
+    X(DTYPE_NVFP4, 4, 2, 12, 24, SCALE_HALVES, false, true, CODE_FIELDS, 0)                                  \
+    X(DTYPE_Q1_0, 1, 1, 1, 2, SCALE_F16_128, false, false, CODE_FIELDS, 0)                                   \
+    X(DTYPE_Q2_0, 2, 2, 1, 3, SCALE_F16_64, false, false, CODE_FIELDS, 0)
 #define POINT_TYPES(X)                                                                                       \
     X(DTYPE_IQ1_S, 2, 1, 9, 18, SCALE_ODD, false, true, CODE_TRITS, 0)                                       \
     X(DTYPE_IQ1_M, 2, 2, 9, 18, SCALE_ODD, false, true, CODE_TRITS, 0)                                       \
@@ -179,75 +185,6 @@ static inline __attribute__((always_inline)) bool quant_is_points(struct quant_f
 static inline __attribute__((always_inline)) bool quant_has_shifts(struct quant_form form)
 {
     return form.code == CODE_TRITS && form.scale == SCALE_ODD;
-}
-
-/* Number of rows of 64 bytes that hold u of n qblks. */
-static inline __attribute__((always_inline)) size_t quant_n_rows(struct quant_form form, uint32_t n)
-{
-    switch (form.code) {
-    case CODE_POINTS8:
-        return 2 * (size_t)n + form.n_tops;
-    case CODE_POINTS4:
-        return 3 * (size_t)n + 2u * form.n_tops;
-    case CODE_TRITS: /* a scale for 32 columns leaves a bit for their shift */
-        return 3 * (size_t)n / 2 + 1 + (quant_has_shifts(form) && form.n_subs == 2);
-    default:
-        return form.bits == 8 ? (size_t)n * FOURS : (size_t)(n + 1) / 2 * 2 * form.bits;
-    }
-}
-
-/* Offset of the entries by level and sign in the table of a type with points (kern_points_priv.h). */
-static inline __attribute__((always_inline)) size_t points_signed_at(struct quant_form form)
-{
-    const size_t part = (size_t)POINTS_PART << form.n_tops;
-
-    return part + (form.code == CODE_POINTS8 ? part : POINTS_PART);
-}
-
-/* Offsets of the parts of a chunk of n qblks, in bytes from its start. */
-struct quant_chunk {
-    size_t scale, min; /* min: equal to scale where both lie in the same four bytes of a lane */
-    size_t d, dmin;
-    size_t end; /* offset of the next chunk */
-};
-
-static inline __attribute__((always_inline)) struct quant_chunk quant_chunk(struct quant_form form,
-                                                                            uint32_t n)
-{
-    const size_t lanes = PANEL_ROWS, subs = (size_t)n * form.n_subs;
-    const size_t each = form.scale == SCALE_F32                                  ? subs * lanes * 4
-                        : form.scale <= SCALE_BF16 || form.scale == SCALE_HALVES ? subs * lanes * 2
-                        : form.scale == SCALE_ONE                                ? 0
-                        : form.scale == SCALE_ODD                                ? (subs + 7) / 8 * 4 * lanes
-                                                                                 : (subs + 3) / 4 * 4 * lanes;
-    const bool is_mixed = form.scale == SCALE_I8 && form.has_min;
-    const size_t d_bytes = form.scale == SCALE_HALVES                            ? 4
-                           : form.scale == SCALE_F32 || form.scale <= SCALE_BF16 ? 0
-                                                                                 : 2;
-    struct quant_chunk chunk = {.scale = quant_n_rows(form, n) * FOUR_BYTES};
-
-    chunk.min = form.scale == SCALE_NIBBLES || is_mixed ? chunk.scale : chunk.scale + each;
-    chunk.d = is_mixed ? chunk.scale + 2 * each : form.has_min ? chunk.min + each : chunk.scale + each;
-    chunk.dmin = chunk.d + lanes * d_bytes;
-    chunk.end = chunk.dmin + (form.has_min ? lanes * d_bytes : 0);
-    if (form.code == CODE_FIELDS) /* else the bytes matter more than loads that cross lines */
-        chunk.end = (chunk.end + 63) / 64 * 64;
-    return chunk;
-}
-
-/* Bytes before column k (a multiple of CHUNK_COLS, or the end) in a panel of cols columns. */
-static inline size_t quant_panel_at(struct quant_form form, uint32_t k)
-{
-    uint32_t rest = k % CHUNK_COLS / QBLK_WEIGHTS;
-
-    return k / CHUNK_COLS * quant_chunk(form, CHUNK_QBLKS).end + (rest > 0 ? quant_chunk(form, rest).end : 0);
-}
-
-/* Bytes of packed activations per token and qblk; four quants take quant_bytes (see kern_q8.c). */
-static inline __attribute__((always_inline)) uint32_t quant_act_bytes(struct quant_form form,
-                                                                      uint32_t quant_bytes)
-{
-    return FOURS * quant_bytes + form.n_subs * (form.has_min ? 12u : 8u);
 }
 
 #endif

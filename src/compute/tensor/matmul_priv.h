@@ -6,7 +6,7 @@
 
 #include "compute/tensor/tensor.h"
 #include "compute/kernels/kern.h"
-#include "compute/kernels/quant.h"
+#include "compute/kernels/quant_chunk.h"
 #include "compute/tensor/weight_priv.h"
 #include "compute/tensor/work_priv.h"
 

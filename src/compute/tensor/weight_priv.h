@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "compute/tensor/tensor.h"
 #include "compute/kernels/kern.h"
-#include "compute/kernels/quant.h"
+#include "compute/kernels/quant_chunk.h"
 
 /* Bytes of an element of a plain type; 0 for quantised ones. */
 static inline uint32_t weight_plain_bytes(enum dtype type)

@@ -93,6 +93,22 @@ pack_scales(struct quant_form form, const struct qblk_fields *fields, struct sca
 
 /* ---- u of two qblks, a and b, as the words of a lane ---- */
 
+/* Bit f of byte b of a qblk's word is the number at 4f + b, halved: 0 or 1. */
+static uint32_t join_bits(const uint8_t *u)
+{
+    uint32_t word = 0;
+
+    for (uint32_t f = 0; f < FOURS; f++)
+        word |= (wide_load4(u + (size_t)f * 4) >> 1 & bytes_each4(1)) << f;
+    return word;
+}
+
+static void join_1(const uint8_t *a, const uint8_t *b, uint8_t *out)
+{
+    wide_store4(join_bits(a), out);
+    wide_store4(join_bits(b), out + 4);
+}
+
 static void join_2(const uint8_t *a, const uint8_t *b, uint8_t *out)
 {
     wide_store16(wide_load16(a) | wide_load16(a + 16) << 2 | wide_load16(b) << 4 | wide_load16(b + 16) << 6,
@@ -152,7 +168,12 @@ static inline __attribute__((always_inline)) void pack_pair(uint32_t bits, const
 {
     uint8_t words[MOST_WORDS * 4];
 
-    (bits == 2 ? join_2 : bits == 3 ? join_3 : bits == 4 ? join_4 : bits == 5 ? join_5 : join_6)(a, b, words);
+    (bits == 1   ? join_1
+     : bits == 2 ? join_2
+     : bits == 3 ? join_3
+     : bits == 4 ? join_4
+     : bits == 5 ? join_5
+                 : join_6)(a, b, words);
     spread_words(words, 2 * bits, lane, lines);
 }
 
@@ -220,6 +241,27 @@ pack_quarters(struct quant_form form, const struct lane *lane, uint32_t n, float
     memcpy(chunk + parts.d + lane->number * sizeof(all), &all, sizeof(all));
 }
 
+/* Packs one row's part of qblks that have one 16-bit scale for 64 or 128 columns; n: qblks of 32. */
+static inline __attribute__((always_inline)) void pack_common(struct quant_form form, const struct lane *lane,
+                                                              uint32_t n, uint8_t *chunk)
+{
+    uint8_t *scales = chunk + quant_chunk(form, n).scale;
+    const uint32_t common = quant_common_qblks(form);
+    const char *qblk = lane->qblk;
+    struct qblk_fields all;
+
+    for (uint32_t q = 0; q < n; q += 2) {
+        const uint8_t *u = all.u + (size_t)(q % common) * QBLK_WEIGHTS;
+
+        if (q % common == 0) {
+            lane->read(qblk, &all);
+            qblk += lane->qblk_bytes;
+            quant_put_half(scales + (size_t)(q / common) * PANEL_ROWS * 2, lane->number, all.scale);
+        }
+        pack_pair(form.bits, u, u + QBLK_WEIGHTS, lane->number, chunk + (size_t)q * form.bits * FOUR_BYTES);
+    }
+}
+
 static inline __attribute__((always_inline)) void
 pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
 {
@@ -236,6 +278,8 @@ pack_lanes(enum dtype type, const struct quant_source *source, uint8_t *chunk)
             pack_long(form, &lane, chunk);
         else if (info->qblk_weights == QBLK_WEIGHTS)
             pack_short(form, &lane, source->n_qblks, chunk);
+        else if (info->qblk_weights == quant_common_qblks(form) * QBLK_WEIGHTS)
+            pack_common(form, &lane, source->n_qblks, chunk);
         else if (form.scale == SCALE_HALVES && info->qblk_weights == 2 * QBLK_WEIGHTS)
             pack_quarters(form, &lane, source->n_qblks, source->scales[lane.number], chunk);
         else
@@ -286,6 +330,8 @@ static uint32_t places_of(uint32_t bits, uint32_t i, struct place places[MAX_PLA
 
     if (bits == 8)
         places[0] = (struct place){(uint8_t)i, 0, 0, 8};
+    else if (bits == 1)
+        places[0] = (struct place){(uint8_t)(i / FOURS), four, 1, 1};
     else if (bits == 4)
         places[0] = (struct place){four, i < FOURS ? 0 : 4, 0, 4};
     else if (bits == 2)
@@ -343,6 +389,12 @@ static void sub_of(const struct weight *weight, const struct lane_place *place, 
     const uint32_t lane = place->lane;
 
     *min = 0;
+    if (quant_common_qblks(form) > 0) {
+        size_t i = sub / form.n_subs / quant_common_qblks(form);
+
+        *scale = f16_to_f32(get_lane16(chunk + at->scale + i * PANEL_ROWS * 2, lane));
+        return;
+    }
     if (form.scale <= SCALE_BF16 || form.scale == SCALE_HALVES) {
         uint16_t bits = get_lane16(chunk + at->scale + sub * PANEL_ROWS * 2, lane);
         float all = 1.0f;

@@ -12,7 +12,7 @@ const enum dtype
                 DTYPE_Q4_K,  DTYPE_Q5_K,    DTYPE_Q6_K,   DTYPE_IQ4_NL,  DTYPE_IQ4_XS,
                 DTYPE_MXFP4, DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ3_S, /* the others are packed as one of these */
                 DTYPE_IQ1_S, DTYPE_IQ1_M,   DTYPE_IQ2_S,  DTYPE_IQ3_XXS, DTYPE_TQ1_0,
-                DTYPE_TQ2_0, DTYPE_NVFP4};
+                DTYPE_TQ2_0, DTYPE_NVFP4,   DTYPE_Q1_0,   DTYPE_Q2_0};
 
 static void put_half(uint8_t *to, double value)
 {

@@ -6,7 +6,7 @@
 #include "base/cpu.h"
 #include "compute/kernels/kern.h"
 #include "compute/kernels/kern_table.h"
-#include "compute/kernels/quant.h"
+#include "compute/kernels/quant_chunk.h"
 #include "compute/kernels/tile_block.h"
 
 enum { ROWS = PANEL_ROWS, COLS = 2 * CHUNK_COLS, TOKENS = 5, QBLKS = COLS / QBLK_WEIGHTS, ROW_BYTES = 64 };

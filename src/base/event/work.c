@@ -53,6 +53,11 @@ void ev_work_name(const char *what)
     work.what = what;
 }
 
+uint64_t ev_work_age_ns(void)
+{
+    return work.watch == NULL || work.depth == 0 ? 0 : clock_now_ns() - work.begun_ns;
+}
+
 void ev_work_end(void)
 {
     uint64_t wall_ns, cpu_ns;

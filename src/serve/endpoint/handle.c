@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The outbox is a list of handles that may have an event.  A flush takes the first handle, makes one call,
  * then looks at the list again, because the call may have freed any handle.  A freed handle is no longer in
- * the list.  The flush removes a handle that has no event. */
+ * the list.  The flush removes a handle that has no event.  A handle that has more goes to the end of the list, so
+ * that the others have their turn. */
 #include "serve/endpoint/handle.h"
 
 #include <stdlib.h>
@@ -10,12 +11,34 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/event/work.h"
+
+#define MOST_TOKENS 128u /* of one event */
+#define MOST_DRAWS  32u /* of one event, with logprobs: a token with its likeliest tokens takes up to 15 us */
+#define DRAW_UNITS  4u  /* work of one of them, in plain tokens */
+#define CLOCK_UNITS 64u /* units of work from one look at the clock to the next */
 
 /* ---- the outbox ---- */
 
 static void gen_outbox_on_turn(void *arg)
 {
-    gen_outbox_flush(arg);
+    struct gen_outbox *outbox = arg;
+
+    outbox->is_spent = false;
+    gen_outbox_flush(outbox);
+}
+
+/* Counts work of this turn.  The clock is read seldom, because most events carry one token. */
+static void gen_outbox_count(struct gen_outbox *outbox, uint32_t n_units)
+{
+    outbox->n_unmeasured += n_units;
+    if (outbox->n_unmeasured < CLOCK_UNITS || outbox->turn == NULL)
+        return;
+    outbox->n_unmeasured = 0;
+    if (outbox->is_spent || ev_work_age_ns() <= GEN_PIECE_NS)
+        return;
+    outbox->is_spent = true;
+    ev_timer_start(outbox->turn, 0); /* only here: each start would put the timer off again */
 }
 
 int gen_outbox_open(struct gen_outbox *outbox, struct ev_loop *loop, gen_close close)
@@ -104,8 +127,13 @@ int gen_handle_token(struct gen_handle *handle, token_id id)
 
 struct sample_result *gen_handle_draw(struct gen_handle *handle)
 {
-    uint32_t at = gen_handle_answered(handle) - handle->n_delivered;
+    uint32_t n = gen_handle_answered(handle) - handle->n_delivered, at = handle->first_draw + n;
 
+    if (at >= handle->cap_draws && handle->first_draw > n) { /* no more is moved than was delivered */
+        memmove(handle->draws, handle->draws + handle->first_draw, n * sizeof(*handle->draws));
+        handle->first_draw = 0;
+        at = n;
+    }
     if (at >= handle->cap_draws) {
         uint32_t cap = 2 * at + 8;
         struct sample_result *grown = realloc(handle->draws, (size_t)cap * sizeof(*grown));
@@ -188,27 +216,55 @@ void gen_handle_serving(const struct gen_handle *handle, struct gen_serving *ser
 
 /* ---- delivery: each call may free the handle ---- */
 
+/* The handle may have more events.  The other handles go first. */
+static void gen_handle_yield(struct gen_handle *handle)
+{
+    list_remove(&handle->due);
+    list_push_back(&handle->outbox->due, &handle->due);
+}
+
 static void gen_handle_deliver_scores(struct gen_handle *handle, const struct sample_result *scores,
                                       uint32_t n)
 {
     const struct gen_tokens tokens = {.draws = scores, .n = n, .is_prompt_logprobs = true};
 
+    gen_outbox_count(handle->outbox, n * DRAW_UNITS);
+    gen_handle_yield(handle);
     handle->events->on_tokens(handle->arg, &tokens);
 }
 
-static void gen_handle_deliver_tokens(struct gen_handle *handle, uint32_t n)
+static void gen_handle_deliver_prompt(struct gen_handle *handle)
 {
+    struct scores *scores = &handle->scores;
+    uint32_t from = scores->n_given, n = scores->n - from;
+
+    if (n > MOST_DRAWS)
+        n = MOST_DRAWS;
+    scores->n_given += n;
+    if (scores->n_given == scores->n)
+        scores->n_given = scores->n = 0;
+    gen_handle_deliver_scores(handle, scores->held + from, n);
+}
+
+static void gen_handle_deliver_tokens(struct gen_handle *handle, uint32_t n_held)
+{
+    uint32_t most = handle->draws != NULL ? MOST_DRAWS : MOST_TOKENS, n = n_held < most ? n_held : most;
+    uint32_t first_draw = handle->first_draw;
     const struct gen_tokens tokens = {.ids = handle->order->tokens + handle->order->n_prompt +
                                              handle->n_delivered,
                                       .n = n,
                                       .embedding = handle->embedding,
                                       .n_dims = handle->n_dims,
-                                      .draws = handle->draws};
+                                      .draws = handle->draws != NULL ? handle->draws + first_draw : NULL};
 
+    handle->first_draw = n < n_held ? first_draw + n : 0;
     handle->n_delivered += n;
+    gen_outbox_count(handle->outbox, handle->draws != NULL ? n * DRAW_UNITS : n);
     if (handle->first_token_ns == 0)
         handle->first_token_ns = clock_now_ns();
-    if (handle->outcome == GEN_RUNNING)
+    if (n < n_held)
+        gen_handle_yield(handle);
+    else if (handle->outcome == GEN_RUNNING)
         list_remove(&handle->due); /* no other event is due: removing it here spares the flush one look per
                                     * token */
     handle->events->on_tokens(handle->arg, &tokens);
@@ -242,17 +298,16 @@ static void gen_handle_deliver_failure(struct gen_handle *handle)
 static void gen_handle_deliver(struct gen_handle *handle)
 {
     bool is_open = !handle->is_paused && !handle->is_held;
-    uint32_t n = gen_handle_answered(handle) - handle->n_delivered, n_scores = handle->scores.n;
+    uint32_t n = gen_handle_answered(handle) - handle->n_delivered;
 
     if (handle->has_resumption) {
         handle->has_resumption = false;
         handle->events->on_resumed(handle->arg, handle->order);
-    } else if (handle->has_acceptance) {
+    } else if (handle->has_acceptance && !handle->is_paused) {
         handle->has_acceptance = false;
         handle->events->on_accepted(handle->arg, handle->cached_tokens);
-    } else if (is_open && n_scores > 0) {
-        handle->scores.n = 0;
-        gen_handle_deliver_scores(handle, handle->scores.held, n_scores);
+    } else if (is_open && handle->scores.n > 0) {
+        gen_handle_deliver_prompt(handle);
     } else if (is_open && n > 0) {
         gen_handle_deliver_tokens(handle, n);
     } else if (is_open && handle->scores.has_stop && handle->outcome == GEN_ENDED) {
@@ -270,7 +325,9 @@ static void gen_handle_deliver(struct gen_handle *handle)
 void gen_outbox_flush(struct gen_outbox *outbox)
 {
     outbox->is_open = true;
-    while (!list_is_empty(&outbox->due))
+    while (!outbox->is_spent && !list_is_empty(&outbox->due))
         gen_handle_deliver(container_of(outbox->due.next, struct gen_handle, due));
     outbox->is_open = false;
+    if (list_is_empty(&outbox->due))
+        outbox->is_spent = false;
 }

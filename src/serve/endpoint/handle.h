@@ -12,6 +12,10 @@
  * Order: on_accepted, prompt logprobs, tokens, the stop id's logprob, then on_end.  A failure is delivered
  * even while the front is paused, and drops undelivered tokens.
  *
+ * A job may hold a long answer (a resumed stream, logprobs of a long prompt), and one message may hold tokens of many
+ * jobs.  So events carry a bounded number of tokens, and once a piece of the loop's work is GEN_PIECE_NS old, the
+ * other events wait for the loop's next turn.
+ *
  * More than 15 functions: each kind of event has one, and the outbox needs its own.
  *
  * For backends; one loop thread. */
@@ -27,10 +31,14 @@
  * It first writes the serving stats to serving_out (NULL after a failure). */
 typedef void (*gen_close)(struct gen_handle *handle, struct gen_serving *serving_out);
 
+#define GEN_PIECE_NS UINT64_C(700000)
+
 struct gen_outbox {        /* one for each backend */
     struct list due;       /* handles with events, by gen_handle.due */
     struct ev_timer *turn; /* flushes in the loop's next turn; NULL: the owner calls gen_outbox_flush() */
     bool is_open;          /* between gen_outbox_begin() and gen_outbox_flush(): no timer is needed */
+    bool is_spent;         /* this piece of work has taken its time: the timer delivers the rest */
+    uint32_t n_unmeasured; /* units of work since the clock was last read */
     gen_close close;
 };
 
@@ -57,7 +65,8 @@ struct gen_handle { /* fields used for every token come first */
     bool has_acceptance;         /* on_accepted is due */
     uint32_t cached_tokens;      /* argument of on_accepted */
     uint32_t cap_draws;          /* capacity of draws, the sampling results of undelivered tokens ... */
-    struct sample_result *draws; /* ... NULL unless wanted */
+    uint32_t first_draw;         /* ... from this one on */
+    struct sample_result *draws; /* NULL unless wanted */
     uint64_t submitted_ns, first_token_ns;
     enum work_end end;          /* ENDED */
     struct gen_failure failure; /* FAILED */
@@ -70,7 +79,8 @@ struct gen_handle { /* fields used for every token come first */
 int gen_outbox_open(struct gen_outbox *outbox, struct ev_loop *loop,
                     gen_close close);             /* loop NULL: the outbox has no timer */
 void gen_outbox_close(struct gen_outbox *outbox); /* accepts a zeroed outbox */
-/* Between these two calls events need no timer, because gen_outbox_flush() delivers them at once. */
+/* Between these two calls events need no timer, because gen_outbox_flush() delivers them, or starts it.  Without a
+ * timer it delivers all of them. */
 void gen_outbox_begin(struct gen_outbox *outbox);
 void gen_outbox_flush(struct gen_outbox *outbox);
 

@@ -9,6 +9,7 @@
 struct scores {                 /* zeroed: none */
     struct sample_result *held; /* [n], of the prompt's tokens; heap */
     uint32_t n, cap;
+    uint32_t n_given; /* those delivered, at the start */
     bool has_stop;
     struct sample_result stop; /* with has_stop: delivered after the sampled tokens */
 };

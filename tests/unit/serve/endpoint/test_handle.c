@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deferred events of a backend's jobs: their order, the tokens held by a pause, and a front that cancels any
+/* Deferred events of a backend's jobs: their order, their slices, the tokens held by a pause, and a front that cancels any
  * job, its own or another, inside any event. */
 #include "tests/unit/check.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
+#include "base/event/work.h"
 #include "base/rng.h"
 #include "serve/endpoint/handle.h"
 
@@ -188,7 +190,7 @@ static void events_come_in_order(void **state)
     gen_handle_end(handle, WORK_END_LENGTH);
     assert_log(client, "");
     flush();
-    assert_log(client, "astSe");
+    assert_log(client, "astttttttttttttttttttSe"); /* 32 tokens each */
     assert_int_equal(client->n_tokens, 600);
     assert_int_equal(client->n_scores, 3);
     assert_int_equal(client->serving.drawn_tokens, 600);
@@ -201,10 +203,11 @@ static void a_pause_holds_tokens_and_end_back(void **state)
     struct gen_handle *handle = &client->job->handle;
 
     gen_handle_accept(handle, 7);
+    flush();
     gen_handle_pause(handle, true);
     add_tokens(client, 2, true);
     flush();
-    assert_log(client, "a"); /* accepted nevertheless */
+    assert_log(client, "a");
     gen_handle_end(handle, WORK_END_LENGTH);
     flush();
     gen_handle_pause(handle, false);
@@ -226,6 +229,111 @@ static void a_pause_inside_an_event(void **state)
     gen_handle_pause(handle, false);
     flush();
     assert_log(client, "te");
+}
+
+/* A paused stream has sent its head already, so another choice of it may begin later. */
+static void a_pause_holds_acceptance_back(void **state)
+{
+    struct client *client = begin(0);
+    struct gen_handle *handle = &client->job->handle;
+
+    gen_handle_pause(handle, true);
+    gen_handle_accept(handle, 7);
+    flush();
+    assert_log(client, "");
+    gen_handle_pause(handle, false);
+    flush();
+    assert_log(client, "a");
+}
+
+/* Tokens that come while others wait keep their order and their sampling results. */
+static void an_answer_is_delivered_in_parts(void **state)
+{
+    struct client *client = begin(0);
+    struct gen_handle *handle = &client->job->handle;
+
+    client->pauses_at = 't';
+    add_tokens(client, 500, true);
+    for (uint32_t n = 32; client->n_tokens < 1300; n += 32) {
+        gen_handle_pause(handle, false);
+        flush();
+        assert_int_equal(client->n_tokens, n < 1300 ? n : 1300);
+        if (gen_handle_answered(handle) < 1300)
+            add_tokens(client, 20, true);
+    }
+    assert_true(handle->cap_draws < 1100); /* room of delivered ones was used again */
+}
+
+static void a_long_prompt_is_delivered_in_parts(void **state)
+{
+    struct client *client = begin(0);
+    struct sample_result scores[100] = {{.id = 1}};
+
+    client->pauses_at = 's';
+    assert_int_equal(gen_handle_scores(&client->job->handle, scores, 100), 0);
+    for (uint32_t n = 32; client->n_scores < 200; n += 32) {
+        gen_handle_pause(&client->job->handle, false);
+        flush();
+        assert_int_equal(client->n_scores, n < 200 ? n : 200);
+        if (n == 64)
+            assert_int_equal(gen_handle_scores(&client->job->handle, scores, 100), 0);
+    }
+    assert_int_equal(client->job->handle.scores.n, 0);
+}
+
+/* ---- slices of a loop ---- */
+
+static struct {
+    struct ev_loop *loop;
+    uint64_t turn, n_turns;
+    uint32_t n_in_turn, most_in_turn, n_tokens;
+} slices;
+
+static void on_slow_tokens(void *arg, const struct gen_tokens *tokens)
+{
+    uint64_t turn = ev_loop_turns(slices.loop);
+
+    if (turn != slices.turn) {
+        slices.n_turns++;
+        slices.n_in_turn = 0;
+    }
+    slices.turn = turn;
+    slices.n_in_turn += (uint32_t)tokens->n;
+    slices.n_tokens += (uint32_t)tokens->n;
+    if (slices.n_in_turn > slices.most_in_turn)
+        slices.most_in_turn = slices.n_in_turn;
+    clock_sleep_ns(GEN_PIECE_NS / 2);
+}
+
+static void on_slow_end(void *arg, enum work_end end, const struct gen_serving *serving)
+{
+    ev_loop_stop(slices.loop);
+}
+
+static void watch_nothing(void *arg, const char *what, uint64_t cpu_ns, uint64_t wall_ns)
+{
+}
+
+static void long_answers_leave_the_loop_to_others(void **state)
+{
+    static const struct gen_events slow = {on_accepted, on_slow_tokens, NULL, on_slow_end, on_failure, NULL};
+    struct client *client = begin(0);
+
+    memset(&slices, 0, sizeof(slices));
+    gen_outbox_close(&outbox);
+    assert_int_equal(ev_loop_new(&slices.loop), 0);
+    ev_work_watch(slices.loop, watch_nothing, NULL);
+    assert_int_equal(gen_outbox_open(&outbox, slices.loop, close_job), 0);
+    client->job->handle.events = &slow;
+    add_tokens(client, 640, true); /* 20 events */
+    gen_handle_end(&client->job->handle, WORK_END_LENGTH);
+    ev_loop_run(slices.loop);
+    client->job = NULL;
+    assert_int_equal(slices.n_tokens, 640);
+    assert_true(slices.n_turns >= 5);
+    assert_true(slices.most_in_turn <= 4 * 32);
+    gen_outbox_close(&outbox);
+    ev_loop_free(slices.loop);
 }
 
 static void held_tokens_wait_for_the_backend(void **state)
@@ -348,10 +456,17 @@ static void random_jobs_end_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        HANDLE_TEST(events_come_in_order),         HANDLE_TEST(a_pause_holds_tokens_and_end_back),
-        HANDLE_TEST(a_pause_inside_an_event),      HANDLE_TEST(held_tokens_wait_for_the_backend),
-        HANDLE_TEST(a_failure_waits_for_no_pause), HANDLE_TEST(the_front_cancels_inside_any_event),
+        HANDLE_TEST(events_come_in_order),
+        HANDLE_TEST(a_pause_holds_tokens_and_end_back),
+        HANDLE_TEST(a_pause_inside_an_event),
+        HANDLE_TEST(held_tokens_wait_for_the_backend),
+        HANDLE_TEST(a_failure_waits_for_no_pause),
+        HANDLE_TEST(the_front_cancels_inside_any_event),
         HANDLE_TEST(random_jobs_end_once),
+        HANDLE_TEST(a_pause_holds_acceptance_back),
+        HANDLE_TEST(an_answer_is_delivered_in_parts),
+        HANDLE_TEST(a_long_prompt_is_delivered_in_parts),
+        HANDLE_TEST(long_answers_leave_the_loop_to_others),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

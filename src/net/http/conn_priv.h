@@ -21,7 +21,8 @@
 #include "net/link/stranger_counts.h"
 
 #define HTTP_MAX_LISTENERS 16
-/* If on_pause is ignored, the stream is cut when this many times max_queue_bytes wait. */
+/* If pauses are ignored, the stream is cut at a write while this many times max_queue_bytes wait. One piece may be
+ * longer: the client is not to blame for it. */
 #define HTTP_HARD_QUEUE_FACTOR 4
 #define HTTP_MAX_DISCARD_BYTES                                                                               \
     (UINT64_C(1) << 20)               /* of a body that is read and dropped to keep the connection */

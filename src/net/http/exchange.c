@@ -259,7 +259,7 @@ void http_exchange_fetch(const struct http_exchange *exchange)
 int http_reply_write(struct http_exchange *exchange, struct bytes piece)
 {
     struct http_conn *conn = exchange->conn;
-    size_t max_bytes = conn->server->limits.max_queue_bytes;
+    size_t max_bytes = conn->server->limits.max_queue_bytes, n_before;
     struct evbuffer *output;
     int rc = 0;
 
@@ -273,6 +273,7 @@ int http_reply_write(struct http_exchange *exchange, struct bytes piece)
     if (http_conn_send_now(conn, piece, exchange->is_chunking))
         return conn->is_broken ? E_CLOSED : 0;
     output = bufferevent_get_output(conn->bev);
+    n_before = evbuffer_get_length(output);
     if (exchange->is_chunking)
         rc |= evbuffer_add_printf(output, "%zx\r\n", piece.len_bytes) < 0;
     rc |= evbuffer_add(output, piece.data, piece.len_bytes) < 0;
@@ -287,11 +288,11 @@ int http_reply_write(struct http_exchange *exchange, struct bytes piece)
         conn->over_since_ns = clock_now_ns();
         http_conn_kick(conn);
     }
-    if (evbuffer_get_length(output) > max_bytes * HTTP_HARD_QUEUE_FACTOR) {
+    if (n_before > max_bytes * HTTP_HARD_QUEUE_FACTOR) {
         http_conn_break(conn, HTTP_ABORT_SLOW_READER);
         return E_FULL;
     }
-    return 0;
+    return conn->over_since_ns != 0;
 }
 
 void http_reply_end(struct http_exchange *exchange)

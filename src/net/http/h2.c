@@ -210,9 +210,15 @@ static bool send_output(struct h2 *h2)
 static void h2_report_pause(struct h2_stream *stream)
 {
     const struct http_server *server = stream->h2->conn->server;
-    bool is_over = stream->over_since_ns != 0;
+    bool is_over = stream->over_since_ns != 0, is_due = stream->is_pause_due;
 
-    if (stream->exchange.answer != ANSWER_STREAMING || stream->is_pause_reported == is_over)
+    stream->is_pause_due = false;
+    if (stream->exchange.answer != ANSWER_STREAMING)
+        return;
+    if (is_due && !is_over &&
+        !stream->is_pause_reported) /* it is over already, but the handler was told by a write */
+        server->opts.handler->on_pause(server->opts.handler_arg, &stream->exchange, false);
+    if (stream->is_pause_reported == is_over)
         return;
     stream->is_pause_reported = is_over;
     server->opts.handler->on_pause(server->opts.handler_arg, &stream->exchange, is_over);

@@ -155,8 +155,10 @@ static int h2_answer_queue(struct h2_stream *stream, struct bytes piece, const s
     if (held != NULL ? http_add_held(stream->out, held) < 0
                      : evbuffer_add(stream->out, piece.data, piece.len_bytes) < 0)
         return E_NOMEM;
-    if (h2_stream_unsent(stream) > max_bytes && stream->over_since_ns == 0)
+    if (h2_stream_unsent(stream) > max_bytes && stream->over_since_ns == 0) {
         stream->over_since_ns = clock_now_ns();
+        stream->is_pause_due = true;
+    }
     if (stream->is_deferred) {
         stream->is_deferred = false;
         (void)nghttp2_session_resume_data(stream->h2->session, stream->id);
@@ -215,6 +217,7 @@ int h2_reply_begin(struct h2_stream *stream, int status, const struct http_field
 int h2_reply_write(struct h2_stream *stream, struct bytes piece)
 {
     size_t max_bytes = stream->h2->conn->server->limits.max_queue_bytes;
+    size_t n_before = h2_stream_unsent(stream);
 
     if (stream->is_broken)
         return E_CLOSED;
@@ -224,12 +227,12 @@ int h2_reply_write(struct h2_stream *stream, struct bytes piece)
         break_stream(stream, HTTP_ABORT_SERVER);
         return E_NOMEM;
     }
-    if (h2_stream_unsent(stream) > max_bytes * HTTP_HARD_QUEUE_FACTOR) {
+    if (n_before > max_bytes * HTTP_HARD_QUEUE_FACTOR) {
         break_stream(stream, HTTP_ABORT_SLOW_READER);
         return E_FULL;
     }
     h2_answer_wake(stream);
-    return 0;
+    return stream->over_since_ns != 0;
 }
 
 void h2_reply_end(struct h2_stream *stream)

@@ -31,7 +31,8 @@ struct h2_stream {
     uint64_t progress_ns;   /* time when out last shrank, or was first filled */
     uint64_t over_since_ns; /* time since which out is over max_queue_bytes; 0: it is not over */
     bool is_pause_reported;
-    bool is_broken; /* must be reset; break_why gives the reason */
+    bool is_pause_due; /* more than max_queue_bytes waited, though perhaps no longer */
+    bool is_broken;    /* must be reset; break_why gives the reason */
     enum http_abort break_why;
     bool is_reset; /* RST_STREAM is queued */
 };

@@ -149,8 +149,9 @@ void http_reply_held(struct http_exchange *exchange, int status, const struct ht
 /* Prefetches the memory that the next write needs into the CPU cache. Accepts NULL. */
 void http_exchange_fetch(const struct http_exchange *exchange);
 /* A streamed answer: head (sent with the first write), pieces, end. The server frames the pieces. write
- * fails with E_CLOSED if the connection is broken, and with E_FULL if the handler ignored on_pause for too
- * long; in both cases on_abort follows from the loop. */
+ * returns 1 if more than max_queue_bytes wait now: write no more until on_pause has reported a pause and its end. It
+ * fails with E_CLOSED if the connection is broken, and with E_FULL if the handler wrote on and on; in both
+ * cases on_abort follows from the loop. */
 int http_reply_begin(struct http_exchange *exchange, int status, const struct http_fields *fields);
 int http_reply_write(struct http_exchange *exchange, struct bytes piece);
 void http_reply_end(struct http_exchange *exchange); /* the exchange is over after it */

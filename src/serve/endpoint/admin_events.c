@@ -137,9 +137,8 @@ void admin_events_send(struct admin_events *events, const char *name, struct byt
         list_for_each (node, &events->watchers) {
             struct admin_watcher *watcher = container_of(node, struct admin_watcher, node);
 
-            if (!watcher->is_paused)
-                (void)http_reply_write(watcher->exchange,
-                                       buf_view(&text)); /* a failure is reported by an abort */
+            if (!watcher->is_paused) /* a failure is reported by an abort */
+                watcher->is_paused = http_reply_write(watcher->exchange, buf_view(&text)) == 1;
         }
     buf_fini(&text);
 }

@@ -229,6 +229,8 @@ void choices_pause(struct request *request, bool is_paused)
 {
     const struct backend *backend = request_backend(request);
 
+    if (request->choices == NULL || request->is_paused == is_paused)
+        return;
     request->is_paused = is_paused;
     for (uint32_t i = 0; i < request->n_choices; i++)
         if (request->choices[i].handle != NULL)

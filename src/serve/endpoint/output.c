@@ -73,16 +73,20 @@ void output_put_error(struct request *request, const char *name, const struct ap
 void output_flush(struct request *request)
 {
     struct front *front = request->front;
+    int rc = 0;
 
     if (front->writer == NULL)
         return;
     ASSERT(front->writer == request);
     request->event_ns = clock_now_ns();
     /* A failure here means that the connection is broken.  on_abort reports it in a later turn. */
-    if (request->exchange != NULL && !request->is_mute && front->out.len_bytes > 0)
-        request->is_mute =
-            front->out.is_bad || http_reply_write(request->exchange, buf_view(&front->out)) < 0;
+    if (request->exchange != NULL && !request->is_mute && front->out.len_bytes > 0) {
+        rc = front->out.is_bad ? E_NOMEM : http_reply_write(request->exchange, buf_view(&front->out));
+        request->is_mute = rc < 0;
+    }
     output_drop(request);
+    if (rc == 1) /* at once: this turn may have much more for a client that reads as fast as it can */
+        choices_pause(request, true);
 }
 
 void output_drop(struct request *request)

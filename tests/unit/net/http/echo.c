@@ -81,6 +81,13 @@ static void on_request(void *arg, struct http_exchange *x)
         rig->flooding = x;
         http_reply_begin(x, 200, NULL);
         flood(rig);
+    } else if (bytes_is(path, "/burst")) {
+        char *piece = calloc(1, BURST_BYTES);
+
+        http_reply_begin(x, 200, NULL);
+        rig->burst_rc = http_reply_write(x, bytes_of(piece, BURST_BYTES));
+        http_reply_end(x);
+        free(piece);
     } else if (bytes_is(path, "/big")) {
         char *big = calloc(1, 4 << 20);
 

@@ -10,7 +10,8 @@
 
 /* Paths: /echo answers with the body; /late the same, 20 ms later; /two begins at
  * once and ends 1 ms later; /hang never; /stream ten pieces; /flood as
- * fast as the client reads; /no refuses from the head. */
+ * fast as the client reads; /burst streams BURST_BYTES in one piece; /no refuses from the head. */
+#define BURST_BYTES ((size_t)4 << 20)
 struct rig {
     struct raw_loop raw;
     struct http_server *server;
@@ -20,6 +21,7 @@ struct rig {
     atomic_int abort_why;
     atomic_int n_pauses;
     atomic_int n_resumes;
+    atomic_int burst_rc;
     atomic_int n_drained;
     atomic_ullong flooded_bytes;
     struct ev_timer *late;

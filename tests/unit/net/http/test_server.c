@@ -394,6 +394,25 @@ static void slow_readers_are_paused_and_then_cut(void **state)
     rig_end(&rig);
 }
 
+static void a_long_piece_cuts_no_client(void **state)
+{
+    struct http_limits limits = {.max_queue_bytes = 64 << 10};
+    struct buf in = {0};
+    struct rig rig;
+    int fd;
+
+    rig_begin(&rig, &limits);
+    fd = raw_connect(rig.port);
+    raw_send_str(fd, GET("/burst"));
+    assert_true(raw_read_until(fd, "\r\n0\r\n\r\n", 5000, &in));
+    assert_true(in.len_bytes > BURST_BYTES);
+    assert_int_equal(rig.burst_rc, 1); /* the handler shall write no more */
+    assert_int_equal(rig.n_aborts, 0);
+    close(fd);
+    buf_fini(&in);
+    rig_end(&rig);
+}
+
 static void pipelining_without_reading_is_bounded(void **state)
 {
     struct http_limits limits = {.max_queue_bytes = 32 << 10, .stall_ns = 200 * NS_PER_MS};
@@ -570,6 +589,7 @@ int main(void)
         cmocka_unit_test(long_bodies_come_whole_and_end_where_they_should),
         cmocka_unit_test(a_long_body_that_ends_early_is_no_request),
         cmocka_unit_test(slow_readers_are_paused_and_then_cut),
+        cmocka_unit_test(a_long_piece_cuts_no_client),
         cmocka_unit_test(pipelining_without_reading_is_bounded),
         cmocka_unit_test(connections_are_limited),
         cmocka_unit_test(requests_per_connection_are_limited),

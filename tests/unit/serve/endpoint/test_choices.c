@@ -153,6 +153,34 @@ static void slow_readers_hold_every_choice_up(void **state)
     rig_end(&rig);
 }
 
+/* Sixteen choices with logprobs make two megabytes in a turn of the loop.  A client that reads all of it is not to blame. */
+static void fast_readers_are_never_cut(void **state)
+{
+    struct buf request = {0};
+    struct buf in = {0};
+    size_t n_read = 0;
+    struct rig rig;
+    int fd;
+
+    rig_begin(&rig, small_queues);
+    put_request(&request, CHAT, "",
+                "{'model':'sim','n':16,'stream':true,'logprobs':true,'top_logprobs':20,"
+                "'messages':[{'role':'user','content':'flood'}]}");
+    fd = raw_connect(rig.port);
+    raw_send(fd, request.data, request.len_bytes);
+    while (n_read < 16 << 20 && rig.counts->n_cancelled == 0) {
+        raw_read_until(fd, "never", 1, &in);
+        n_read += in.len_bytes;
+        buf_clear(&in);
+    }
+    assert_int_equal(rig.counts->n_cancelled, 0);
+    close(fd);
+    assert_true(reaches(&rig.counts->n_running, 0));
+    buf_fini(&request);
+    buf_fini(&in);
+    rig_end(&rig);
+}
+
 /* The held part of a whole answer is bounded for any request. */
 static void answers_do_not_grow_without_bound(void **state)
 {
@@ -203,6 +231,7 @@ int main(void)
         cmocka_unit_test(a_failing_choice_fails_the_request),
         cmocka_unit_test(leaving_cancels_every_choice),
         cmocka_unit_test(slow_readers_hold_every_choice_up),
+        cmocka_unit_test(fast_readers_are_never_cut),
         cmocka_unit_test(answers_do_not_grow_without_bound),
         cmocka_unit_test(choices_count_as_requests),
     };

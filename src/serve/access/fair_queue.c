@@ -133,14 +133,15 @@ int fair_queue_submit(struct fair_queue *queue, struct fair_queue_job *job)
     const struct fair_queue_opts *opts = &queue->opts;
     struct owner *owner;
 
-    if (queue->n_waiting >= opts->max_waiting ||
-        queue->waiting_bytes + job->size_bytes > opts->max_waiting_bytes)
+    if (!job->is_exempt && (queue->n_waiting >= opts->max_waiting ||
+                            queue->waiting_bytes + job->size_bytes > opts->max_waiting_bytes))
         return E_FULL;
     owner = find_owner(queue, job->owner);
     if (owner == NULL)
         return E_NOMEM;
-    if (owner->n > 0 && (owner->n >= opts->max_waiting / 2 ||
-                         owner->size_bytes + job->size_bytes > opts->max_waiting_bytes / 2))
+    if (!job->is_exempt && owner->n > 0 &&
+        (owner->n >= opts->max_waiting / 2 ||
+         owner->size_bytes + job->size_bytes > opts->max_waiting_bytes / 2))
         return E_LIMIT;
     list_push_back(&owner->jobs, &job->node);
     owner->n++;

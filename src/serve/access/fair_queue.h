@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fair queue of the large requests' work, in front of the pool of job threads.
  *
- * The queue is bounded in jobs and in bytes, and one owner may use half of either bound.  The threads
+ * The queue is bounded in jobs and in bytes, and one owner may use half of either bound.  Jobs at a request's end
+ * are exempt, because a refusal would waste the request's work and save no memory.  The threads
  * receive one job of each owner in turn, so an owner with many jobs waits behind its own jobs.  Loop
  * thread only. */
 #ifndef SERVE_ACCESS_FAIR_QUEUE_H
@@ -23,6 +24,7 @@ struct fair_queue_job { /* embedded in the object that has work; zeroed at first
     struct list node;   /* node, queue and is_waiting belong to the queue */
     struct fair_queue *queue;
     bool is_waiting;   /* not started yet */
+    bool is_exempt;    /* not refused for the queue's bounds */
     const void *owner; /* identity only; NULL: no owner */
     uint64_t size_bytes;
     ev_call work; /* runs on any job thread */

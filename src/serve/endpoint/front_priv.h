@@ -8,6 +8,7 @@
 #include "serve/api/error.h"
 #include "serve/api/parse.h"
 #include "serve/api/render.h"
+#include "serve/api/render_responses.h"
 #include "base/list.h"
 #include "serve/answer/answer.h"
 #include "serve/access/auth.h"
@@ -136,14 +137,18 @@ struct request { /* fields used for every token come first, because ten thousand
     bool wants_serving;    /* serving stats in the stream */
     struct resume resume;
 
-    /* While a job thread works for the request, only that job may touch body, gen, error and prompts. */
+    /* While a job thread works for the request, only that job may touch body, gen, error and prompts, and, while it
+     * renders the answer, the choices. */
     bool is_in_fair_queue; /* running in the pool or waiting for it */
     struct fair_queue_job job;
     atomic_bool is_working;   /* a job thread works on it */
     atomic_bool is_abandoned; /* the job must not start */
     int work_rc;
     struct buf body;
-    bool is_gzip; /* the body's encoding */
+    struct buf rendered; /* the whole answer, if is_rendered */
+    bool is_rendered;
+    struct api_range output_range; /* of it: a response's output */
+    bool is_gzip;                  /* the body's encoding */
     struct gen_request gen;
     struct api_error error;
     struct conversation *conversation; /* the conversation that the request continues; a reference is held */

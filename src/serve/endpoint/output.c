@@ -144,6 +144,8 @@ void output_end_choice(struct choice *choice)
 /* ---- collecting ---- */
 
 #define HELD_BODY_BYTES (64u << 10) /* longer bodies are sent without a copy */
+#define LOGPROB_BYTES   64u         /* of a token and its logprob in an answer */
+#define CHOICE_BYTES    256u        /* of a choice beside its text */
 static struct collected *output_add_block(struct choice *choice, enum gen_block_kind kind)
 {
     struct collected *grown = realloc(choice->blocks, (choice->n_blocks + 1) * sizeof(*grown));
@@ -308,18 +310,59 @@ void output_body(struct request *request)
     request->exchange = NULL;
 }
 
+size_t output_whole_bytes(const struct request *request)
+{
+    size_t n = request->n_logprobs * LOGPROB_BYTES;
+
+    if (request->dialect->take != NULL)
+        return 0; /* it was rendered piece by piece */
+    for (uint32_t i = 0; i < request->n_choices; i++) {
+        const struct choice *choice = &request->choices[i];
+
+        n += CHOICE_BYTES + choice->prompt->text.len_bytes;
+        for (size_t k = 0; k < choice->n_blocks; k++)
+            n += choice->blocks[k].text.len_bytes;
+    }
+    return n;
+}
+
+/* Frees the logprobs here, because freeing megabytes takes a while too. */
+static void release_logprobs(struct choice *choice)
+{
+    logprobs_free(choice->logprobs);
+    choice->logprobs = NULL;
+    choice->has_logprobs = false;
+}
+
+void output_render_work(void *arg)
+{
+    struct request *request = arg;
+
+    if (!atomic_load(&request->is_abandoned)) {
+        request->work_rc = request->dialect->whole(request, &request->rendered);
+        request->is_rendered = true;
+    }
+    for (uint32_t i = 0; i < request->n_choices; i++)
+        release_logprobs(&request->choices[i]);
+    atomic_store(&request->is_working, false);
+}
+
 static void end_whole(struct request *request)
 {
     struct http_fields fields = {0};
-    struct buf body = {0};
 
-    if (request->dialect->whole(request, &body) < 0) {
-        buf_fini(&body);
+    if (!request->is_rendered)
+        output_render_work(request);
+    if (request->work_rc < 0) {
         api_fail(&request->error, 503, "out of memory");
         reply_error(request->exchange, &request->error, request->id, NULL);
     } else {
-        buf_fini(&request->body);
-        request->body = body;
+        if (request->dialect->rendered != NULL)
+            request->dialect->rendered(request);
+        remains_give_back(&(struct remains){.body = request->body}, request->front->opts.jobs,
+                          request->front->opts.loop);
+        request->body = request->rendered;
+        request->rendered = (struct buf){0};
         report_serving_fields(request, &fields);
         output_send_body(request, &fields);
     }

@@ -301,17 +301,23 @@ static int output_response_add_logprobs(struct choice *choice)
 static int output_response_whole(struct request *request, struct buf *body)
 {
     struct api_response response;
-    struct api_range output = {0};
     int rc;
 
     if (output_response_add_logprobs(&request->choices[0]) < 0 ||
         output_response_finish(request, &response) < 0)
         return E_NOMEM;
-    rc = api_put_response(body, &response, &output);
-    if (rc == 0 && request->gen.response->is_stored)
-        responses_keep(request, buf_view(body), bytes_of(body->data + output.at, output.len_bytes));
+    rc = api_put_response(body, &response, &request->output_range);
     output_response_free_items(&response);
     return rc;
+}
+
+static void output_response_rendered(struct request *request)
+{
+    const struct api_range *output = &request->output_range;
+    struct bytes text = buf_view(&request->rendered);
+
+    if (request->gen.response->is_stored)
+        responses_keep(request, text, bytes_of(text.data + output->at, output->len_bytes));
 }
 
 const struct output_dialect output_responses = {.id_prefix = "resp_",
@@ -320,4 +326,5 @@ const struct output_dialect output_responses = {.id_prefix = "resp_",
                                                 .end = output_response_end,
                                                 .ping = output_response_ping,
                                                 .error = output_response_error_event,
-                                                .whole = output_response_whole};
+                                                .whole = output_response_whole,
+                                                .rendered = output_response_rendered};

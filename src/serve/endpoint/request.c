@@ -8,8 +8,8 @@
  *
  *     and from every state, when the client goes away: CANCELLED
  *
- * The front's loop does all work but two functions (request_work.c), which run on a job thread if the body
- * is large.  A running job owns the request.  If the client disconnects meanwhile, the loop sets
+ * The front's loop does all work but three functions: two run on a job thread if the body is large
+ * (request_work.c), one if a whole answer is long (output_render_work).  A running job owns the request.  If the client disconnects meanwhile, the loop sets
  * a flag and waits.  Each answer of the request is a choice: see choices.c.
  *
  * Only request_enter changes the state, and only request_end ends a request. */
@@ -24,8 +24,9 @@
 #include "serve/endpoint/responses_priv.h"
 #include "serve/prompt/constraint.h"
 
-#define GZIP_WORK     8 /* estimated work of a gzip body, per byte */
-#define MODEL_POLL_NS UINT64_C(50000000)
+#define GZIP_WORK       8 /* estimated work of a gzip body, per byte */
+#define MODEL_POLL_NS   UINT64_C(50000000)
+#define MAX_LOOP_ANSWER (32u << 10) /* bytes of an answer that the loop renders itself */
 
 const struct backend *request_backend(const struct request *request)
 {
@@ -155,6 +156,7 @@ void request_free(struct request *request)
                                 request->state == REQUEST_DONE && api_call_generates(request->call),
                                 clock_now_ns());
     request_give_back(request);
+    remains_give_back(&(struct remains){.body = request->rendered}, front->opts.jobs, front->opts.loop);
     buf_fini(&request->recalled);
     output_drop(request);
     free(request);
@@ -196,15 +198,6 @@ void request_fail_no_memory(struct request *request)
 
     api_fail(&error, 503, "out of memory");
     request_fail(request, &error);
-}
-
-void request_finish(struct request *request)
-{
-    request->status = 200;
-    request->reason = api_stop_reason(request->choices[0].stop);
-    request->last_ns = clock_now_ns();
-    output_end(request);
-    request_end(request, REQUEST_DONE);
 }
 
 void request_refused(struct request *request, const struct api_error *error)
@@ -266,6 +259,24 @@ static size_t never_inline(const struct request *request, size_t size_bytes)
     return size_bytes + request->front->opts.inline_bytes + 1;
 }
 
+/* Hands work to the job threads.  E_FULL, E_LIMIT, E_NOMEM: it has to be done here. */
+static int request_hand_over(struct request *request, const struct fair_queue_job *job)
+{
+    int rc;
+
+    atomic_store(&request->is_working, true);
+    request->is_in_fair_queue = true;
+    request->job = *job;
+    request->job.owner = limits_tenant(request->lease.account);
+    request->job.arg = request;
+    rc = fair_queue_submit(request->front->fair_queue, &request->job);
+    if (rc == 0)
+        return 0;
+    request->is_in_fair_queue = false;
+    atomic_store(&request->is_working, false);
+    return rc;
+}
+
 /* Runs work on a job thread if size_bytes,
  * a rough measure of its time, exceeds inline_bytes; otherwise here. */
 static void request_run(struct request *request, size_t size_bytes, ev_call work, ev_call done)
@@ -273,24 +284,17 @@ static void request_run(struct request *request, size_t size_bytes, ev_call work
     struct api_error error;
     int rc;
 
-    atomic_store(&request->is_working, true);
     if (size_bytes <= request->front->opts.inline_bytes || request->front->fair_queue == NULL) {
+        atomic_store(&request->is_working, true);
         ev_work_name(work == request_parse_work ? "parse" : "tokenise");
         work(request);
         done(request);
         return;
     }
-    request->is_in_fair_queue = true;
-    request->job = (struct fair_queue_job){.owner = limits_tenant(request->lease.account),
-                                           .size_bytes = size_bytes,
-                                           .work = work,
-                                           .done = done,
-                                           .arg = request};
-    rc = fair_queue_submit(request->front->fair_queue, &request->job);
+    rc = request_hand_over(request,
+                           &(struct fair_queue_job){.size_bytes = size_bytes, .work = work, .done = done});
     if (rc == 0)
         return;
-    request->is_in_fair_queue = false;
-    atomic_store(&request->is_working, false);
     if (rc == E_LIMIT)
         api_fail(&error, 429, "too many large requests of this tenant wait already");
     else
@@ -306,6 +310,32 @@ static bool is_back(struct request *request)
         return true;
     request_free(request);
     return false;
+}
+
+static void request_send_end(struct request *request)
+{
+    request->last_ns = clock_now_ns();
+    output_end(request);
+    request_end(request, REQUEST_DONE);
+}
+
+static void render_done(void *arg)
+{
+    ev_work_name("rendered");
+    if (is_back(arg))
+        request_send_end(arg);
+}
+
+void request_finish(struct request *request)
+{
+    size_t n = request->is_stream ? 0 : output_whole_bytes(request);
+    const struct fair_queue_job job = {
+        .size_bytes = n, .is_exempt = true, .work = output_render_work, .done = render_done};
+
+    request->status = 200;
+    request->reason = api_stop_reason(request->choices[0].stop);
+    if (n <= MAX_LOOP_ANSWER || request->front->fair_queue == NULL || request_hand_over(request, &job) < 0)
+        request_send_end(request);
 }
 
 void request_begin(struct request *request)

@@ -172,6 +172,30 @@ static void one_slow_format(struct buf *out)
                         ",\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":" SLOW "}}}");
 }
 
+static void many_logprobs(struct buf *out)
+{
+    buf_append_str(out, "{\"model\":\"sim\",\"max_tokens\":300,\"logprobs\":true,\"top_logprobs\":20,"
+                        "\"messages\":[{\"role\":\"user\",\"content\":\"count 300\"}]}");
+}
+
+static void many_completion_logprobs(struct buf *out)
+{
+    buf_append_str(out, "{\"model\":\"sim\",\"max_tokens\":300,\"logprobs\":5,\"prompt\":\"count 300\"}");
+}
+
+static void many_choices(struct buf *out)
+{
+    buf_append_str(out, "{\"model\":\"sim\",\"max_tokens\":100,\"n\":128,"
+                        "\"messages\":[{\"role\":\"user\",\"content\":\"count 100\"}]}");
+}
+
+static void response_with_logprobs(struct buf *out)
+{
+    buf_append_str(out,
+                   "{\"model\":\"sim\",\"max_output_tokens\":300,\"input\":\"count 300\",\"top_logprobs\":20,"
+                   "\"include\":[\"message.output_text.logprobs\"]}");
+}
+
 static const struct kind {
     const char *path;
     void (*put)(struct buf *out);
@@ -190,6 +214,10 @@ static const struct kind {
     {"/v1/chat/completions", one_slow_schema},
     {"/v1/chat/completions", one_slow_function},
     {"/v1/messages", much_nesting},
+    {"/v1/chat/completions", many_logprobs},
+    {"/v1/completions", many_completion_logprobs},
+    {"/v1/chat/completions", many_choices},
+    {"/v1/responses", response_with_logprobs},
 };
 
 static void work_that_grows_with_content_runs_on_job_threads(void **state)

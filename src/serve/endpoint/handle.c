@@ -14,8 +14,11 @@
 #include "base/event/work.h"
 
 #define MOST_TOKENS 128u /* of one event */
-#define MOST_DRAWS  32u /* of one event, with logprobs: a token with its likeliest tokens takes up to 15 us */
+#define MOST_DRAWS  16u /* of one event, with logprobs: a token with its likeliest tokens takes up to 15 us */
+#define EVENT_UNITS 4u  /* work of an event beside its tokens: a write to the client */
 #define DRAW_UNITS  4u  /* work of one of them, in plain tokens */
+#define END_UNITS   64u /* work of an end or a failure: the answer goes to the cache */
+#define BEGIN_UNITS 8u  /* work of an acceptance */
 #define CLOCK_UNITS 64u /* units of work from one look at the clock to the next */
 
 /* ---- the outbox ---- */
@@ -259,7 +262,7 @@ static void gen_handle_deliver_tokens(struct gen_handle *handle, uint32_t n_held
 
     handle->first_draw = n < n_held ? first_draw + n : 0;
     handle->n_delivered += n;
-    gen_outbox_count(handle->outbox, handle->draws != NULL ? n * DRAW_UNITS : n);
+    gen_outbox_count(handle->outbox, EVENT_UNITS + (handle->draws != NULL ? n * DRAW_UNITS : n));
     if (handle->first_token_ns == 0)
         handle->first_token_ns = clock_now_ns();
     if (n < n_held)
@@ -277,6 +280,7 @@ static void gen_handle_deliver_end(struct gen_handle *handle)
     enum work_end end = handle->end;
     void *arg = handle->arg;
 
+    gen_outbox_count(handle->outbox, END_UNITS);
     handle->outbox->close(handle, &serving);
     events->on_end(arg, end, &serving);
 }
@@ -289,6 +293,7 @@ static void gen_handle_deliver_failure(struct gen_handle *handle)
     void *arg = handle->arg;
 
     handle->failure_text = NULL;
+    gen_outbox_count(handle->outbox, END_UNITS);
     handle->outbox->close(handle, NULL);
     events->on_failure(arg, &failure);
     free(text);
@@ -305,6 +310,7 @@ static void gen_handle_deliver(struct gen_handle *handle)
         handle->events->on_resumed(handle->arg, handle->order);
     } else if (handle->has_acceptance && !handle->is_paused) {
         handle->has_acceptance = false;
+        gen_outbox_count(handle->outbox, BEGIN_UNITS);
         handle->events->on_accepted(handle->arg, handle->cached_tokens);
     } else if (is_open && handle->scores.n > 0) {
         gen_handle_deliver_prompt(handle);

@@ -17,7 +17,7 @@
 #include "worker/loop/spending_priv.h"
 #include "worker/loop/worker_priv.h"
 
-#define FRAME_BYTES  (512u << 10) /* half of the limit for TOKENS */
+#define FRAME_BYTES  (128u << 10) /* a router takes a millisecond for a frame full of logprobs */
 #define ANSWER_BYTES 384u         /* upper bound of an answer with its serving stats, without tokens */
 #define TOKEN_BYTES  11u          /* upper bound of an id, its logprob and its count of top tokens */
 #define TOP_BYTES    9u

@@ -12,6 +12,8 @@
 #include "base/rng.h"
 #include "serve/endpoint/handle.h"
 
+#define T16 "tttttttttttttttt"
+
 enum { N_JOBS = 8, MAX_ANSWER = 200 };
 
 struct job {
@@ -190,7 +192,7 @@ static void events_come_in_order(void **state)
     gen_handle_end(handle, WORK_END_LENGTH);
     assert_log(client, "");
     flush();
-    assert_log(client, "astttttttttttttttttttSe"); /* 32 tokens each */
+    assert_log(client, "as" T16 T16 "ttttttSe"); /* 16 tokens each */
     assert_int_equal(client->n_tokens, 600);
     assert_int_equal(client->n_scores, 3);
     assert_int_equal(client->serving.drawn_tokens, 600);
@@ -254,12 +256,12 @@ static void an_answer_is_delivered_in_parts(void **state)
 
     client->pauses_at = 't';
     add_tokens(client, 500, true);
-    for (uint32_t n = 32; client->n_tokens < 1300; n += 32) {
+    for (uint32_t n = 16; client->n_tokens < 1300; n += 16) {
         gen_handle_pause(handle, false);
         flush();
         assert_int_equal(client->n_tokens, n < 1300 ? n : 1300);
         if (gen_handle_answered(handle) < 1300)
-            add_tokens(client, 20, true);
+            add_tokens(client, 10, true);
     }
     assert_true(handle->cap_draws < 1100); /* room of delivered ones was used again */
 }
@@ -271,7 +273,7 @@ static void a_long_prompt_is_delivered_in_parts(void **state)
 
     client->pauses_at = 's';
     assert_int_equal(gen_handle_scores(&client->job->handle, scores, 100), 0);
-    for (uint32_t n = 32; client->n_scores < 200; n += 32) {
+    for (uint32_t n = 16; client->n_scores < 200; n += 16) {
         gen_handle_pause(&client->job->handle, false);
         flush();
         assert_int_equal(client->n_scores, n < 200 ? n : 200);
@@ -325,13 +327,13 @@ static void long_answers_leave_the_loop_to_others(void **state)
     ev_work_watch(slices.loop, watch_nothing, NULL);
     assert_int_equal(gen_outbox_open(&outbox, slices.loop, close_job), 0);
     client->job->handle.events = &slow;
-    add_tokens(client, 640, true); /* 20 events */
+    add_tokens(client, 320, true); /* 20 events */
     gen_handle_end(&client->job->handle, WORK_END_LENGTH);
     ev_loop_run(slices.loop);
     client->job = NULL;
-    assert_int_equal(slices.n_tokens, 640);
+    assert_int_equal(slices.n_tokens, 320);
     assert_true(slices.n_turns >= 5);
-    assert_true(slices.most_in_turn <= 4 * 32);
+    assert_true(slices.most_in_turn <= 4 * 16);
     gen_outbox_close(&outbox);
     ev_loop_free(slices.loop);
 }

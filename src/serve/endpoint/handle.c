@@ -334,6 +334,4 @@ void gen_outbox_flush(struct gen_outbox *outbox)
     while (!outbox->is_spent && !list_is_empty(&outbox->due))
         gen_handle_deliver(container_of(outbox->due.next, struct gen_handle, due));
     outbox->is_open = false;
-    if (list_is_empty(&outbox->due))
-        outbox->is_spent = false;
 }

@@ -316,26 +316,65 @@ static void watch_nothing(void *arg, const char *what, uint64_t cpu_ns, uint64_t
 {
 }
 
-static void long_answers_leave_the_loop_to_others(void **state)
+static struct client *begin_sliced(void)
 {
     static const struct gen_events slow = {on_accepted, on_slow_tokens, NULL, on_slow_end, on_failure, NULL};
     struct client *client = begin(0);
 
     memset(&slices, 0, sizeof(slices));
+    slices.turn = UINT64_MAX;
     gen_outbox_close(&outbox);
     assert_int_equal(ev_loop_new(&slices.loop), 0);
     ev_work_watch(slices.loop, watch_nothing, NULL);
     assert_int_equal(gen_outbox_open(&outbox, slices.loop, close_job), 0);
     client->job->handle.events = &slow;
+    return client;
+}
+
+static void end_sliced(struct client *client, uint32_t n_tokens)
+{
+    client->job = NULL;
+    assert_int_equal(slices.n_tokens, n_tokens);
+    gen_outbox_close(&outbox);
+    ev_loop_free(slices.loop);
+}
+
+static void long_answers_leave_the_loop_to_others(void **state)
+{
+    struct client *client = begin_sliced();
+
     add_tokens(client, 320, true); /* 20 events */
     gen_handle_end(&client->job->handle, WORK_END_LENGTH);
     ev_loop_run(slices.loop);
-    client->job = NULL;
-    assert_int_equal(slices.n_tokens, 320);
+    end_sliced(client, 320);
     assert_true(slices.n_turns >= 5);
     assert_true(slices.most_in_turn <= 4 * 16);
-    gen_outbox_close(&outbox);
-    ev_loop_free(slices.loop);
+}
+
+static struct client *singles;
+
+static void add_singles(void *arg)
+{
+    for (int i = 0; i < 60; i++) { /* as the answers of one frame */
+        gen_outbox_begin(&outbox);
+        add_tokens(singles, 1, false);
+        gen_outbox_flush(&outbox);
+    }
+    gen_handle_end(&singles->job->handle, WORK_END_LENGTH);
+}
+
+static void many_short_events_leave_the_loop_to_others(void **state)
+{
+    struct ev_timer *timer;
+
+    singles = begin_sliced();
+    assert_int_equal(ev_timer_new(slices.loop, add_singles, NULL, &timer), 0);
+    ev_timer_start(timer, 0);
+    ev_loop_run(slices.loop);
+    ev_timer_free(timer);
+    end_sliced(singles, 60);
+    assert_true(slices.n_turns >= 2);
+    assert_true(slices.most_in_turn < 60);
 }
 
 static void held_tokens_wait_for_the_backend(void **state)
@@ -469,6 +508,7 @@ int main(void)
         HANDLE_TEST(an_answer_is_delivered_in_parts),
         HANDLE_TEST(a_long_prompt_is_delivered_in_parts),
         HANDLE_TEST(long_answers_leave_the_loop_to_others),
+        HANDLE_TEST(many_short_events_leave_the_loop_to_others),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,8 +41,12 @@ static struct sim_job *front_new_job(struct sim *sim)
     job = sim_job_at(sim, i);
     sim->free_job = job->next;
     stamp = job->stamp + 1;
-    *job = (struct sim_job){
-        .number = i, .stamp = stamp, .next = SIM_NONE, .prefill = SIM_NONE, .decode = SIM_NONE};
+    *job = (struct sim_job){.number = i,
+                            .stamp = stamp,
+                            .next = SIM_NONE,
+                            .prefill = SIM_NONE,
+                            .decode = SIM_NONE,
+                            .deadline_at = SIM_NONE};
     job->router = &sim->routers[sim->next_router++ % sim->n_routers];
     fair_item_init(&job->turn);
     list_init(&job->stream);

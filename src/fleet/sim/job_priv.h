@@ -10,6 +10,7 @@
 #include "fleet/picker/pause.h"
 #include "fleet/picker/place.h"
 #include "fleet/picker/roles.h"
+#include "fleet/sim/deadlines_priv.h"
 #include "fleet/sim/sim.h"
 
 enum sim_job_state {
@@ -37,6 +38,7 @@ struct sim_router {
     struct picker_index *index;
     struct fair *turns[PICKER_MAX_CLASSES]; /* of each class */
     uint32_t n_queued, n_queued_of[PICKER_MAX_CLASSES];
+    struct sim_deadlines deadlines; /* of the queued ones */
     struct picker_lateness late, itl_late;
     struct picker_local_prefill local_prefill;
     struct picker_answers answers[PICKER_MAX_CLASSES];
@@ -63,6 +65,9 @@ struct sim_job { /* one request under way */
     uint64_t began_ns;            /* its prompt began to be computed */
     uint64_t first_ns, latest_ns; /* tokens; 0: none yet */
     uint64_t queued_ns, placed_ns;
+    uint64_t queue_number; /* requests that had been queued when it was */
+    uint64_t deadline_ns;  /* in router->deadlines, at this place; SIM_NONE: not there */
+    uint32_t deadline_at;
     uint64_t end_step; /* of its decode worker */
     uint64_t held[2];  /* KV tokens reserved at the prefill and at the decode worker */
     uint32_t next;     /* in its worker's line, or in the list of free jobs */

@@ -21,6 +21,7 @@ void sim_queue_leave(struct sim_job *job)
     if (job->state != SIM_QUEUED)
         return;
     fair_leave(sim_queue_turns(job), &job->turn);
+    sim_deadlines_remove(&job->router->deadlines, job);
     *fair_tally(job->flow) -= job->waiting_tokens;
     job->router->waiting_tokens[job->class_at] -= job->waiting_tokens;
     job->router->n_queued--;
@@ -63,7 +64,9 @@ void sim_queue_add(struct sim *sim, struct sim_job *job)
               sim_job_class(sim, job)->weight);
     job->router->n_queued++;
     job->router->n_queued_of[job->class_at]++;
-    sim->result->n_queued++;
+    job->queue_number = sim->result->n_queued++;
+    if (!job->is_again && sim_deadlines_add(sim, &job->router->deadlines, job) < 0)
+        sim->rc = E_NOMEM;
     sim_queue_watch(sim);
 }
 
@@ -144,28 +147,14 @@ void sim_queue_turn(struct sim *sim)
 
 /* ---- waits that are too long ---- */
 
-static struct sim_job *sim_queue_find_late(const struct sim *sim, struct fair *turns)
+static void sim_queue_refuse_late(struct sim *sim, struct sim_router *router)
 {
-    struct fair_item *item = fair_first(turns);
-    struct sim_job *late = NULL;
+    struct sim_job **late;
+    uint32_t n = sim_deadlines_take_late(sim, &router->deadlines, &late);
 
-    for (; item != NULL && late == NULL; item = fair_next(turns, item)) {
-        struct sim_job *job = container_of(item, struct sim_job, turn);
-
-        if (sim_admit_is_late(sim, job) ||
-            (!job->is_again && sim->now_ns - job->queued_ns > sim->opts->queue_timeout_ns))
-            late = job;
-    }
-    fair_rewind(turns);
-    return late;
-}
-
-static void sim_queue_expire_line(struct sim *sim, struct fair *turns)
-{
-    struct sim_job *late;
-
-    while ((late = sim_queue_find_late(sim, turns)) != NULL)
-        sim_front_refuse(sim, late, sim_admit_is_late(sim, late) ? SIM_REFUSED_LATE : SIM_REFUSED_TIMEOUT);
+    for (uint32_t i = 0; i < n; i++)
+        sim_front_refuse(sim, late[i],
+                         sim_admit_is_late(sim, late[i]) ? SIM_REFUSED_LATE : SIM_REFUSED_TIMEOUT);
 }
 
 void sim_queue_expire(struct sim *sim)
@@ -175,8 +164,7 @@ void sim_queue_expire(struct sim *sim)
     sim->is_expiring = false;
     sim_queue_turn(sim);
     for (uint32_t i = 0; i < sim->n_routers; i++) {
-        for (uint32_t at = 0; at < sim->classes.n; at++)
-            sim_queue_expire_line(sim, sim->routers[i].turns[at]);
+        sim_queue_refuse_late(sim, &sim->routers[i]);
         sim_pause_tick(sim, &sim->routers[i]);
         n_left += sim->routers[i].n_queued + sim->routers[i].pauses.n_paused;
     }

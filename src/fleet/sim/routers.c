@@ -36,6 +36,7 @@ void sim_routers_close(struct sim *sim)
     for (uint32_t i = 0; i < sim->n_routers; i++) {
         for (uint32_t at = 0; at < sim->classes.n; at++)
             fair_free(sim->routers[i].turns[at]);
+        sim_deadlines_fini(&sim->routers[i].deadlines);
         picker_index_free(sim->routers[i].index);
         picker_fleet_free(sim->routers[i].fleet);
     }

@@ -146,6 +146,7 @@ struct sim_result {
     uint32_t n_classes;
     uint64_t end_ns, last_arrival_ns, n_events, n_steps;
     uint64_t cached_tokens, pushed_tokens, read_tokens, computed_tokens, again_tokens;
+    uint64_t n_expiry_looks; /* at a waiting request, whether it waited too long */
     uint64_t n_pairs, n_alone, n_pushes, n_queued, n_crashes, n_replaced, n_flips;
     double handed_bytes, pushed_bytes, read_bytes;
     double prefill_busy_s, decode_busy_s, disk_busy_s, nic_busy_s;

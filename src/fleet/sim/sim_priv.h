@@ -7,7 +7,7 @@
  *    admit.c     refusals by prediction           queue.c    turns of classes and tenants
  *    owner.c     who pushes its blocks            pause.c    streams paused for a higher class
  *    roles.c     roles that follow the load                 routers.c  what all routers learn from workers
- *    learn.c     what a worker learns of its speed, and reports
+ *    learn.c     what a worker learns of its speed, and reports    deadlines.c  requests that waited too long
  */
 #ifndef FLEET_SIM_SIM_PRIV_H
 #define FLEET_SIM_SIM_PRIV_H

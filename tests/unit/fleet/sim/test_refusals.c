@@ -46,6 +46,27 @@ static struct sim_result run(const struct sim_opts *opts, double rate_per_s, dou
     return result;
 }
 
+/* A tick looks only at requests whose deadline has passed, not at the whole queue. */
+static void a_long_queue_costs_no_looks(void **state)
+{
+    struct sim_opts opts = small_fleet(false);
+    struct sim_result result;
+    const struct sim_class *kind = &result.classes[0];
+
+    opts.queue_max = 1000000;
+    opts.queue_timeout_ns = 3600 * NS_PER_S;
+    result = run(&opts, 200, 20);
+    assert_true(result.n_queued > 3000 && kind->n_done == kind->n_arrived);
+    assert_int_equal(result.n_expiry_looks, 0);
+    sim_result_fini(&result);
+
+    opts.queue_timeout_ns = 5 * NS_PER_S;
+    result = run(&opts, 200, 20);
+    assert_true(kind->n_refused[SIM_REFUSED_TIMEOUT] > 2000);
+    assert_int_equal(result.n_expiry_looks, kind->n_refused[SIM_REFUSED_TIMEOUT]);
+    sim_result_fini(&result);
+}
+
 static double good_per_s(const struct sim_opts *opts, double rate_per_s, double seconds)
 {
     struct sim_result result = run(opts, rate_per_s, seconds);
@@ -174,6 +195,7 @@ static void pools_do_not_swing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_long_queue_costs_no_looks),
         cmocka_unit_test(good_answers_do_not_fall_beyond_capacity),
         cmocka_unit_test(a_sudden_load_is_served_well),
         cmocka_unit_test(prompts_do_not_take_the_seats),

@@ -180,6 +180,7 @@ static bool take_count(const json_t *object, const char *name, uint64_t max, uin
 static int take_object(struct builder *builder, const json_t *object, const char **why)
 {
     const json_t *ids = json_object_get(object, "hash_ids");
+    const char *class = json_string_value(json_object_get(object, "class"));
     struct trace_entry entry = {.first_block = (uint32_t)builder->trace.n_block_ids};
     uint64_t at_ms = 0;
     uint64_t prompt = 0;
@@ -201,6 +202,7 @@ static int take_object(struct builder *builder, const json_t *object, const char
             return rc;
     }
     entry.n_blocks = (uint32_t)json_array_size(ids);
+    entry.has_other_class = class != NULL && class[0] != '\0' && strcmp(class, "default") != 0;
     entry.at_ns = at_ms * NS_PER_MS;
     entry.prompt_tokens = (uint32_t)prompt;
     entry.answer_tokens = (uint32_t)answer;
@@ -254,25 +256,46 @@ static struct bytes trace_next_line(struct bytes text, size_t *at)
     return line;
 }
 
+static bool is_azure_head(struct bytes line)
+{
+    return bytes_starts_with(line, "TIMESTAMP,ContextTokens,GeneratedTokens");
+}
+
+/* Moves behind a byte order mark, which some programs write, and behind empty lines. */
+static unsigned trace_skip_head(struct bytes text, size_t *at)
+{
+    unsigned n_lines = 0;
+    size_t next;
+
+    *at = bytes_starts_with(text, "\xef\xbb\xbf") ? 3 : 0;
+    for (next = *at; next < text.len_bytes && trace_next_line(text, &next).len_bytes == 0; n_lines++)
+        *at = next;
+    return n_lines;
+}
+
 int trace_parse(const char *name, struct bytes text, struct fault *fault, struct trace *out)
 {
     struct builder builder = {0};
-    bool is_json = text.len_bytes > 0 && text.data[0] == '{';
-    unsigned n_line = 0;
     size_t at = 0;
+    unsigned n_line = trace_skip_head(text, &at);
+    bool is_json = at < text.len_bytes && text.data[at] == '{';
     int rc = 0;
 
-    if (!is_json && !bytes_starts_with(text, "TIMESTAMP,ContextTokens,GeneratedTokens"))
+    if (!is_json && !is_azure_head(bytes_of(text.data + at, text.len_bytes - at)))
         return fault_set(fault, E_FORMAT,
                          "%s: neither Azure's CSV (its first line is "
                          "TIMESTAMP,ContextTokens,GeneratedTokens) nor Mooncake's JSON lines",
                          name);
+    if (!is_json) {
+        (void)trace_next_line(text, &at);
+        n_line++;
+    }
     while (rc == 0 && at < text.len_bytes) {
         struct bytes line = trace_next_line(text, &at);
         const char *why = "";
 
         n_line++;
-        if (line.len_bytes == 0 || (n_line == 1 && !is_json))
+        if (line.len_bytes == 0)
             continue;
         rc = is_json ? take_mooncake_line(&builder, line, &why) : take_azure_line(&builder, line, &why);
         if (rc < 0)
@@ -290,7 +313,9 @@ int trace_parse(const char *name, struct bytes text, struct fault *fault, struct
 
 int trace_load(const char *path, struct fault *fault, struct trace *out)
 {
-    FILE *file = fopen(path, "re");
+    bool is_stdin = strcmp(path, "-") == 0;
+    FILE *file = is_stdin ? stdin : fopen(path, "re");
+    const char *name = is_stdin ? "standard input" : path;
     struct buf text = {0};
     int rc;
 
@@ -298,10 +323,11 @@ int trace_load(const char *path, struct fault *fault, struct trace *out)
         return fault_set(fault, E_IO, "%s: %s", path, strerror(errno));
     rc = file_read_rest(file, MAX_FILE_BYTES, &text);
     if (rc != 0)
-        fault_set(fault, rc, "%s: %s", path, rc == E_IO ? strerror(errno) : err_text(rc));
-    fclose(file);
+        fault_set(fault, rc, "%s: %s", name, rc == E_IO ? strerror(errno) : err_text(rc));
+    if (!is_stdin)
+        fclose(file);
     if (rc == 0)
-        rc = trace_parse(path, buf_view(&text), fault, out);
+        rc = trace_parse(name, buf_view(&text), fault, out);
     buf_fini(&text);
     return rc;
 }

@@ -14,6 +14,7 @@ struct trace_entry {
     uint32_t answer_tokens;
     uint32_t first_block; /* index into block_ids; equal leading ids are an equal prefix */
     uint32_t n_blocks;    /* 0: unknown */
+    bool has_other_class; /* its class is named, and not "default" */
 };
 
 struct trace {
@@ -24,10 +25,10 @@ struct trace {
 };
 
 /* Reads Azure's LLM inference CSV (TIMESTAMP,ContextTokens,GeneratedTokens) or Mooncake's JSON lines
- * (timestamp in ms, input_length, output_length, hash_ids).  The first line shows which.  name names the file
- * in the fault.  E_FORMAT with the line, E_LIMIT, E_NOMEM. */
+ * (timestamp in ms, input_length, output_length, hash_ids; baton-trace adds class).  The first line that is not
+ * empty shows which; a byte order mark before it is skipped.  name names the file in the fault.  E_FORMAT with the line, E_LIMIT, E_NOMEM. */
 int trace_parse(const char *name, struct bytes text, struct fault *fault, struct trace *out);
-int trace_load(const char *path, struct fault *fault, struct trace *out); /* also E_IO */
+int trace_load(const char *path, struct fault *fault, struct trace *out); /* "-": standard input; also E_IO */
 /* "2023-11-16 18:17:03.9799600"; also with 'T', without a fraction, or with "Z" or "+00:00" at the end. */
 bool trace_time_parse(struct bytes text, uint64_t *ns_out);
 void trace_fini(struct trace *trace); /* accepts a zeroed struct */

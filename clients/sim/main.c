@@ -1,11 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* baton-sim: replays a load against a simulated fleet. */
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/err.h"
 #include "base/progress.h"
 #include "clients/common/cli.h"
 #include "clients/sim/report.h"
+
+static atomic_bool is_stopped;
+static volatile sig_atomic_t stopped_by; /* a signal's number */
+
+static void sim_main_on_signal(int number)
+{
+    stopped_by = number;
+    atomic_store(&is_stopped, true);
+}
+
+/* The first Ctrl-C ends the simulation with a report of what has been simulated; the second kills as usual. */
+static void sim_main_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = sim_main_on_signal, .sa_flags = (int)SA_RESETHAND};
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
 
 static int sim_main_print_report(const struct sim_cli *cli, const struct sim_result *result)
 {
@@ -27,12 +47,16 @@ static int sim_main_simulate(const struct sim_cli *cli, struct sim_load *load)
 
     progress_begin(&progress, "simulating", load->span_ns);
     load->progress = &progress;
+    load->is_stopped = &is_stopped;
+    sim_main_catch_signals();
     rc = sim_run(&cli->sim, load, &fault, &result);
     progress_end(&progress);
     if (rc < 0)
         status = complain(SIM_NAME, "%s", fault.text);
     else
         status = sim_main_print_report(cli, &result);
+    if (status == 0 && result.is_partial)
+        status = 128 + stopped_by; /* as a shell reports the signal */
     sim_result_fini(&result);
     return status;
 }

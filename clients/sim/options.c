@@ -29,7 +29,7 @@ struct option_row {
 /* clang-format off */
 static const struct option_row rows[] = {
     {NULL, NULL, "Load", OPT_FLAG, 0, 0, 0},
-    {"--trace", "FILE", "a recorded trace: Mooncake's JSON lines or Azure's CSV", OPT_TEXT, AT(trace_path), 0, 0},
+    {"--trace", "FILE", "a recorded trace: Mooncake's JSON lines or Azure's CSV; -: standard input", OPT_TEXT, AT(trace_path), 0, 0},
     {"--speed", "X", "play it X times as fast (default 1)", OPT_REAL, AT(replay.speed), 1e-3, 1e6},
     {"--replicas", "N", "play it N times at once, each with prefixes of its own (default 1)", OPT_U32, AT(replay.n_replicas), 1, 100000},
     {"--requests", "N", "end after N requests", OPT_U64, AT(replay.n_requests), 1, 1e12},
@@ -74,7 +74,7 @@ static const struct option_row rows[] = {
     {"--rigid", NULL, "decode workers compute no prompts", OPT_FLAG, AT(sim.decodes_only), 0, 0},
     {"--slow", "X", "the first worker of each role takes X times as long for its steps (default 1)", OPT_REAL, AT(sim.slow_factor), 0.01, 1000},
     {"--start", "TIME", "from a worker's start to its first request", OPT_TIME, AT(sim.start_ns), 0, 86400},
-    {"--crash-every", "SECONDS", "mean time between crashes of any worker (default 0: none)", OPT_REAL, AT(sim.crash_every_s), 0, 1e9},
+    {"--crash-every", "SECONDS", "mean time between crashes of any worker (default 0: none); an error if they come too fast for any answer", OPT_REAL, AT(sim.crash_every_s), 0, 1e9},
 
     {NULL, NULL, "Router", OPT_FLAG, 0, 0, 0},
     {"--routers", "N", "over the same workers, each with every N-th request (default 1)", OPT_U32, AT(sim.n_routers), 1, SIM_MAX_ROUTERS},
@@ -83,7 +83,7 @@ static const struct option_row rows[] = {
     {"--ttft", "TIME", "objective for the time to first token", OPT_TIME, AT(sim.ttft_slo_ns), 0.001, 86400},
     {"--itl", "TIME", "objective for the time between tokens", OPT_TIME, AT(sim.itl_slo_ns), 0.0001, 86400},
     {"--class", "WORDS", "the class of the first kind of requests, in the words of router.conf: 'ttft=300ms priority=10'", OPT_TEXT, AT(class), 0, 0},
-    {"--class2", "WORDS", "that of the second kind: 'priority=0 itl=200ms may-be-paused=1min'; without it both kinds have one class", OPT_TEXT, AT(class2), 0, 0},
+    {"--class2", "WORDS", "that of the second kind: 'priority=0 itl=200ms may-be-paused=1min'; without it both kinds have one class.  In a trace, requests with a class but \"default\" are of the second kind", OPT_TEXT, AT(class2), 0, 0},
     {"--refuse", "WHEN", "predicted: at once, when a first token is expected too late; timeout: after --queue-timeout", OPT_TEXT, AT(refuse), 0, 0},
     {"--queue", "N", "requests that may wait", OPT_U32, AT(sim.queue_max), 0, 4e9},
     {"--queue-timeout", "TIME", "how long", OPT_TIME, AT(sim.queue_timeout_ns), 0, 86400},
@@ -358,6 +358,7 @@ static bool check_load(struct sim_cli *cli)
     cli->generate.kind = (enum generate_kind)kind;
     cli->generate.block_tokens = cli->sim.block_tokens;
     cli->generate.seed = cli->sim.seed;
+    cli->generate.n_requests = cli->replay.n_requests;
     if (cli->generate.other_rate_per_s <= 0)
         cli->generate.other_rate_per_s = cli->generate.rate_per_s;
     return true;
@@ -418,7 +419,7 @@ static bool sim_options_define(struct sim_cli *cli)
         return false;
     if (cli->class2 != NULL && !define_class(cli, "--class2", "second", cli->class2))
         return false;
-    cli->generate.marks_kinds = cli->class2 != NULL;
+    cli->generate.marks_kinds = cli->replay.marks_kinds = cli->class2 != NULL;
     return true;
 }
 

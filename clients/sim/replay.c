@@ -73,7 +73,8 @@ static void replay_take(void *self, struct sim_request *out)
                                 .ids = replay->trace->block_ids + entry->first_block,
                                 .n_blocks = entry->n_blocks,
                                 .salt = (uint64_t)cursor.replica << 48,
-                                .tenant = cursor.replica};
+                                .tenant = cursor.replica,
+                                .kind = replay->opts.marks_kinds && entry->has_other_class ? 1 : 0};
     replay->n_made++;
     cursor.entry = cursor.entry + 1 < replay->trace->n_entries ? cursor.entry + 1 : 0;
     cursor.n_left--;

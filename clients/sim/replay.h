@@ -10,6 +10,7 @@ struct replay_opts {
     double speed;        /* 2: twice as fast */
     uint32_t n_replicas; /* each with its own prefixes and another starting point in the trace */
     uint64_t n_requests; /* at most; 0: no bound */
+    bool marks_kinds;    /* requests of other classes than the default have sim_request.kind 1 */
 };
 
 struct replay;

@@ -161,6 +161,9 @@ int sim_report_text(const struct sim_cli *cli, const struct sim_result *result, 
     buf_printf(out, "policy %s, %u prefill and %u decode workers, %.1f s simulated, seed %" PRIu64 "\n",
                sim_policy_name(cli->sim.policy), cli->sim.n_prefill, cli->sim.n_decode, span_s(result),
                cli->sim.seed);
+    if (result->is_partial)
+        buf_printf(out, "partial: stopped before the end of the load, with %u requests under way\n",
+                   result->n_under_way);
     for (unsigned i = 0; i < result->n_classes; i++)
         put_class(cli, result, i, out);
     put_fleet(cli, result, out);
@@ -258,9 +261,12 @@ int sim_report_json(const struct sim_cli *cli, const struct sim_result *result, 
 {
     buf_printf(out,
                "{\"policy\": \"%s\", \"prefill_workers\": %u, \"decode_workers\": %u, \"seed\": %" PRIu64
-               ", \"simulated_s\": %.9g, \"steps\": %" PRIu64 ",\n \"classes\": [",
+               ", \"simulated_s\": %.9g, \"steps\": %" PRIu64 ",\n ",
                sim_policy_name(cli->sim.policy), cli->sim.n_prefill, cli->sim.n_decode, cli->sim.seed,
                span_s(result), result->n_steps);
+    if (result->is_partial)
+        buf_printf(out, "\"partial\": true, \"under_way\": %u, ", result->n_under_way);
+    buf_append_str(out, "\"classes\": [");
     for (unsigned i = 0; i < result->n_classes; i++) {
         buf_append_str(out, i ? ",\n  " : "\n  ");
         json_class(result, i, out);

@@ -4,9 +4,11 @@
 router's own picker code.  Where the recorded traces are present, also the order of the policies."""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 BUILD = os.environ.get("BATON_BUILD", os.getcwd())
 SOURCE = os.environ.get("BATON_SOURCE", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
@@ -48,6 +50,37 @@ def every_request_is_accounted_for():
         assert sum(n for _, n in one["e2e_s"]["histogram"]) == one["e2e_s"]["n"] == one["done"]
 
 
+def a_generated_load_ends_after_its_requests():
+    for kind in ("poisson", "mix", "sessions"):
+        assert report("--generate", kind, "--rate", "5", "--requests", "50")["classes"][0]["arrived"] == 50, kind
+
+
+def crashes_that_let_nothing_end_are_named():
+    """Without a bound, such a run has no end."""
+    assert "once a millisecond at most" in run("--generate", "poisson", "--crash-every", "0.0001", status=1)
+    assert "crashes come too often" in run("--generate", "poisson", "--crash-every", "0.01", "--start", "30s", status=1)
+
+
+def an_interrupt_ends_with_a_partial_report():
+    load = ("--generate", "poisson", "--rate", "20000", "--duration", "1e7")
+    for form in ((), ("--json",)):
+        with subprocess.Popen([SIM, *load, *form], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
+            while "SigCgt:\t0000000000000000" in open(f"/proc/{p.pid}/status").read():  # until it catches signals
+                time.sleep(0.01)
+            time.sleep(0.5)
+            p.send_signal(signal.SIGINT)
+            out, err = p.communicate(timeout=60)
+        assert p.returncode == 130 and err == "", (p.returncode, err)
+        if form:
+            one = json.loads(out)
+            kind = one["classes"][0]
+            assert one["partial"] is True and kind["arrived"] > 0, one
+            assert kind["arrived"] == kind["done"] + kind["cancelled"] + sum(kind["refused"].values()) + one["under_way"], one
+        else:
+            assert "partial: " in out and "goodput" in out, out
+    assert "partial" not in run("--generate", "poisson", "--requests", "3", "--json")
+
+
 def the_text_has_a_chart():
     out = run("--generate", "diurnal", "--rate", "5")
     for word in ("TTFT s", "ITL ms", "E2E s", "goodput", "busy:", "over time", "arrivals"):
@@ -62,6 +95,25 @@ def traces_are_read():
         assert out["prompt_tokens"]["cached"] > 0
     with in_file("TIMESTAMP,ContextTokens,GeneratedTokens\n2026-01-01 00:00:00.5,10,3\n2026-01-01 00:00:01,7,1\n", ".csv") as f:
         assert report("--trace", f.name)["classes"][0]["answer_tokens"] == 4
+
+
+def traces_begin_with_a_mark_or_empty_lines():
+    csv = "TIMESTAMP,ContextTokens,GeneratedTokens\n2026-01-01 00:00:00.5,10,3\n"
+    line = '{"timestamp": 0, "input_length": 1024, "output_length": 3}\n'
+    for text in (csv, "\ufeff" + csv, "\n\r\n" + csv, "\ufeff" + line, "\n\n" + line):
+        done = subprocess.run([SIM, "--json", "--trace", "-"], input=text, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and json.loads(done.stdout)["classes"][0]["answer_tokens"] == 3, (text, done.stderr)
+    done = subprocess.run([SIM, "--trace", "-"], input="\n" + line + "{\n", capture_output=True, text=True, timeout=60)
+    assert "standard input:3:" in done.stderr and done.returncode == 1, done.stderr
+
+
+def classes_of_a_trace_are_kinds():
+    line = '{"timestamp": %d, "input_length": 64, "output_length": 2%s}\n'
+    words = ("", ', "class": "batch"', ', "class": "default"', ', "class": "other"', ', "class": ""')
+    with in_file("".join(line % (i, word) for i, word in enumerate(words))) as f:
+        two = report("--trace", f.name, "--class2", "priority=0")["classes"]
+        assert [c["arrived"] for c in two] == [3, 2], two
+        assert [c["arrived"] for c in report("--trace", f.name)["classes"]] == [5]
 
 
 def what_is_wrong_is_named():
@@ -163,7 +215,9 @@ def policies_come_in_their_order():
 
 
 def main():
-    for test in (same_seed_same_bytes, every_request_is_accounted_for, the_text_has_a_chart, traces_are_read, what_is_wrong_is_named, measured_times_are_taken,
+    for test in (same_seed_same_bytes, every_request_is_accounted_for, a_generated_load_ends_after_its_requests, crashes_that_let_nothing_end_are_named,
+                 an_interrupt_ends_with_a_partial_report, the_text_has_a_chart, traces_are_read, traces_begin_with_a_mark_or_empty_lines,
+                 classes_of_a_trace_are_kinds, what_is_wrong_is_named, measured_times_are_taken,
                  classes_and_pauses_are_reported,
                  help_names_every_option, daemons_link_the_same_objects, policies_come_in_their_order):
         test()

@@ -177,6 +177,8 @@ static bool generate_when(void *self, uint64_t *at_ns_out)
     struct generate *generate = self;
     uint64_t turn_ns;
 
+    if (generate->opts.n_requests > 0 && generate->n_made >= generate->opts.n_requests)
+        return false;
     *at_ns_out = generate->arrival_ns;
     if (sim_agenda_next(&generate->turns, &turn_ns) && turn_ns < *at_ns_out)
         *at_ns_out = turn_ns;
@@ -210,6 +212,7 @@ static void generate_take(void *self, struct sim_request *out)
     bool has_turn = sim_agenda_next(&generate->turns, &turn_ns);
     uint32_t i;
 
+    generate->n_made++;
     if (!has_turn || generate->arrival_ns <= turn_ns) {
         generate_fill(generate, generate->arrival_ns, out);
         draw_arrival(generate);

@@ -40,7 +40,8 @@ struct generate_opts {
     double period_s;         /* steps, tides */
     double other_rate_per_s; /* steps, tides, mix: of the second kind */
     uint32_t other_prompt_tokens, other_answer_tokens;
-    bool marks_kinds; /* requests of the second kind have sim_request.kind 1 */
+    bool marks_kinds;    /* requests of the second kind have sim_request.kind 1 */
+    uint64_t n_requests; /* at most; 0: no bound */
     uint64_t seed;
 };
 

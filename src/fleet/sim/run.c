@@ -8,7 +8,9 @@
 #include "base/mem.h"
 #include "fleet/sim/queue_priv.h"
 
-#define REPORT_PARTS 16 /* workers report spread over the heartbeat, in so many groups */
+#define MIN_CRASH_EVERY_S 1e-3
+#define MAX_VAIN_CRASHES  10000 /* in a row, while requests are under way and none is done */
+#define REPORT_PARTS      16    /* workers report spread over the heartbeat, in so many groups */
 
 void sim_add(struct sim *sim, enum sim_kind kind, uint64_t at_ns, uint32_t what, uint32_t stamp)
 {
@@ -69,6 +71,8 @@ static int run_check(const struct sim_opts *opts, struct fault *fault)
         return fault_set(fault, E_INVAL, "a fleet needs a decode worker, and this policy a prefill worker");
     if (opts->block_tokens == 0 || opts->max_seqs == 0 || opts->kv_tokens < opts->block_tokens)
         return fault_set(fault, E_INVAL, "block tokens, seats and KV memory must not be 0");
+    if (opts->crash_every_s > 0 && opts->crash_every_s < MIN_CRASH_EVERY_S)
+        return fault_set(fault, E_INVAL, "crashes come once a millisecond at most");
     if (opts->heartbeat_ns < NS_PER_MS || opts->report_delay_ns > opts->heartbeat_ns)
         return fault_set(fault, E_INVAL,
                          "a heartbeat of 1 ms or more, and reports no later than one, are needed");
@@ -121,11 +125,28 @@ static uint64_t crash_next_ns(struct sim *sim)
     return sim->now_ns + (uint64_t)(-log(1 - rng_unit(&sim->rng)) * sim->opts->crash_every_s * 1e9);
 }
 
+/* When workers die faster than any of them ends a request, the run has no end. */
+static void crash_count(struct sim *sim)
+{
+    uint64_t n_done = 0;
+
+    for (uint32_t i = 0; i < SIM_MAX_CLASSES; i++)
+        n_done += sim->result->classes[i].n_done;
+    if (n_done != sim->n_done_before)
+        sim->n_vain_crashes = 0;
+    sim->n_done_before = n_done;
+    sim->n_vain_crashes += sim->n_under_way > 0;
+    sim->is_stuck = sim->n_vain_crashes > MAX_VAIN_CRASHES;
+    if (sim->is_stuck)
+        sim->rc = E_LIMIT;
+}
+
 static void crash_happen(struct sim *sim)
 {
     uint32_t slot = (uint32_t)rng_below(&sim->rng, sim->n_workers);
     struct sim_worker *worker = &sim->workers[slot];
 
+    crash_count(sim);
     sim_add(sim, SIM_CRASH, crash_next_ns(sim), 0, 0);
     if (!worker->is_up)
         return;
@@ -246,10 +267,16 @@ static void run_loop(struct sim *sim)
     uint64_t at_ns = 0, request_ns = 0;
 
     while (sim->rc == 0) {
+        bool is_stopped =
+            load->is_stopped != NULL && atomic_load_explicit(load->is_stopped, memory_order_relaxed);
         bool has_request = !sim->is_closed && load->when(load->self, &request_ns), has_event;
 
         if (!has_request && sim->n_under_way == 0)
             break;
+        if (is_stopped) {
+            sim->result->is_partial = true;
+            break;
+        }
         has_event = sim_agenda_next(&sim->agenda, &at_ns);
         sim->result->n_events++;
         if (has_request && (!has_event || request_ns <= at_ns)) {
@@ -268,6 +295,7 @@ static void run_loop(struct sim *sim)
         }
     }
     sim->result->end_ns = sim->now_ns;
+    sim->result->n_under_way = sim->n_under_way;
     if (sim->now_ns / sim->result->column_ns + 1 < sim->result->n_columns)
         sim->result->n_columns = (uint32_t)(sim->now_ns / sim->result->column_ns) + 1;
 }
@@ -342,8 +370,13 @@ int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fa
         run_loop(sim);
         rc = sim->rc;
     }
+    if (sim->is_stuck)
+        rc = fault_set(fault, rc, "%d crashes in a row without the end of a request: crashes come too often",
+                       MAX_VAIN_CRASHES);
+    else if (rc < 0)
+        rc = fault_set(fault, rc, "%s", err_text(rc));
     run_close(sim);
-    return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
+    return rc;
 }
 
 void sim_result_fini(struct sim_result *result)

@@ -12,6 +12,8 @@
 #ifndef FLEET_SIM_SIM_H
 #define FLEET_SIM_SIM_H
 
+#include <stdatomic.h>
+
 #include "base/fault.h"
 #include "base/progress.h"
 #include "fleet/picker/classes.h"
@@ -108,8 +110,9 @@ struct sim_load {
     void (*take)(void *self, struct sim_request *out); /* that request */
     /* NULL, or called at each end: the next turn of its session may begin. */
     void (*on_end)(void *self, const struct sim_request *request, uint64_t now_ns);
-    uint64_t span_ns;          /* about how long the load lasts, for the timeline */
-    struct progress *progress; /* NULL, or shows the time of the requests; borrowed */
+    uint64_t span_ns;              /* about how long the load lasts, for the timeline */
+    struct progress *progress;     /* NULL, or shows the time of the requests; borrowed */
+    const atomic_bool *is_stopped; /* NULL, or true: the run ends between two events; borrowed */
 };
 
 enum sim_refusal {
@@ -144,6 +147,8 @@ struct sim_column { /* of the timeline */
 struct sim_result {
     struct sim_class classes[SIM_MAX_CLASSES];
     uint32_t n_classes;
+    bool is_partial;      /* the run was stopped */
+    uint32_t n_under_way; /* requests, at the end */
     uint64_t end_ns, last_arrival_ns, n_events, n_steps;
     uint64_t cached_tokens, pushed_tokens, read_tokens, computed_tokens, again_tokens;
     uint64_t n_expiry_looks; /* at a waiting request, whether it waited too long */
@@ -161,7 +166,7 @@ struct sim_result {
 };
 
 /* E_INVAL (the fault says which option), E_NOMEM, E_LIMIT (more requests under way than memory is bounded
- * to).  Free the result with sim_result_fini(), also after a failure. */
+ * to, or crashes that let no request end).  Free the result with sim_result_fini(), also after a failure. */
 int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fault, struct sim_result *out);
 void sim_result_fini(struct sim_result *result);
 

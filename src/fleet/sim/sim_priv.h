@@ -95,7 +95,10 @@ struct sim {
     uint64_t tenant;  /* of the latest request */
     bool is_closed;   /* no more arrivals */
     struct rng rng;
-    int rc; /* the first failure */
+    uint64_t n_vain_crashes; /* in a row, while requests are under way and none is done */
+    uint64_t n_done_before;  /* requests done at the latest crash */
+    bool is_stuck;           /* too many of them: rc is E_LIMIT */
+    int rc;                  /* the first failure */
 };
 
 static inline struct sim_job *sim_job_at(const struct sim *sim, uint32_t i)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two kinds of lines belong together by the request's id, in any order:
  *
- *    {"ts": "...Z", "event": "access", "request_id": R, "tokens_in": n, "tokens_out": m, "total_us": t, ...}
+ *    {"ts": "...Z", "event": "access", "request_id": R, "class": c, "tokens_in": n, "tokens_out": m, "total_us": t, ...}
  *    {"ts": "...Z", "event": "prefix", "request_id": R, "from": 0, "ids": "3f09... 81aa... "}
  *
  * Both lists are sorted by the id's hash and merged.  A request with several choices has its prefix more than
@@ -17,17 +17,20 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/name.h"
 #include "base/str.h"
 #include "clients/bench/trace.h"
 
 #define KEY_BYTES   32
 #define MOST_TOKENS (16u << 20)
 #define ID_DIGITS   12
+#define CLASS_BYTES 32
 #define MOST_LINES  (UINT64_C(1) << 31)
 
 struct entry { /* of an access line */
     uint64_t request, at_ns;
     uint32_t tokens_in, tokens_out;
+    char class_name[CLASS_BYTES]; /* empty: none, or "default" */
     size_t first_part, n_parts;
 };
 
@@ -122,12 +125,23 @@ static uint64_t export_keyed(const struct export *export, uint64_t id)
     return out & INT64_MAX;
 }
 
+/* A name as router.conf allows, which needs no escapes. */
+static void take_class(const json_t *line, char out[CLASS_BYTES])
+{
+    const char *name = json_string_value(json_object_get(line, "class"));
+
+    if (name == NULL || strcmp(name, "default") == 0 || !name_is_valid(bytes_str(name), CLASS_BYTES - 1))
+        name = "";
+    memcpy(out, name, strlen(name) + 1);
+}
+
 /* ---- lines ---- */
 
 static int take_access(struct export *export, const json_t *line)
 {
     uint64_t tokens_in, tokens_out, total_us, end_ns;
     struct bytes request, at;
+    struct entry *entry;
     int rc;
 
     if (!take_text(line, "request_id", &request) || !take_text(line, "ts", &at) ||
@@ -145,10 +159,12 @@ static int take_access(struct export *export, const json_t *line)
                      sizeof(*export->entries));
     if (rc < 0)
         return rc;
-    export->entries[export->n_entries++] = (struct entry){.request = str_digest((const char *)request.data),
-                                                          .at_ns = end_ns - total_us * NS_PER_US,
-                                                          .tokens_in = (uint32_t)tokens_in,
-                                                          .tokens_out = (uint32_t)tokens_out};
+    entry = &export->entries[export->n_entries++];
+    *entry = (struct entry){.request = str_digest((const char *)request.data),
+                            .at_ns = end_ns - total_us * NS_PER_US,
+                            .tokens_in = (uint32_t)tokens_in,
+                            .tokens_out = (uint32_t)tokens_out};
+    take_class(line, entry->class_name);
     return 0;
 }
 
@@ -304,7 +320,10 @@ int export_write(struct export *export, struct buf *out, struct export_counts *c
             out, "{\"timestamp\": %" PRIu64 ", \"input_length\": %u, \"output_length\": %u, \"hash_ids\": [",
             (entry->at_ns - export->entries[0].at_ns) / NS_PER_MS, entry->tokens_in, entry->tokens_out);
         write_ids(export, entry, out);
-        buf_append_str(out, "]}\n");
+        buf_append_str(out, "]");
+        if (entry->class_name[0] != '\0')
+            buf_printf(out, ", \"class\": \"%s\"", entry->class_name);
+        buf_append_str(out, "}\n");
     }
     return out->is_bad ? E_NOMEM : 0;
 }

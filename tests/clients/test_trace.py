@@ -52,6 +52,13 @@ def a_real_log():
         assert export(log, "--key", key.name) == export(log, "--key", key.name)
 
 
+def classes_are_kept():
+    line = '{"ts": "2026-01-01T00:00:0%d.000Z", "event": "access", "request_id": "r%d", "tokens_in": 5, "tokens_out": 2, "total_us": 9%s}\n'
+    classes = ("batch", "default", "", 'a\\"b', None, "x" * 32)
+    lines = export("".join(line % (i, i, "" if name is None else f', "class": "{name}"') for i, name in enumerate(classes)))
+    assert [x.get("class") for x in lines] == ["batch"] + 5 * [None], lines
+
+
 def what_is_wrong_is_named():
     assert "no answered request" in export("", status=1)
     assert "no answered request" in export("hello\n{}\n[1]\n{\"event\": 3}\n" + "[" * 100000 + "\n", status=1)
@@ -60,6 +67,6 @@ def what_is_wrong_is_named():
     export("", "--key", status=2)
 
 
-for test in (a_real_log, what_is_wrong_is_named):
+for test in (a_real_log, classes_are_kept, what_is_wrong_is_named):
     test()
     print(f"ok {test.__name__}")

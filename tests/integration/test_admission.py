@@ -174,7 +174,7 @@ def ask_as(c, key, header, tier):
 
 def a_key_bounds_the_class():
     with Cluster() as c:
-        path, keys = os.path.join(c.dir, "keys"), {}
+        path, keys, placed = os.path.join(c.dir, "keys"), {}, []
         with open(path, "w") as f:
             for name, rules in (("high", ["class=high"]), ("low", ["class=low"]), ("none", [])):
                 out = subprocess.run([os.path.join(BUILD, "batonctl"), "new-key", "--tenant", name, *rules], check=True,
@@ -182,7 +182,7 @@ def a_key_bounds_the_class():
                 keys[name] = out[0]
                 f.write(out[1] + "\n")
         os.chmod(path, 0o600)
-        c.router(http__api_keys=path, classes__class=["high priority=10 weight=4", "low share=50%"])
+        c.router(http__api_keys=path, classes__class=["high priority=10 weight=4", "low share=50%"], log__format="json")
         c.worker("decode", **SIM)
         c.wait_ready(decode=1)
         for key, header, tier, want in (("none", None, None, "default"), ("none", "high", None, "default"),
@@ -191,7 +191,12 @@ def a_key_bounds_the_class():
                                         ("low", "high", "high", "low"), ("low", None, "standard_only", "low")):
             got = ask_as(c, keys[key], header, tier)
             assert got == want, (key, header, tier, got, want)
+            placed.append(want)
         c.assert_quiet()
+        c.routers[0].stop()
+        with open(c.routers[0].log_path, errors="replace") as f:
+            logged = [line["class"] for line in map(json.loads, filter(lambda text: text.startswith("{"), f)) if line["event"] == "access"]
+        assert logged == placed, logged
 
 
 if __name__ == "__main__":

@@ -54,5 +54,6 @@ void router_job_serving(const struct job *job, struct gen_serving *out)
     if (first->has_serving)
         out->reused_tokens = first->serving.reused_tokens;
     out->prompt_tokens = job->order.n_prompt;
+    str_copy(out->class_name, sizeof(out->class_name), job->router->classes.all[job->class_at].name);
     gen_handle_serving(&job->handle, out);
 }

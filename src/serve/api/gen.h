@@ -178,7 +178,8 @@ struct gen_serving { /* serving stats of an answer, summed over all workers that
     uint64_t ttft_ns, total_ns;
     char prefill_worker[64]; /* empty: the decode worker also ran the prefill */
     char decode_worker[64];
-    char transport[16]; /* "shm", "tcp", "rdma", "" */
+    char transport[16];  /* "shm", "tcp", "rdma", "" */
+    char class_name[32]; /* that the router placed it in; empty: a worker answers without a router */
 };
 
 #endif

@@ -35,6 +35,8 @@ static void add_serving(const struct gen_serving *one, struct gen_serving *sum)
         memcpy(sum->decode_worker, one->decode_worker, sizeof(sum->decode_worker));
     if (sum->transport[0] == '\0')
         memcpy(sum->transport, one->transport, sizeof(sum->transport));
+    if (sum->class_name[0] == '\0')
+        memcpy(sum->class_name, one->class_name, sizeof(sum->class_name));
 }
 
 void choices_sum_serving(struct request *request)

@@ -55,7 +55,8 @@ struct engine_item {           /* one sequence's part of a step; all pointers ar
     /* With ops->hidden, not NULL: receives the row of each fed token after which nothing is sampled, as ops->hidden gives
      * them for the others: [n_tokens - sampled ones][info.hidden]. */
     float *rows;
-    uint64_t tag; /* the caller's tag, for logs; tokens and KV never depend on it */
+    uint64_t
+        tag; /* the caller's tag of the sequence, for logs and checks; 0: none.  Tokens and KV never depend on it */
 };
 
 struct engine_batch {

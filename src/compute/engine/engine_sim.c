@@ -9,13 +9,17 @@
  *
  * So checking a position needs nothing but the arena. The header gives chain and token; the chain must
  * follow from the position before; each byte of each layer must follow from the chain. A lost, stale or
- * shifted byte breaks a row. A block of another sequence breaks the chain. Each step checks all positions
- * before the fed ones, as attention would read them.
+ * shifted byte breaks a row. A block of another sequence breaks the chain.
+ *
+ * A step checks all positions before the fed ones, as attention would read them, unless the engine itself fed the
+ * sequence up to there in the same blocks. Then it checks the last of these blocks, and a few positions of the
+ * others, which the next step continues. So KV that arrives or moves is checked whole before its first use, and the
+ * time of a step does not grow with the context.
  *
  * Tokens come from engine_sim_draw.c.
  *
  * Time. The engine sleeps once per layer, before on_layer, so that senders see the layers come one after
- * another. */
+ * another. What the checks take is part of the step's time. */
 #include "compute/engine/engine_sim.h"
 
 #include <stdlib.h>
@@ -31,13 +35,22 @@
 #define HEADER_BYTES   12
 #define ROW_BYTES_MIN  16
 #define EMBEDDING_DIMS 64
+#define CHECKED_AGAIN  16 /* positions in each step of a sequence that goes on */
 #define CHAIN_BEGIN    UINT64_C(0x6261746f6e2d6b76)
+
+/* Who fed the end of a block: the sequence with this tag and these blocks may go on at positions [from, to]. */
+struct sim_fed {
+    uint64_t tag, blocks_hash;
+    uint32_t from, to;
+    uint32_t checked_to; /* the next step checks again from here */
+};
 
 struct sim {
     struct engine_sim_opts opts;
     size_t row_bytes;
     size_t half_bytes;
     uint64_t *chains; /* [max_batch_tokens] chain of each fed token, in item order; NULL without an arena */
+    struct sim_fed *fed; /* [n_blocks]; NULL without an arena */
 };
 
 static int sim_step(void *self, const struct engine_batch *batch, struct sample_result *results_out);
@@ -76,7 +89,8 @@ int engine_sim_new(const struct engine_sim_opts *opts, struct engine *out)
         sim->row_bytes = kv_layout_row_bytes(opts->layout.type, opts->layout.k_dim);
         sim->half_bytes = kv_layout_k_bytes(&opts->layout);
         sim->chains = calloc(opts->max_batch_tokens, sizeof(*sim->chains));
-        if (sim->chains == NULL) {
+        sim->fed = calloc(opts->n_blocks, sizeof(*sim->fed));
+        if (sim->chains == NULL || sim->fed == NULL) {
             sim_free(sim);
             return E_NOMEM;
         }
@@ -102,6 +116,7 @@ static void sim_free(void *self)
     struct sim *sim = self;
 
     free(sim->chains);
+    free(sim->fed);
     free(sim);
 }
 
@@ -188,6 +203,16 @@ static void kv_write(const struct sim *sim, uint32_t layer, const struct engine_
     }
 }
 
+/* The chain value that the position continues, as it is stored. */
+static uint64_t chain_before(const struct sim *sim, const kv_block_id *blocks, uint32_t position)
+{
+    uint32_t block_tokens = sim->opts.layout.block_tokens;
+
+    if (position == 0)
+        return CHAIN_BEGIN;
+    return get_u64(row_at(sim, 0, 0, blocks[(position - 1) / block_tokens], (position - 1) % block_tokens));
+}
+
 static int kv_damaged(uint32_t position, uint32_t layer, kv_block_id block)
 {
     log_error("sim_kv_damaged", LOG_U64("position", position), LOG_U64("layer", layer),
@@ -195,14 +220,15 @@ static int kv_damaged(uint32_t position, uint32_t layer, kv_block_id block)
     return E_INTERNAL;
 }
 
-/* Checks positions [0, n) against each other, and against the tokens when tokens is not NULL. */
-static int kv_check(const struct sim *sim, const kv_block_id *blocks, uint32_t n, const token_id *tokens,
-                    uint64_t *chain_out)
+/* Checks positions [from, to) against each other and the position before, and against the tokens when tokens is not
+ * NULL. */
+static int kv_check_part(const struct sim *sim, const kv_block_id *blocks, uint32_t from, uint32_t to,
+                         const token_id *tokens)
 {
     const struct kv_layout *layout = &sim->opts.layout;
-    uint64_t chain = CHAIN_BEGIN;
+    uint64_t chain = chain_before(sim, blocks, from);
 
-    for (uint32_t position = 0; position < n; position++) {
+    for (uint32_t position = from; position < to; position++) {
         kv_block_id block = blocks[position / layout->block_tokens];
         uint32_t slot = position % layout->block_tokens;
         const uint8_t *header = row_at(sim, 0, 0, block, slot);
@@ -218,7 +244,6 @@ static int kv_check(const struct sim *sim, const kv_block_id *blocks, uint32_t n
             }
         }
     }
-    *chain_out = chain;
     return 0;
 }
 
@@ -226,10 +251,9 @@ int engine_sim_verify(const struct engine *engine, const token_id *tokens, uint3
                       const kv_block_id *blocks)
 {
     const struct sim *sim = engine->self;
-    uint64_t chain;
 
     ASSERT(engine->ops == &sim_ops);
-    return sim->opts.kv_arena ? kv_check(sim, blocks, n_tokens, tokens, &chain) : E_UNSUPPORTED;
+    return sim->opts.kv_arena ? kv_check_part(sim, blocks, 0, n_tokens, tokens) : E_UNSUPPORTED;
 }
 
 /* ---- steps ---- */
@@ -248,14 +272,78 @@ static uint64_t step_cost_ns(const struct sim *sim, const struct engine_batch *b
     return cost_ns;
 }
 
-static void pass_time(const struct sim *sim, uint64_t ns)
+/* Sleeps until the step has taken to_ns; it had taken from_ns by the model before. */
+static void pass_time(const struct sim *sim, uint64_t began_ns, uint64_t from_ns, uint64_t to_ns)
 {
-    if (ns == 0)
+    uint64_t took_ns;
+
+    if (to_ns == from_ns)
         return;
-    if (sim->opts.sleep_ns)
-        sim->opts.sleep_ns(sim->opts.sleep_arg, ns);
-    else
-        clock_sleep_ns(ns);
+    if (sim->opts.sleep_ns) {
+        sim->opts.sleep_ns(sim->opts.sleep_arg, to_ns - from_ns);
+        return;
+    }
+    took_ns = clock_now_ns() - began_ns;
+    if (took_ns < to_ns)
+        clock_sleep_ns(to_ns - took_ns);
+}
+
+static uint64_t blocks_add(uint64_t hash, kv_block_id block)
+{
+    return engine_sim_mix(hash ^ engine_sim_mix(block));
+}
+
+/* Notes that the item's sequence may go on after any of the tokens that it feeds: a step may reject draft tokens. */
+static void fed_note(const struct sim *sim, const struct engine_item *item, uint32_t checked_to)
+{
+    uint32_t block_tokens = sim->opts.layout.block_tokens, end = item->position + item->n_tokens;
+    uint64_t hash = 0;
+
+    for (uint32_t i = 0; i * block_tokens < end; i++) {
+        hash = blocks_add(hash, item->blocks[i]);
+        if (i >= item->position / block_tokens)
+            sim->fed[item->blocks[i]] = (struct sim_fed){.tag = item->tag,
+                                                         .blocks_hash = hash,
+                                                         .from = item->position + 1,
+                                                         .to = end,
+                                                         .checked_to = checked_to};
+    }
+}
+
+/* True if this engine fed the item's sequence up to its position, in these blocks. */
+static bool fed_goes_on(const struct sim *sim, const struct engine_item *item)
+{
+    uint32_t last = (item->position - 1) / sim->opts.layout.block_tokens;
+    const struct sim_fed *fed = &sim->fed[item->blocks[last]];
+    uint64_t hash = 0;
+
+    if (item->tag == 0 || fed->tag != item->tag || item->position < fed->from || item->position > fed->to)
+        return false;
+    for (uint32_t i = 0; i <= last; i++)
+        hash = blocks_add(hash, item->blocks[i]);
+    return hash == fed->blocks_hash;
+}
+
+/* Checks the KV before the item's position. */
+static int item_check(const struct sim *sim, const struct engine_item *item)
+{
+    uint32_t n = item->position, last_begin = 0, again = 0, again_end = 0;
+    int rc = 0;
+
+    if (n > 0 && fed_goes_on(sim, item)) {
+        uint32_t last = (n - 1) / sim->opts.layout.block_tokens;
+
+        last_begin = last * sim->opts.layout.block_tokens;
+        again = sim->fed[item->blocks[last]].checked_to;
+        again = again < last_begin ? again : 0;
+        again_end = again + CHECKED_AGAIN < last_begin ? again + CHECKED_AGAIN : last_begin;
+        rc = kv_check_part(sim, item->blocks, again, again_end, NULL);
+    }
+    if (rc == 0)
+        rc = kv_check_part(sim, item->blocks, last_begin, n, NULL);
+    if (rc == 0)
+        fed_note(sim, item, again_end);
+    return rc;
 }
 
 /* Checks the KV before the items' positions and computes the chain values of the tokens that they feed. */
@@ -272,8 +360,8 @@ static int step_begin(const struct sim *sim, const struct engine_batch *batch)
         ASSERT(item->n_drafts < item->n_tokens && (item->n_drafts == 0 || item->wants_token));
         ASSERT(end <= (uint64_t)item->n_blocks * sim->opts.layout.block_tokens);
         if (sim->chains) {
-            uint64_t chain;
-            int code = kv_check(sim, item->blocks, item->position, NULL, &chain);
+            uint64_t chain = chain_before(sim, item->blocks, item->position);
+            int code = item_check(sim, item);
 
             if (code < 0)
                 return code;
@@ -329,19 +417,19 @@ static int sim_step(void *self, const struct engine_batch *batch, struct sample_
 {
     const struct sim *sim = self;
     uint32_t n_layers = sim->opts.layout.n_layers;
-    uint64_t cost_ns = step_cost_ns(sim, batch);
+    uint64_t cost_ns = step_cost_ns(sim, batch), began_ns = sim->opts.sleep_ns ? 0 : clock_now_ns();
     int code = step_begin(sim, batch);
 
     if (code < 0)
         return code;
     if (batch->on_layer == NULL)
-        pass_time(sim, cost_ns);
+        pass_time(sim, began_ns, 0, cost_ns);
     for (uint32_t layer = 0; layer < n_layers; layer++) {
         if (batch->is_given_up && atomic_load_explicit(batch->is_given_up, memory_order_relaxed))
             return E_CANCELLED;
         layer_write(sim, batch, layer);
         if (batch->on_layer) {
-            pass_time(sim, cost_ns * (layer + 1) / n_layers - cost_ns * layer / n_layers);
+            pass_time(sim, began_ns, cost_ns * layer / n_layers, cost_ns * (layer + 1) / n_layers);
             batch->on_layer(batch->on_layer_arg, layer);
         }
     }

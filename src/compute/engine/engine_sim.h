@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An engine without arithmetic, for routers, planners and load tests. Tokens are a hash of (seed,
  * position, previous token); step times follow a model. It writes a pattern derived from the tokens into
- * each layer's KV and checks all KV that it reads. So it catches a transfer that lost or mixed bytes: the
+ * each layer's KV and checks the KV that it reads: all of it when a sequence begins here or its blocks change, later
+ * its last block and a part of the others that rotates. So it catches a transfer that lost or mixed bytes: the
  * step returns E_INTERNAL and logs the place. */
 #ifndef COMPUTE_ENGINE_ENGINE_SIM_H
 #define COMPUTE_ENGINE_ENGINE_SIM_H

@@ -19,6 +19,9 @@
 #define N_BLOCKS 6
 #define STOP_ID  5
 
+#define LONG_BLOCKS 256 /* a power of two */
+#define LONG_TOKENS 480
+
 struct fixture {
     struct engine engine;
     uint8_t *arena;
@@ -214,6 +217,126 @@ static void every_lost_byte_is_found(void **state)
     assert_int_equal(feed(f, 8, 9, &result), 0);
 }
 
+/* Steps of a long answer, each of one token, with a tag or without. */
+static int feed_one(struct engine *engine, uint32_t position, uint64_t tag, const kv_block_id *blocks)
+{
+    token_id token = 11 + position % 7;
+    struct engine_item item = {.tokens = &token,
+                               .n_tokens = 1,
+                               .position = position,
+                               .blocks = blocks,
+                               .n_blocks = LONG_BLOCKS,
+                               .wants_token = true,
+                               .tag = tag};
+    struct engine_batch batch = {.items = &item, .n_items = 1};
+    struct sample_result result;
+
+    return engine_step(engine, &batch, &result);
+}
+
+struct long_answer {
+    struct engine engine;
+    uint8_t *arena;
+    size_t arena_bytes;
+    kv_block_id blocks[LONG_BLOCKS];
+};
+
+static void long_answer_begin(struct fixture *f, struct long_answer *it)
+{
+    struct engine_sim_opts opts = opts_of(f);
+
+    it->arena_bytes = LONG_BLOCKS * kv_layout_block_bytes(&opts.layout);
+    opts.kv_arena = it->arena = calloc(1, it->arena_bytes);
+    assert_non_null(it->arena);
+    opts.n_blocks = LONG_BLOCKS;
+    opts.context_length = LONG_BLOCKS * opts.layout.block_tokens;
+    assert_int_equal(engine_sim_new(&opts, &it->engine), 0);
+    for (uint32_t i = 0; i < LONG_BLOCKS; i++)
+        it->blocks[i] = (i * 7 + 3) % LONG_BLOCKS; /* odd to the number of blocks: all different */
+    for (uint32_t i = 0; i < LONG_TOKENS; i++)
+        assert_int_equal(feed_one(&it->engine, i, 1, it->blocks), 0);
+}
+
+static void long_answer_end(struct long_answer *it)
+{
+    engine_free(&it->engine);
+    free(it->arena);
+}
+
+/* The first byte of the block in the layer. */
+static size_t byte_of(const struct engine_sim_opts *opts, uint32_t layer, kv_block_id block)
+{
+    return kv_layout_offset(&opts->layout, LONG_BLOCKS, layer, block);
+}
+
+static void damage_is_found_at_arrival_and_in_turn(void **state)
+{
+    struct fixture *f = *state;
+    struct engine_sim_opts opts = opts_of(f);
+    struct long_answer it;
+    kv_block_id moved[LONG_BLOCKS];
+    uint32_t at = LONG_TOKENS, most = LONG_TOKENS / 16 + 2;
+    size_t byte;
+    int saved = silence(), found = 0;
+
+    long_answer_begin(f, &it);
+    byte = byte_of(&opts, 2, it.blocks[LONG_TOKENS / opts.layout.block_tokens / 2]);
+
+    /* a sequence that begins here, one without a tag, and one whose blocks have moved: the first step finds it */
+    it.arena[byte] ^= 1;
+    assert_int_equal(feed_one(&it.engine, at, 2, it.blocks), E_INTERNAL);
+    assert_int_equal(feed_one(&it.engine, at, 0, it.blocks), E_INTERNAL);
+    memcpy(moved, it.blocks, sizeof(moved));
+    moved[1] = it.blocks[LONG_BLOCKS - 1];
+    for (uint32_t layer = 0; layer < opts.layout.n_layers; layer++)
+        memcpy(it.arena + byte_of(&opts, layer, moved[1]), it.arena + byte_of(&opts, layer, it.blocks[1]),
+               kv_layout_layer_block_bytes(&opts.layout));
+    assert_int_equal(feed_one(&it.engine, at, 1, moved), E_INTERNAL);
+    it.arena[byte] ^= 1;
+    assert_int_equal(feed_one(&it.engine, at, 1, moved), 0);
+
+    /* the last block of a sequence that goes on: the next step; any other: each position has its turn */
+    at++;
+    byte = byte_of(&opts, 1, it.blocks[(at - 1) / opts.layout.block_tokens]);
+    it.arena[byte] ^= 1;
+    assert_int_equal(feed_one(&it.engine, at, 1, moved), E_INTERNAL);
+    it.arena[byte] ^= 1;
+    assert_int_equal(feed_one(&it.engine, at++, 1, moved), 0);
+    it.arena[byte_of(&opts, 0, moved[LONG_TOKENS / 3 / opts.layout.block_tokens])] ^= 1;
+    for (uint32_t i = 0; i < most && found == 0; i++)
+        found = feed_one(&it.engine, at++, 1, moved);
+    assert_int_equal(found, E_INTERNAL);
+    speak(saved);
+    long_answer_end(&it);
+}
+
+/* Most of the context is not read again by a step: bytes that change between two of its checks stay unseen. */
+static void a_step_does_not_read_the_whole_context(void **state)
+{
+    struct fixture *f = *state;
+    struct engine_sim_opts opts = opts_of(f);
+    struct long_answer it;
+    uint32_t n_found = 0;
+    int saved = silence();
+
+    long_answer_begin(f, &it);
+    for (uint32_t i = 0; i < LONG_TOKENS / opts.layout.block_tokens - 1; i++) {
+        size_t byte = byte_of(&opts, 2, it.blocks[i]);
+        int rc;
+
+        it.arena[byte] ^= 1;
+        rc = feed_one(&it.engine, LONG_TOKENS + i, 1, it.blocks);
+        it.arena[byte] ^= 1;
+        n_found += rc != 0;
+        if (rc != 0)
+            assert_int_equal(feed_one(&it.engine, LONG_TOKENS + i, 1, it.blocks), 0);
+    }
+    speak(saved);
+    assert_in_range(n_found, 0, LONG_TOKENS / opts.layout.block_tokens / 4);
+    assert_int_equal(feed_one(&it.engine, LONG_TOKENS + 1, 2, it.blocks), 0);
+    long_answer_end(&it);
+}
+
 static void foreign_blocks_are_found(void **state)
 {
     struct fixture *f = *state;
@@ -302,6 +425,8 @@ int main(void)
         SIM_TEST(tokens_depend_on_seed_position_and_the_last_token),
         SIM_TEST(ids_are_text_or_stop_and_answers_end),
         SIM_TEST(every_lost_byte_is_found),
+        SIM_TEST(damage_is_found_at_arrival_and_in_turn),
+        SIM_TEST(a_step_does_not_read_the_whole_context),
         SIM_TEST(foreign_blocks_are_found),
         SIM_TEST(time_follows_the_model),
         SIM_TEST(senseless_options_are_refused),

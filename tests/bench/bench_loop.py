@@ -128,6 +128,16 @@ def kinds():
     yield "logit_bias of 100,000 tokens", chat, user("x", logit_bias={str(i): 1 for i in range(100000)})
     yield "logit_bias of 300 tokens", chat, user("x", logit_bias={str(i): 1 for i in range(300)})
     yield "128 choices", chat, user("x", n=128)
+    yield "128 choices of 200 tokens", chat, user("x", n=128, ignore_eos=True, max_tokens=200)
+    yield "128 choices of 200 tokens, stream", chat, user("x", n=128, ignore_eos=True, max_tokens=200, stream=True)
+    likely = {"logprobs": True, "top_logprobs": 20, "ignore_eos": True}
+    for stream in ({}, {"stream": True}):
+        name = ", stream" if stream else ""
+        yield f"logprobs of 1,000 tokens{name}", chat, user("x", **likely, **stream, max_tokens=1000)
+        yield f"logprobs of 128 choices{name}", chat, user("x", **likely, **stream, n=128, max_tokens=32)
+        for n in (2000, 30000, 100000):
+            yield f"logprobs of {n:,} given tokens, served{name}", comp, {**base, **stream, "prompt": numbers(n), "echo": True,
+                                                                         "logprobs": 5}
     yield "a tool with 20,000 properties", m, user("x", tools=[tool(0, {
         "type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(20000)}})])
     yield "gzip of 30 MiB in 30 KB", m, GZIP(user("a" * (30 * MIB)))

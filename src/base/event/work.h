@@ -22,7 +22,7 @@ void ev_work_watch(struct ev_loop *loop, ev_long_call call, void *arg);
 /* May nest: the outermost pair is the piece of work. */
 void ev_work_begin(const char *what);
 void ev_work_end(void);
-/* Wall time since the current piece of work began.  0: nobody watches the loop. */
+/* Wall time since the current piece of work began.  0: the loop has no watcher. */
 uint64_t ev_work_age_ns(void);
 /* Names the current piece of work; what must be a string that is never freed. */
 void ev_work_name(const char *what);

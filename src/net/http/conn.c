@@ -457,8 +457,7 @@ static void on_write(struct bufferevent *bev, void *arg)
     size_t unsent = http_conn_unsent(conn);
 
     ev_work_begin("http write");
-    http_conn_report_pause(
-        conn); /* a write told the handler of it, so the end of the pause must be reported too */
+    http_conn_report_pause(conn); /* a write reported it, so the end of the pause must be reported too */
     if (unsent <= conn->server->limits.max_queue_bytes / 4)
         conn->over_since_ns = 0;
     http_conn_report_pause(conn);

@@ -215,8 +215,7 @@ static void h2_report_pause(struct h2_stream *stream)
     stream->is_pause_due = false;
     if (stream->exchange.answer != ANSWER_STREAMING)
         return;
-    if (is_due && !is_over &&
-        !stream->is_pause_reported) /* it is over already, but the handler was told by a write */
+    if (is_due && !is_over && !stream->is_pause_reported) /* it is over already, but a write reported it */
         server->opts.handler->on_pause(server->opts.handler_arg, &stream->exchange, false);
     if (stream->is_pause_reported == is_over)
         return;

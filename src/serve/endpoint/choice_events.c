@@ -44,6 +44,8 @@ int choice_begin_logprobs(struct choice *choice)
         return rc;
     if (gen->prompts[choice->index / choices_per_prompt(request)].tokens == NULL)
         logprobs_begin_text(choice->logprobs);
+    if (!gen->is_stream && logprobs_reserve(choice->logprobs, n_prompt_tokens(choice) + 16) < 0)
+        return E_NOMEM;
     choice->has_logprobs = true;
     return push_prompt_logprob(choice, &(struct sample_result){.id = choice->prompt->ids.ids[0]});
 }

@@ -164,7 +164,10 @@ int gen_handle_embedding(struct gen_handle *handle, const float *embedding, uint
 
 int gen_handle_scores(struct gen_handle *handle, const struct sample_result *scores, uint32_t n)
 {
-    int rc = scores_add(&handle->scores, scores, n);
+    int rc;
+
+    scores_reserve(&handle->scores, handle->order->n_prompt);
+    rc = scores_add(&handle->scores, scores, n);
 
     if (rc == 0)
         gen_handle_due(handle);

@@ -70,9 +70,8 @@ void logprobs_free(struct logprobs *logprobs)
     free(logprobs);
 }
 
-static int logprobs_grow(struct logprobs *logprobs)
+static int logprobs_grow(struct logprobs *logprobs, size_t cap)
 {
-    size_t cap = logprobs->cap == 0 ? 16 : logprobs->cap * 2;
     struct entry *entries = realloc(logprobs->entries, cap * sizeof(*entries));
     struct sample_top *tops;
 
@@ -87,6 +86,19 @@ static int logprobs_grow(struct logprobs *logprobs)
     return 0;
 }
 
+int logprobs_reserve(struct logprobs *logprobs, size_t n)
+{
+    return n > logprobs->cap ? logprobs_grow(logprobs, n) : 0;
+}
+
+/* Makes room for one more. */
+static int logprobs_room(struct logprobs *logprobs)
+{
+    if (logprobs->n < logprobs->cap)
+        return 0;
+    return logprobs_grow(logprobs, logprobs->cap == 0 ? 16 : logprobs->cap * 2);
+}
+
 static struct sample_top *tops_of(struct logprobs *logprobs, size_t i)
 {
     return logprobs->tops + i * logprobs->n_top;
@@ -97,7 +109,7 @@ int logprobs_push(struct logprobs *logprobs, const struct sample_result *draw)
     uint32_t n_top = draw->n_top < logprobs->n_top ? draw->n_top : logprobs->n_top;
     size_t start = logprobs->held.len_bytes;
 
-    if (logprobs->n == logprobs->cap && logprobs_grow(logprobs) < 0)
+    if (logprobs_room(logprobs) < 0)
         return E_NOMEM;
     if (detok_push(&logprobs->detok, draw->id, &logprobs->held) < 0)
         return E_NOMEM;
@@ -127,7 +139,7 @@ int logprobs_push_prompt(struct logprobs *logprobs, const struct sample_result *
     uint32_t n_top = score->n_top < logprobs->n_top ? score->n_top : logprobs->n_top;
     struct buf text = {0};
 
-    if (logprobs->n == logprobs->cap && logprobs_grow(logprobs) < 0)
+    if (logprobs_room(logprobs) < 0)
         return E_NOMEM;
     if (detok_push(&logprobs->given, score->id, &text) < 0) {
         buf_fini(&text);

@@ -18,6 +18,8 @@ int logprobs_new(const struct tokenizer *tokenizer, uint32_t n_top, bool is_cont
                  struct logprobs **out);
 void logprobs_begin_text(struct logprobs *logprobs); /* the prompt's text is not a continuation */
 void logprobs_free(struct logprobs *logprobs);
+/* Makes room for n tokens in all: growth would copy megabytes.  E_NOMEM. */
+int logprobs_reserve(struct logprobs *logprobs, size_t n);
 int logprobs_push(struct logprobs *logprobs, const struct sample_result *draw); /* E_NOMEM */
 /* Adds the logprob of a prompt token, or of the stop id that ended the answer.  Prompt tokens come in order
  * before any push, the stop id last.  The entry is ready at once, and text_offset advances over its text.

@@ -7,6 +7,14 @@
 
 #include "base/err.h"
 
+void scores_reserve(struct scores *scores, uint32_t n)
+{
+    if (scores->held != NULL)
+        return;
+    scores->held = malloc(n * sizeof(*scores->held));
+    scores->cap = scores->held != NULL ? n : 0;
+}
+
 int scores_add(struct scores *scores, const struct sample_result *from, uint32_t n)
 {
     if (n > scores->cap - scores->n) {

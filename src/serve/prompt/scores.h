@@ -14,6 +14,9 @@ struct scores {                 /* zeroed: none */
     struct sample_result stop; /* with has_stop: delivered after the sampled tokens */
 };
 
+/* Makes room for this many in all, before the first one: later growth would copy megabytes. Pages are touched only
+ * when they are used. Without memory nothing happens. */
+void scores_reserve(struct scores *scores, uint32_t n);
 int scores_add(struct scores *scores, const struct sample_result *from, uint32_t n); /* E_NOMEM */
 void scores_fini(struct scores *scores);
 

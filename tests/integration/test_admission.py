@@ -146,6 +146,35 @@ def come_back(c, refused):
     return again
 
 
+def overdue_answers_refuse_at_once():
+    """Both seats are held for ten seconds by answers that are far longer than those before.  A client is refused at once, not
+    after the objective, and comes back when its retry-after says: a few times, until it is served."""
+    with Cluster() as c:
+        c.router(slo__ttft="1s", slo__itl="1s")
+        c.worker("decode", **SIM, engine__sim_prefill_token="100us", engine__sim_step="10ms", engine__sim_decode_seq="0", sched__max_seqs="2")
+        c.wait_ready(decode=1)
+        for i in range(6):
+            c.ask(f"{i} {WORDS}", max_tokens=8)
+        streams = [c.stream(f"{i} {WORDS}", max_tokens=1000) for i in range(10, 12)]
+        for stream in streams:
+            assert stream.status == 200, stream.response.read()
+            for _ in range(200):
+                next(iter(stream))
+        asked = [Asked(c, 20, 8)]
+        asked[0].join()
+        while asked[-1].status != 200 and len(asked) < 8:
+            asked.append(come_back(c, asked[-1]))
+        refused = asked[:-1]
+        took = [round(one.seconds * 1000) for one in refused]
+        print(f"   refused within {took} ms, told to come back after {[one.fields['retry-after'] for one in refused]} s, then served")
+        assert asked[-1].status == 200 and 1 <= len(refused) <= 5, took
+        assert_refused(refused)
+        assert sorted(took)[len(took) // 2] < min(500, 1000 * patience(0.1)), took
+        for stream in streams:
+            stream.close()
+        c.assert_quiet()
+
+
 def an_idle_worker_takes_what_is_late_in_any_case():
     """The objectives are out of reach. An idle worker still answers one request at a time."""
     with Cluster() as c:
@@ -200,5 +229,5 @@ def a_key_bounds_the_class():
 
 
 if __name__ == "__main__":
-    main([a_burst_is_refused_at_once, a_full_decode_pool_costs_no_prefill, a_client_that_comes_back_when_told_is_served, an_idle_worker_takes_what_is_late_in_any_case,
+    main([a_burst_is_refused_at_once, a_full_decode_pool_costs_no_prefill, a_client_that_comes_back_when_told_is_served, overdue_answers_refuse_at_once, an_idle_worker_takes_what_is_late_in_any_case,
           a_key_bounds_the_class])

@@ -14,7 +14,12 @@
  *                     n_running - (most sequences that keep the objective)
  *                     missing tokens / tokens of a running sequence
  *
- * A sequence takes answer_tokens steps, so n_running of them end every answer_tokens x itl / n_running. */
+ * A sequence takes answer_tokens steps, so n_running of them end every answer_tokens x itl / n_running.
+ *
+ * Overdue sequences (picker_booking_wrote()) have outlived that prediction, so it says nothing about them.  Each is
+ * expected to go on for as long as it has written.  Answers that are overdue together have a common cause, so the first
+ * of them ends no sooner than any one of them: n of them count as one end in that time.  This router knows only its
+ * own sequences; those of others are taken to be like them. */
 #include "fleet/picker/admit.h"
 
 #include <math.h>
@@ -121,13 +126,31 @@ static double outlook_ends(const struct picker_fleet *fleet, const struct pick_r
     return ends < n ? ends : n;
 }
 
+/* Sequences that end per second. */
+static double outlook_ends_per_s(const struct picker_fleet *fleet, const struct pick_row *row,
+                                 uint32_t answer_tokens)
+{
+    const struct picker_ledger *ledger = &fleet->slots[row->slot].ledger;
+    uint32_t max_seqs = fleet->slots[row->slot].reported.max_seqs;
+    double itl_s = (double)row->itl_ns / 1e9, each_s = itl_s * answer_tokens, n = row->n_running, own,
+           late_per_s;
+
+    if (each_s <= 0)
+        return 0;
+    if (ledger->n_overdue == 0)
+        return n / each_s;
+    n = max_seqs > 0 && n > max_seqs ? max_seqs : n; /* the others have no seat yet */
+    own = fmax(fmin(ledger->n_seqs, n), ledger->n_overdue);
+    late_per_s = (double)ledger->overdue_pace / (double)PICKER_PACE / ledger->n_overdue / itl_s;
+    return ((own - ledger->n_overdue) / each_s + late_per_s) * fmax(n / own, 1);
+}
+
 static void outlook_decode(const struct picker_fleet *fleet, const struct pick_pool *pool,
                            const struct picker_outlook_opts *opts, struct picker_outlook *out)
 {
     for (uint32_t at = 0; at < pool->n; at++) {
         const struct pick_row *row = &pool->rows[at];
-        double each_s = (double)row->itl_ns / 1e9 * opts->answer_tokens;
-        double ends_per_s = each_s > 0 ? row->n_running / each_s : 0;
+        double ends_per_s = outlook_ends_per_s(fleet, row, opts->answer_tokens);
         double ends = outlook_ends(fleet, row, opts);
         double seat_s = ends > 0 ? ends / ends_per_s : 0;
 

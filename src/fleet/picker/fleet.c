@@ -522,6 +522,15 @@ void picker_fleet_grow(struct picker_fleet *fleet, uint32_t slot, uint64_t from_
     picker_fleet_refresh(fleet, slot);
 }
 
+void picker_fleet_pace(struct picker_fleet *fleet, uint32_t slot, uint64_t from_pace, uint64_t to_pace)
+{
+    struct picker_ledger *ledger = &fleet->slots[slot].ledger;
+
+    ledger->n_overdue += to_pace > 0;
+    ledger->n_overdue -= from_pace > 0;
+    ledger->overdue_pace += to_pace - from_pace;
+}
+
 void picker_fleet_freed(struct picker_fleet *fleet, uint32_t slot, uint64_t n_tokens)
 {
     fleet->slots[slot].freed_tokens += n_tokens;

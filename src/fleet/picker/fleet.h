@@ -26,8 +26,12 @@ struct picker_ledger { /* work that was dispatched and has not finished; counted
     uint64_t context_tokens; /* of sequences not admitted yet, which will take blocks */
     uint64_t growth_tokens;  /* further tokens of admitted sequences, which will need blocks */
     uint64_t busy_ns;        /* expected time of the prompts of prefill_tokens */
+    uint64_t overdue_pace; /* sum over the overdue sequences: PICKER_PACE / tokens that are still expected */
+    uint32_t n_overdue;    /* sequences that have written far more than was expected of them */
     uint32_t n_seqs;
 };
+
+#define PICKER_PACE (UINT64_C(1) << 32) /* pace of a sequence that ends after one token */
 
 struct picker_charge { /* what one sequence adds to the ledger */
     uint64_t prefill_tokens, read_tokens, store_tokens, context_tokens;
@@ -69,6 +73,8 @@ void picker_fleet_ended(struct picker_fleet *fleet, uint32_t slot, uint32_t repo
 void picker_fleet_leave(struct picker_fleet *fleet, uint32_t slot);
 /* An admitted sequence is expected to grow by to_tokens from now on, not by from_tokens. */
 void picker_fleet_grow(struct picker_fleet *fleet, uint32_t slot, uint64_t from_tokens, uint64_t to_tokens);
+/* An overdue sequence has this pace from now on; 0: it is not overdue, or has ended. */
+void picker_fleet_pace(struct picker_fleet *fleet, uint32_t slot, uint64_t from_pace, uint64_t to_pace);
 /* A sequence of n_tokens was cancelled there: its blocks count as free until the next report includes them. */
 void picker_fleet_freed(struct picker_fleet *fleet, uint32_t slot, uint64_t n_tokens);
 /* Values of the slot's row: the larger of report and ledger. */

@@ -4,6 +4,8 @@
 
 #include "fleet/picker/fleet_priv.h"
 
+#define OVERDUE 2 /* an answer of more than so many times its expected length is overdue */
+
 /* Adds the run of each worker whose shared store has more of the prompt than the worker itself. */
 static void place_add_runs(struct picker_place *place, const uint32_t *in_store)
 {
@@ -125,6 +127,26 @@ void picker_booking_grows(struct picker_fleet *fleet, struct picker_booking *boo
     booking->growth_tokens = n_tokens;
 }
 
+static uint64_t booking_pace(const struct picker_written *written)
+{
+    uint32_t most = written->most > written->n_tokens ? written->most - written->n_tokens : 1;
+
+    if (written->n_tokens / OVERDUE < written->expected || written->n_tokens == 0)
+        return 0;
+    return PICKER_PACE / (most < written->n_tokens ? most : written->n_tokens);
+}
+
+void picker_booking_wrote(struct picker_fleet *fleet, struct picker_booking *booking,
+                          const struct picker_written *written)
+{
+    uint64_t pace = booking_pace(written);
+
+    if (booking->slot == PICKER_NONE || booking->overdue_pace == pace)
+        return;
+    picker_fleet_pace(fleet, booking->slot, booking->overdue_pace, pace);
+    booking->overdue_pace = pace;
+}
+
 void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t now_ns)
 {
     if (booking->slot == PICKER_NONE)
@@ -133,6 +155,8 @@ void picker_booking_over(struct picker_fleet *fleet, struct picker_booking *book
     if (booking->begun_tokens > 0)
         picker_fleet_ended(fleet, booking->slot, booking->begun_report, booking->begun_tokens);
     picker_booking_grows(fleet, booking, 0);
+    picker_fleet_pace(fleet, booking->slot, booking->overdue_pace, 0);
+    booking->overdue_pace = 0;
     picker_fleet_leave(fleet, booking->slot);
     booking->slot = PICKER_NONE;
 }

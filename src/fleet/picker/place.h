@@ -28,7 +28,14 @@ struct picker_booking { /* the charge to one worker for one request; slot PICKER
     uint32_t begun_report; /* it began in this report, with ... */
     uint64_t begun_tokens; /* ... this many tokens; 0: it did not begin */
     uint64_t growth_tokens;
+    uint64_t overdue_pace; /* 0: it is not overdue */
     struct picker_charge charge;
+};
+
+struct picker_written { /* of one answer */
+    uint32_t n_tokens;  /* so far, at all workers */
+    uint32_t expected;  /* picker_answers_expect() of the whole answer */
+    uint32_t most;      /* its limit */
 };
 
 /* Matches the prompt and picks. Returns picker_pick()'s codes; the choice is valid with 0 and
@@ -41,6 +48,10 @@ void picker_place_book(const struct picker_place *place, struct picker_booking *
 
 /* The started answer is expected to grow by n_tokens from now on; 0: it will not grow. */
 void picker_booking_grows(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t n_tokens);
+/* The answer has so many tokens.  Beyond twice what was expected, it is overdue: it goes on for as long again, up to
+ * its limit (picker_outlook()). */
+void picker_booking_wrote(struct picker_fleet *fleet, struct picker_booking *booking,
+                          const struct picker_written *written);
 /* started: the worker has admitted and prefilled the sequence. over: the sequence has ended there, with or
  * without having started. Both calls may be repeated. */
 void picker_booking_started(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t now_ns);

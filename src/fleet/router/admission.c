@@ -119,6 +119,17 @@ uint32_t router_admission_answer(const struct job *job)
     return expected > answered ? expected - answered : 1;
 }
 
+void router_admission_wrote(struct job *job)
+{
+    const struct picker_written written = {
+        .n_tokens = router_job_answered(job),
+        .expected =
+            picker_answers_expect(&job->model->answers[job->class_at], job->order.work.max_new_tokens),
+        .most = job->order.work.max_new_tokens};
+
+    picker_booking_wrote(job->router->fleet, &job->decode.booking, &written);
+}
+
 /* ---- learning ---- */
 
 void router_admission_first_token(struct job *job)

@@ -189,8 +189,10 @@ static void job_book_growth(struct job *job, struct job_part *part, uint32_t n_b
     if (is_first) /* else a call would change nothing, and each token would read the clock */
         picker_booking_started(job->router->fleet, &part->booking, clock_now_ns());
     if (part == &job->decode &&
-        (is_first || router_job_answered(job) / GROWTH_TOKENS != n_before / GROWTH_TOKENS))
+        (is_first || router_job_answered(job) / GROWTH_TOKENS != n_before / GROWTH_TOKENS)) {
         picker_booking_grows(job->router->fleet, &part->booking, router_admission_answer(job));
+        router_admission_wrote(job);
+    }
 }
 
 /* E_PROTO, E_NOMEM: the worker failed the job. */

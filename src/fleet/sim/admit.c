@@ -10,6 +10,8 @@
 #include "base/err.h"
 #include "fleet/sim/queue_priv.h"
 
+#define FOLLOW_STEPS 32
+
 void sim_admit_goals(const struct sim *sim, const struct sim_job *job, struct picker_goals *goals)
 {
     if (!sim->opts->refuses_early)
@@ -65,6 +67,35 @@ static uint64_t admit_before(const struct sim *sim, const struct sim_job *job, u
     return n_tokens;
 }
 
+/* Tells the ledgers how far the answers at the worker are, as routers learn it from the tokens. */
+static void admit_follow(struct sim *sim, struct sim_worker *worker)
+{
+    for (uint32_t i = 0; i < worker->n_seats; i++) {
+        struct sim_job *job = sim_job_at(sim, worker->seats[i].job);
+        const struct picker_written written = {
+            .n_tokens = sim_worker_answered_now(sim, worker, job),
+            .expected =
+                picker_answers_expect(&job->router->answers[job->class_at], job->request.answer_tokens),
+            .most = job->request.answer_tokens};
+
+        picker_booking_wrote(job->router->fleet, &job->booked[1], &written);
+    }
+}
+
+/* The routers follow an answer in steps of many tokens. */
+static void admit_follow_all(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->n_workers; i++) {
+        struct sim_worker *worker = &sim->workers[i];
+        uint64_t n_steps = worker->n_seats > 0 ? sim_worker_steps_now(sim, worker) : 0;
+
+        if (worker->n_seats == 0 || n_steps - worker->followed_steps < FOLLOW_STEPS)
+            continue;
+        worker->followed_steps = n_steps;
+        admit_follow(sim, worker);
+    }
+}
+
 static void admit_predict(const struct sim *sim, const struct sim_job *job,
                           const struct picker_choice *choice, struct picker_verdict *out)
 {
@@ -101,6 +132,7 @@ bool sim_admit_takes(struct sim *sim, struct sim_job *job, int rc)
         return true;
     if ((rc != 0 && rc != E_OVERLOADED) || (rc == 0 && admit_is_idle(job, choice)))
         return true;
+    admit_follow_all(sim);
     admit_predict(sim, job, choice, &verdict);
     job->alone_s = choice->alone_s;
     job->waiting_tokens = choice->uncached_tokens;

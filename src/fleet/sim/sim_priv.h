@@ -43,9 +43,10 @@ struct sim_worker {
     /* decoding */
     struct sim_seat *seats; /* heap by end_step */
     uint32_t n_seats, cap_seats;
-    uint64_t n_steps; /* since the start */
-    double context;   /* tokens of all seats */
-    uint32_t *fresh;  /* [n_fresh] jobs seated since the latest step */
+    uint64_t n_steps;        /* since the start */
+    uint64_t followed_steps; /* the routers' ledgers know how far its answers were then (admit.c) */
+    double context;          /* tokens of all seats */
+    uint32_t *fresh;         /* [n_fresh] jobs seated since the latest step */
     uint32_t n_fresh, cap_fresh;
     uint32_t n_by_kind[SIM_MAX_CLASSES];
     /* the run of equal steps under way */
@@ -117,7 +118,9 @@ void sim_worker_reserve(struct sim *sim, struct sim_worker *worker, struct sim_j
 void sim_worker_release(struct sim *sim, struct sim_worker *worker, struct sim_job *job);
 /* Tokens that a job in a seat has been answered by now. */
 uint32_t sim_worker_answered(const struct sim_worker *worker, const struct sim_job *job);
-/* The same, with the steps of the run under way that have ended. */
+/* Steps since the start, with those of the run under way that have ended. */
+uint64_t sim_worker_steps_now(const struct sim *sim, const struct sim_worker *worker);
+/* The tokens that it has answered by then. */
 uint32_t sim_worker_answered_now(const struct sim *sim, const struct sim_worker *worker,
                                  const struct sim_job *job);
 double sim_worker_run_s(const struct sim_worker *worker, double n_steps);         /* of the run under way */

@@ -303,13 +303,18 @@ static double worker_steps_now(const struct sim *sim, const struct sim_worker *w
     return floor(2 * passed_s / (linear + sqrt(linear * linear + 4 * worker->run_square_s * passed_s)));
 }
 
+uint64_t sim_worker_steps_now(const struct sim *sim, const struct sim_worker *worker)
+{
+    if (!worker->is_busy)
+        return worker->n_steps;
+    return worker->n_steps + (uint64_t)fmin(worker_steps_now(sim, worker), worker->run_steps);
+}
+
 uint32_t sim_worker_answered_now(const struct sim *sim, const struct sim_worker *worker,
                                  const struct sim_job *job)
 {
-    uint64_t n_steps = worker->n_steps, left;
+    uint64_t n_steps = sim_worker_steps_now(sim, worker), left;
 
-    if (worker->is_busy)
-        n_steps += (uint64_t)fmin(worker_steps_now(sim, worker), worker->run_steps);
     left = job->end_step > n_steps ? job->end_step - n_steps : 0;
     return left < job->request.answer_tokens ? job->request.answer_tokens - (uint32_t)left : 0;
 }

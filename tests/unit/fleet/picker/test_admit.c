@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "fleet/picker/admit.h"
 #include "fleet/picker/answers.h"
+#include "fleet/picker/place.h"
 #include "fleet/picker/turn.h"
 
 static struct picker_worker worker(enum picker_role role)
@@ -95,6 +96,64 @@ static void a_seat_comes_when_sequences_end(void **state)
     workers[1].n_running = 40; /* 0.02 x (1 + 0.05 n) <= 0.05: at most 30 */
     outlook = outlook_of(workers, 2, 100);
     assert_float_equal(outlook.seat_s, 10 / outlook.seats_per_s, 1e-2);
+}
+
+struct seats { /* of one decode worker, all taken by this router's sequences unless n_own says otherwise */
+    uint32_t n, n_own;
+    struct picker_written written[10];
+};
+
+static struct picker_outlook outlook_of_seats(const struct seats *seats, bool has_ended)
+{
+    struct picker_worker decode = worker(PICKER_DECODE);
+    struct picker_outlook_opts opts = {.itl_slo_s = 0.05, .answer_tokens = 100, .context_tokens = 100};
+    struct picker_outlook outlook;
+    struct picker_fleet *fleet;
+
+    decode.n_running = decode.max_seqs = seats->n;
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
+    assert_int_equal(picker_fleet_set(fleet, 0, &decode), 0);
+    for (uint32_t i = 0; i < seats->n_own; i++) {
+        struct picker_booking booking = {.slot = 0};
+
+        picker_fleet_charge(fleet, 0, &booking.charge, 0);
+        picker_booking_wrote(fleet, &booking, &seats->written[i]);
+        picker_booking_wrote(fleet, &booking, &seats->written[i]); /* a second call changes nothing */
+        if (has_ended)
+            picker_booking_over(fleet, &booking, 0);
+    }
+    picker_outlook(fleet, &opts, &outlook);
+    picker_fleet_free(fleet);
+    return outlook;
+}
+
+/* Answers that have written far more than was expected of them go on for as long again: a seat does not come after
+ * the expected length. */
+static void overdue_answers_hold_their_seats(void **state)
+{
+    struct seats seats = {.n = 4, .n_own = 4};
+    struct picker_worker decode = worker(PICKER_DECODE);
+    double itl_s;
+
+    decode.n_running = decode.max_seqs = 4;
+    itl_s = picker_itl_s(&decode);
+    for (uint32_t i = 0; i < 4; i++)
+        seats.written[i] = (struct picker_written){.n_tokens = 150, .expected = 100, .most = 100000};
+    assert_float_equal(outlook_of_seats(&seats, false).seat_s, 25 * itl_s, 1e-3); /* not twice as long yet */
+    for (uint32_t i = 0; i < 4; i++)
+        seats.written[i].n_tokens = 2000;
+    assert_float_equal(outlook_of_seats(&seats, false).seat_s, 2000 * itl_s, 0.1);
+    assert_float_equal(outlook_of_seats(&seats, false).seats_per_s, 1 / (2000 * itl_s), 1e-3);
+    seats.n_own = 2; /* the others are another router's, and like these */
+    assert_float_equal(outlook_of_seats(&seats, false).seat_s, 1000 * itl_s, 0.1);
+    seats.n_own = 4;
+    seats.written[3].n_tokens = 10; /* one of them may end soon */
+    assert_float_equal(outlook_of_seats(&seats, false).seat_s, 100 * itl_s, 0.3);
+    seats.written[3].n_tokens = 2000;
+    for (uint32_t i = 0; i < 4; i++)
+        seats.written[i].most = 2040; /* no answer exceeds its limit */
+    assert_float_equal(outlook_of_seats(&seats, false).seat_s, 40 * itl_s, 0.1);
+    assert_float_equal(outlook_of_seats(&seats, true).seat_s, 25 * itl_s, 1e-3); /* others took their seats */
 }
 
 static void the_verdict_is_the_later_of_prompt_and_seat(void **state)
@@ -348,6 +407,7 @@ int main(void)
         cmocka_unit_test(prompt_speeds_add_up),
         cmocka_unit_test(decode_workers_add_their_part),
         cmocka_unit_test(a_seat_comes_when_sequences_end),
+        cmocka_unit_test(overdue_answers_hold_their_seats),
         cmocka_unit_test(the_verdict_is_the_later_of_prompt_and_seat),
         cmocka_unit_test(a_long_prompt_alone_is_in_time),
         cmocka_unit_test(the_margin_makes_up_for_wrong_predictions),

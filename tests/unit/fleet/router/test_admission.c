@@ -118,6 +118,29 @@ static void a_seat_that_comes_soon_is_waited_for(void **state)
     rig_cancel(&rig.clients[0]);
 }
 
+/* Running answers have written far more than recent answers: their seats do not come soon. */
+static void seats_of_overdue_answers_refuse_at_once(void **state)
+{
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+    struct rig_client *client;
+
+    report(d, (struct load){.step_s = 0.01});
+    for (unsigned i = 0; i < 100; i++)
+        picker_answers_learn(&rig.router.models[0].answers[0], 4);
+    for (uint32_t i = 0; i < 8; i++) {
+        assert_false(rig_submit(&rig, 10, 1000)->has_failed);
+        rig_accept(&rig, d, 0);
+        rig_tokens(&rig, d, 0, 200);
+    }
+    report(d, (struct load){.step_s = 0.01, .running = 8});
+    client = rig_submit(&rig, 10, 20);
+    assert_true(client->has_failed);
+    assert_int_equal(client->status, 529);
+    assert_true(n_refused(REFUSED_PREDICTED) == 1);
+    for (uint32_t i = 0; i < 8; i++)
+        rig_cancel(&rig.clients[i]);
+}
+
 static void a_request_that_waited_in_vain_is_refused(void **state)
 {
     struct link *p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 10000);
@@ -417,6 +440,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_full_decode_pool_costs_no_prefill, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(blocks_of_what_is_on_its_way_are_taken, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_seat_that_comes_soon_is_waited_for, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(seats_of_overdue_answers_refuse_at_once, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_request_that_waited_in_vain_is_refused, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(an_idle_fleet_refuses_nothing, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_prompt_done_early_leaves_no_queue, open_rig, close_rig),

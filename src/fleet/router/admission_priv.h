@@ -16,7 +16,7 @@ bool router_admission_predicts(const struct router *router);
 /* The objectives of its placement. */
 void router_admission_goals(const struct job *job, struct picker_goals *goals);
 uint32_t router_admission_answer(const struct job *job); /* tokens still expected of its answer */
-void router_admission_wrote(struct job *job); /* tells the ledger how far its answer is */
+void router_admission_wrote(struct job *job);            /* tells the ledger how far its answer is */
 void router_admission_placed(struct job *job, bool is_owed);
 void router_admission_first_token(struct job *job); /* once, while predicted_s > 0 */
 void router_admission_ended(struct job *job);       /* its answer ended by itself */

@@ -49,6 +49,11 @@ void router_job_number(struct job *job)
     job->prefill = job->decode = (struct job_part){.slot = PICKER_NONE};
 }
 
+struct job_part router_part_begin(const struct router *router, uint32_t slot)
+{
+    return (struct job_part){.state = PART_RUNNING, .slot = slot, .life = router->workers[slot].n_lost};
+}
+
 /* Clears the job's list of workers that failed it: when two workers fail at once, the cause is more likely
  * the workers than the request. MAX_ATTEMPTS bounds the attempts. */
 static void dispatch_forgive(struct job *job)
@@ -82,9 +87,9 @@ int router_job_place(struct job *job)
     job->estimate = *choice;
     router_admission_placed(job, is_owed);
     job->layout = router->workers[choice->decode].layout;
-    job->decode = (struct job_part){.state = PART_RUNNING, .slot = choice->decode};
+    job->decode = router_part_begin(router, choice->decode);
     if (choice->prefill != PICKER_NONE)
-        job->prefill = (struct job_part){.state = PART_RUNNING, .slot = choice->prefill};
+        job->prefill = router_part_begin(router, choice->prefill);
     router_decisions_placed(job, &found); /* before the booking, which changes the estimates */
     found.n_hashes = router_chain_booked(job);
     picker_demand_placed(&job->model->roles.demand, job->order.n_tokens, choice->uncached_tokens);
@@ -195,6 +200,7 @@ int router_job_make(struct router *router, const struct gen_model *model, struct
         picker_classes_choose(&router->classes, job->order.work.class_allowed, job->order.work.class_wanted);
     job_weigh(job);
     list_init(&job->all);
+    list_init(&job->timed);
     list_init(&job->waiting);
     list_init(&job->seated);
     list_init(&job->place.odd);
@@ -221,12 +227,13 @@ void router_job_free(struct job *job)
     router_queue_exit(job);
     if (job->number != 0)
         hashmap_remove(job->router->by_number, &job->number);
+    router_slices_leave(job);
     list_remove(&job->all);
+    list_remove(&job->timed);
     list_remove(&job->unhashed);
     list_remove(&job->unsent);
     list_remove(&job->seated);
     job->router->n_freed++;
-    job->router->n_timed -= job_is_in(job, JOB_TIMED);
     work_order_fini(&job->order);
     gen_handle_fini(&job->handle);
     free(job->hashes);
@@ -250,7 +257,8 @@ static int backend_submit(void *self, const struct gen_start *start, struct gen_
     job->handle.events = start->events;
     job->handle.arg = start->arg;
     picker_demand_arrived(&job->model->roles.demand, clock_now_ns(), job->order.n_tokens);
-    must_wait = job->model->n_queued > 0 || job->chain == CHAIN_MATCHING || router_pause_is_first(job);
+    must_wait = job->model->n_queued > 0 || router_slices_has(router, SLICE_SWEEP) ||
+                job->chain == CHAIN_MATCHING || router_pause_is_first(job);
     rc = must_wait ? E_OVERLOADED : router_job_place(job);
     if (rc == E_OVERLOADED && router_pause_for(job))
         rc = 0;
@@ -272,7 +280,7 @@ static void job_cancel_part(struct job *job, struct job_part *part)
         return;
     cancel.request = job->number;
     router_tokens_end(job, &cancel);
-    if (!job->handle.is_left)
+    if (!job->handle.is_left && !router_part_is_lost(job, part))
         (void)router_send(job->router, part->slot, FRAME_CANCEL, &cancel.base);
     router_job_uncharge(job, part);
 }
@@ -370,6 +378,7 @@ static void job_close(struct gen_handle *handle, struct gen_serving *serving_out
 int router_jobs_open(struct router *router)
 {
     list_init(&router->jobs);
+    list_init(&router->timed);
     router_pause_open(router);
     return gen_outbox_open(&router->outbox, router->loop, job_close);
 }

@@ -60,8 +60,12 @@ void router_job_enter(struct job *job, enum job_state state)
         list_remove(&job->unsent);
     if (state != JOB_FAILED && state != JOB_OVER) /* a job that failed or is over releases no held tokens */
         gen_handle_hold(&job->handle, job_is_in(job, JOB_HOLDS));
-    job->router->n_timed += job_is_in(job, JOB_TIMED);
-    job->router->n_timed -= was_timed;
+    if (job_is_in(job, JOB_TIMED) && !was_timed)
+        list_push_back(&job->router->timed, &job->timed);
+    if (!job_is_in(job, JOB_TIMED) && was_timed) {
+        router_slices_leave_timed(job);
+        list_remove(&job->timed);
+    }
     if (state == JOB_HOLDING || state == JOB_RESUMING)
         job->held_ns = clock_now_ns();
     if (state == JOB_FORSAKEN)

@@ -61,6 +61,7 @@ struct job_part { /* one worker's part of the current attempt */
     enum part_state state;
     uint32_t slot; /* PICKER_NONE: state is NONE */
     bool has_serving;
+    uint64_t life;                 /* of its worker, at the placement: workers[slot].n_lost */
     struct picker_booking booking; /* its charge in the worker's ledger */
     struct gen_serving serving;
 };
@@ -88,6 +89,7 @@ struct job { /* fields used for every token come first */
     struct job_part prefill, decode;
 
     struct list all;     /* in router.jobs */
+    struct list timed;   /* in router.timed in JOB_TIMED */
     struct list waiting; /* in router.queue in JOB_WAITS, in router.pushed_out while PUSHED_OUT, in
                           * pauses.paused while PAUSED */
     struct list seated;  /* in pauses.seated while ANSWERING, if its class may be paused */
@@ -135,6 +137,10 @@ static inline bool job_is_in(const struct job *job, unsigned states)
 {
     return (states >> job->state & 1) != 0;
 }
+
+struct job_part router_part_begin(const struct router *router, uint32_t slot); /* without a booking */
+/* True if the part runs at a worker whose link was lost since; the sweep has not reached the job yet. */
+bool router_part_is_lost(const struct job *job, const struct job_part *part);
 
 static inline struct job *job_of(struct gen_handle *handle)
 {

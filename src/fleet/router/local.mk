@@ -2,7 +2,7 @@
 noinst_LIBRARIES += libfleet_router.a
 libfleet_router_a_SOURCES = src/fleet/router/router.h src/fleet/router/daemon_priv.h src/fleet/router/operate.c src/fleet/router/router.c src/fleet/router/admission_priv.h src/fleet/router/refusal_priv.h src/fleet/router/router_priv.h src/fleet/router/workers_priv.h \
 	src/fleet/router/router_conf.h src/fleet/router/router_conf.c src/fleet/router/router_check.c src/fleet/router/dispatch.c src/fleet/router/refusals.c \
-	src/fleet/router/job.c src/fleet/router/job_priv.h src/fleet/router/queue.c src/fleet/router/queue_priv.h src/fleet/router/ahead.c src/fleet/router/ahead_priv.h src/fleet/router/submit.c \
+	src/fleet/router/job.c src/fleet/router/job_priv.h src/fleet/router/queue.c src/fleet/router/queue_priv.h src/fleet/router/slices.c src/fleet/router/slices_priv.h src/fleet/router/ahead.c src/fleet/router/ahead_priv.h src/fleet/router/submit.c \
 	src/fleet/router/stream_priv.h src/fleet/router/stream.c src/fleet/router/tokens.c src/fleet/router/serving.c \
 	src/fleet/router/models.c src/fleet/router/names.c src/fleet/router/names_priv.h src/fleet/router/workers.c src/fleet/router/view.c src/fleet/router/status.c
 libfleet_router_a_SOURCES += src/fleet/router/resume.c src/fleet/router/blocks.c src/fleet/router/stores.c src/fleet/router/stores_priv.h src/fleet/router/chain.c src/fleet/router/admission.c src/fleet/router/check.c src/fleet/router/check_priv.h src/fleet/router/roles.c src/fleet/router/spending.c src/fleet/router/spending_priv.h src/fleet/router/trace.c src/fleet/router/job_spans.c src/fleet/router/job_spans_priv.h \
@@ -61,6 +61,10 @@ check_PROGRAMS += tests/unit/fleet/router/test_admission
 TESTS += tests/unit/fleet/router/test_admission
 tests_unit_fleet_router_test_admission_SOURCES = tests/unit/fleet/router/test_admission.c $(router_rig)
 tests_unit_fleet_router_test_admission_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/router/test_slices
+TESTS += tests/unit/fleet/router/test_slices
+tests_unit_fleet_router_test_slices_SOURCES = tests/unit/fleet/router/test_slices.c $(router_rig)
+tests_unit_fleet_router_test_slices_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/fleet/router/test_pause
 TESTS += tests/unit/fleet/router/test_pause
 tests_unit_fleet_router_test_pause_SOURCES = tests/unit/fleet/router/test_pause.c $(router_rig)

@@ -127,8 +127,8 @@ static bool pause_may(const struct job *job)
         .n = job->n_pauses, .went_on_at = job->went_on_at, .paused_ns = job->pauses_ns};
     uint32_t answered = router_job_answered(job);
 
-    return job->decode.state == PART_RUNNING && job->prefill.state != PART_RUNNING && job->score_next == 0 &&
-           job->n_sent == job->n_to_send &&
+    return job->decode.state == PART_RUNNING && !router_part_is_lost(job, &job->decode) &&
+           job->prefill.state != PART_RUNNING && job->score_next == 0 && job->n_sent == job->n_to_send &&
            answered < job->order.work.max_new_tokens && /* else only its final message is missing */
            picker_pause_may(&past, answered, job->router->classes.all[job->class_at].pause_ns);
 }

@@ -203,6 +203,7 @@ void router_queue_remove(struct job *job, bool is_placed)
 
     if (!job_is_in(job, JOB_WAITS | JOB_BIT(PUSHED_OUT)))
         return;
+    router_slices_leave_queue(job);
     list_remove(&job->waiting);
     if (job->state == JOB_PUSHED_OUT)
         return;
@@ -319,14 +320,32 @@ static bool place_next(struct router *router, struct router_model *model)
     return is_placed;
 }
 
+bool router_place_step(struct router *router)
+{
+    struct router_slices *slices = &router->slices;
+    struct list *node;
+
+    if (slices->model == 0) {
+        if (slices->odd.next == NULL && !list_is_empty(&router->queue))
+            (void)router_chains_work(router);
+        node = router_walk_step(&slices->odd, &router->turns.odd);
+        if (node != NULL) {
+            (void)router_job_place(container_of(node, struct job, place.odd));
+            return true;
+        }
+        slices->model = 1;
+    }
+    for (; slices->model <= router->n_models; slices->model++) {
+        struct router_model *model = &router->models[slices->model - 1];
+
+        if ((model->n_queued > 0 || router->pauses.n_paused > 0) && place_next(router, model))
+            return true;
+    }
+    slices->model = 0;
+    return false;
+}
+
 void router_place_queued(struct router *router)
 {
-    if (!list_is_empty(&router->queue))
-        (void)router_chains_work(router);
-    list_for_each_safe (node, spare, &router->turns.odd)
-        (void)router_job_place(container_of(node, struct job, place.odd));
-    for (uint32_t i = 0; i < router->n_models; i++)
-        while ((router->models[i].n_queued > 0 || router->pauses.n_paused > 0) &&
-               place_next(router, &router->models[i]))
-            ;
+    router_slices_ask(router, SLICE_PLACE);
 }

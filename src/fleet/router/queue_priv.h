@@ -61,7 +61,7 @@ void router_queue_remove(struct job *job, bool is_placed); /* nothing if it is i
  * tenant's newest job makes room. */
 bool router_queue_has_room(struct job *job);
 void router_queue_fail_pushed(struct router *router); /* fails the jobs in pushed_out */
-void router_place_queued(struct router *router);      /* places as many as possible now */
+void router_place_queued(struct router *router);      /* places as many as possible, in slices */
 
 /* dispatch.c: tries to place the job now.  0, E_OVERLOADED, E_NOT_FOUND, E_LIMIT, E_NOMEM. */
 int router_job_place(struct job *job);

@@ -165,28 +165,29 @@ static bool job_miss(struct job *job, uint64_t now_ns)
     return true;
 }
 
+static void job_expire(struct job *job, uint64_t now_ns)
+{
+    int why = E_OVERLOADED;
+    bool is_over;
+
+    if (job_miss(job, now_ns))
+        return;
+    is_over = job_is_in(job, JOB_BEGUN) ? is_forsaken(job, now_ns, &why)
+                                        : now_ns - job->queued_ns > job->router->conf->queue_timeout_ns;
+    if (is_over)
+        job_give_up(job, why);
+}
+
+bool router_expire_step(struct router *router)
+{
+    struct list *node = router_walk_step(&router->slices.queue, &router->queue);
+
+    if (node != NULL)
+        job_expire(container_of(node, struct job, waiting), clock_now_ns());
+    return node != NULL;
+}
+
 void router_expire_queued(struct router *router)
 {
-    uint64_t now_ns = clock_now_ns();
-    struct list *node = router->queue.next;
-
-    while (node != &router->queue) {
-        struct job *job = container_of(node, struct job, waiting);
-        int why = E_OVERLOADED;
-
-        if (job_miss(job, now_ns)) {
-            node = router->queue.next;
-            continue;
-        }
-
-        bool is_over = job_is_in(job, JOB_BEGUN) ? is_forsaken(job, now_ns, &why)
-                                                 : now_ns - job->queued_ns > router->conf->queue_timeout_ns;
-
-        if (!is_over) {
-            node = node->next;
-            continue;
-        }
-        job_give_up(job, why);
-        node = router->queue.next; /* each end may place other jobs, which then leave the queue */
-    }
+    router_slices_ask(router, SLICE_EXPIRE);
 }

@@ -208,11 +208,9 @@ static int resume_adopt(struct job *job, uint32_t slot, const Baton__Resumed *re
 
     if (rc < 0)
         return rc;
-    job->decode = (struct job_part){
-        .state = PART_RUNNING,
-        .slot = slot,
-        .booking = {.slot = slot, .charge = {.context_tokens = job->order.n_tokens}},
-    };
+    job->decode = router_part_begin(router, slot);
+    job->decode.booking =
+        (struct picker_booking){.slot = slot, .charge = {.context_tokens = job->order.n_tokens}};
     picker_fleet_charge(router->fleet, slot, &job->decode.booking.charge, clock_now_ns());
     job->layout = router->workers[slot].layout;
     job->keeps_layout = true;

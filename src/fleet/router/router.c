@@ -30,6 +30,7 @@
 #include "serve/setup/admin_access.h"
 
 #define TICK_NS    (100 * NS_PER_MS)
+#define SLICE_NS   NS_PER_MS
 #define TICK_SWEEP 2048 /* entries of the prefix index swept per tick */
 
 static const ProtobufCMessage *make_hello(void *arg)
@@ -83,6 +84,7 @@ static void on_turn(void *arg)
     if (router->places_soon)
         router_place_queued(router);
     router->places_soon = false;
+    router_slices_go(router);
     if (has_more)
         ev_timer_start(router->turn, 0);
 }
@@ -191,6 +193,7 @@ static int build_router(struct daemon *daemon, struct fault *fault)
         ev_timer_new(router->loop, on_pause_turn, router, &router->pauses.turn) < 0 ||
         ev_timer_new(router->loop, router_on_drain_limit, daemon, &daemon->drain_limit) < 0)
         return fault_set(fault, E_NOMEM, "out of memory");
+    router->slices.most_ns = SLICE_NS;
     ev_timer_repeat(router->tick, TICK_NS);
     return 0;
 }

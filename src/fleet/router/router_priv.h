@@ -28,6 +28,7 @@
 #include "fleet/router/pause_priv.h"
 #include "fleet/router/queue_priv.h"
 #include "fleet/router/router_conf.h"
+#include "fleet/router/slices_priv.h"
 #include "fleet/router/stores_priv.h"
 #include "fleet/router/workers_priv.h"
 
@@ -69,6 +70,8 @@ struct router {
     struct list jobs;
     struct gen_outbox outbox; /* the jobs' events for the front */
     struct list queue;        /* jobs that wait for a placement, by arrival */
+    struct list timed;        /* jobs in one of JOB_TIMED */
+    struct router_slices slices;
     struct router_queue turns;
     struct router_admission admission;
     struct router_pauses pauses;
@@ -83,7 +86,6 @@ struct router {
     uint32_t n_queued;
     struct hashmap *by_number;
     uint64_t n_freed; /* jobs freed since the start */
-    uint32_t n_timed; /* jobs in one of JOB_TIMED */
     uint64_t next_number, epoch;
     struct link_access *access; /* borrowed from the daemon */
     uint8_t prefix_key[32], sign_key[32];
@@ -167,7 +169,7 @@ void router_job_enter(struct job *job, enum job_state state); /* the only place 
 /* refusals.c */
 /* Queues or refuses a job that no worker can take now; rc: why. A refused job is freed. */
 int router_wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_out);
-void router_expire_queued(struct router *router); /* refuses jobs that have waited for too long */
+void router_expire_queued(struct router *router); /* refuses jobs that have waited for too long, in slices */
 
 /* dispatch.c: the backend, placement, and a job's end */
 struct backend router_backend(struct router *router);
@@ -216,8 +218,12 @@ bool router_jobs_send(struct router *router);
 
 /* stream.c */
 int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens);
-void router_stream_worker_lost(struct router *router, uint32_t slot);
-void router_stream_tick(struct router *router); /* ends the waits of JOB_TIMED that took too long */
+/* The worker's link is lost, or its restarted process is up: its jobs go elsewhere, or may be placed there again; in
+ * slices. */
+void router_stream_worker_lost(struct router *router);
+void router_stream_worker_up(struct router *router, uint32_t slot);
+/* Ends the waits of JOB_TIMED that took too long, in slices. */
+void router_stream_tick(struct router *router);
 /* Call it when the prefill worker's report will not come soon.  The front gets on_accepted from the decode worker's
  * report, and the held tokens. */
 void router_job_release(struct job *job);

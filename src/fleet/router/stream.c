@@ -83,7 +83,9 @@ static void without_prefill(struct job *job)
     int rc;
 
     proceed.request = job->number;
-    rc = router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base);
+    rc = router_part_is_lost(job, &job->decode)
+             ? E_CLOSED
+             : router_send(job->router, job->decode.slot, FRAME_PROCEED, &proceed.base);
     if (rc < 0)
         router_job_replace(job, job->decode.slot, rc);
     else if (job_is_in(job, JOB_HOLDS))
@@ -326,40 +328,91 @@ int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Toke
 
 /* ---- a worker is gone ---- */
 
-void router_stream_worker_lost(struct router *router, uint32_t slot)
+bool router_part_is_lost(const struct job *job, const struct job_part *part)
 {
-    list_for_each (node, &router->jobs) {
-        struct job *job = container_of(node, struct job, all);
+    return part->state == PART_RUNNING && part->life != job->router->workers[part->slot].n_lost;
+}
 
-        if (job->decode.slot == slot && job->decode.state == PART_RUNNING) {
-            router_job_replace(job, slot, E_CLOSED);
-        } else if (job->prefill.slot == slot && job->prefill.state == PART_RUNNING) {
-            router_job_uncharge(job, &job->prefill);
-            if (job_is_in(job, JOB_REPORTS)) {
-                job_stop_proving(job);
-            } else {
-                router_worker_failed(router, slot, E_CLOSED);
-                without_prefill(job);
-            }
+static void job_lost_worker(struct job *job)
+{
+    struct router *router = job->router;
+
+    if (router_part_is_lost(job, &job->decode)) {
+        router_job_replace(job, job->decode.slot, E_CLOSED);
+    } else if (router_part_is_lost(job, &job->prefill)) {
+        router_job_uncharge(job, &job->prefill);
+        if (job_is_in(job, JOB_REPORTS)) {
+            job_stop_proving(job);
+        } else {
+            router_worker_failed(router, job->prefill.slot, E_CLOSED);
+            without_prefill(job);
         }
     }
-    router_place_queued(router);
+}
+
+/* Restarted workers may be tried again, and may keep the stream that the job resumes. */
+static void job_met_workers(struct job *job)
+{
+    struct router *router = job->router;
+    const struct picker_slots *up = &router->slices.up;
+
+    for (uint32_t i = 0; i < sizeof(up->words) / sizeof(up->words[0]); i++)
+        job->excluded.words[i] &= ~up->words[i];
+    for (uint32_t slot = 0; job->state == JOB_RESUMING && slot < PICKER_MAX_WORKERS; slot++)
+        if (picker_slots_has(up, slot) && job->submitted_ns <= router->workers[slot].up_ns)
+            router_resume_worker_up(job, slot); /* a later job has asked it */
+}
+
+bool router_stream_sweep_step(struct router *router)
+{
+    struct router_slices *slices = &router->slices;
+    bool is_first = slices->jobs.next == NULL;
+    struct list *node = router_walk_step(&slices->jobs, &router->jobs);
+
+    if (is_first) {
+        slices->up = slices->came;
+        slices->came = (struct picker_slots){{0}};
+    }
+    if (node == NULL)
+        return false;
+    job_lost_worker(container_of(node, struct job, all));
+    job_met_workers(container_of(node, struct job, all));
+    return true;
+}
+
+void router_stream_worker_lost(struct router *router)
+{
+    router_slices_ask(router, SLICE_SWEEP);
+    router_slices_ask(router, SLICE_PLACE);
+}
+
+void router_stream_worker_up(struct router *router, uint32_t slot)
+{
+    router->workers[slot].up_ns = clock_now_ns();
+    picker_slots_add(&router->slices.came, slot);
+    router_slices_ask(router, SLICE_SWEEP);
+}
+
+/* ---- waits that took too long ---- */
+
+bool router_stream_timed_step(struct router *router)
+{
+    uint64_t now_ns = clock_now_ns();
+    struct list *node = router_walk_step(&router->slices.timed, &router->timed);
+    struct job *job = node != NULL ? container_of(node, struct job, timed) : NULL;
+
+    if (job == NULL)
+        return false;
+    if (job->state == JOB_RESUMING)
+        router_resume_tick(job, now_ns);
+    else if (job_is_in(job, JOB_HOLDS) && now_ns - job->held_ns > SERVING_WAIT_NS)
+        router_job_release(job);
+    else if (job_is_in(job, JOB_REPORTS) && now_ns - job->ended_ns > SERVING_WAIT_NS)
+        job_stop_proving(job);
+    return true;
 }
 
 void router_stream_tick(struct router *router)
 {
-    uint64_t now_ns = clock_now_ns();
-
-    if (router->n_timed == 0)
-        return; /* no need to scan ten thousand jobs */
-    list_for_each (node, &router->jobs) {
-        struct job *job = container_of(node, struct job, all);
-
-        if (job->state == JOB_RESUMING)
-            router_resume_tick(job, now_ns);
-        else if (job_is_in(job, JOB_HOLDS) && now_ns - job->held_ns > SERVING_WAIT_NS)
-            router_job_release(job);
-        else if (job_is_in(job, JOB_REPORTS) && now_ns - job->ended_ns > SERVING_WAIT_NS)
-            job_stop_proving(job);
-    }
+    router_slices_ask(router, SLICE_TIMED);
 }

@@ -95,7 +95,8 @@ int router_job_send(struct job *job, const struct picker_choice *choice)
 
 static void tokens_to(const struct job *job, const struct job_part *part, const Baton__SubmitTokens *more)
 {
-    if (part->state == PART_RUNNING) /* a failure brings the link down; the loss handles it */
+    if (part->state == PART_RUNNING &&
+        !router_part_is_lost(job, part)) /* a failure brings the link down; the loss handles it */
         (void)router_send(job->router, part->slot, FRAME_SUBMIT_TOKENS, &more->base);
 }
 

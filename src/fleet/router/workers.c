@@ -86,7 +86,7 @@ static void worker_lose(struct router *router, struct router_worker *worker)
     router_blocks_down(router, slot);
     router_spending_worker_down(router, slot);
     router_kept_worker_down(router, slot);
-    router_stream_worker_lost(router, slot);
+    router_stream_worker_lost(router);
 }
 
 /* Replaces one entry; false: `from` is not in the list. */
@@ -199,13 +199,7 @@ static void worker_on_up(void *arg, struct link *link)
     log_info("worker_up", LOG_STR("node", worker->node), LOG_STR("role", router_role_text(worker->role)),
              LOG_STR("model", worker->model->gen.name), LOG_STR("address", link_peer_address(link)),
              LOG_U64("blocks", worker->n_blocks));
-    list_for_each (node, &router->jobs) {
-        struct job *job = container_of(node, struct job, all);
-
-        /* A restarted worker may be tried again. */
-        picker_slots_remove(&job->excluded, worker_slot(router, worker));
-        router_resume_worker_up(job, worker_slot(router, worker));
-    }
+    router_stream_worker_up(router, worker_slot(router, worker));
     router_model_fetch(router, worker->model);
     router_blocks_up(router, worker_slot(router, worker));
     router_spending_worker_up(router, worker_slot(router, worker));

@@ -63,6 +63,7 @@ struct router_worker {
     bool is_unfit;            /* the worker reports that its logits are not finite: it gets no placement
                                * and no prefix fetch */
     Baton__LoadReport report; /* scalars only */
+    uint64_t up_ns;           /* when its link came up; 0: not yet */
     uint64_t reported_ns;
     uint64_t figures_ns; /* when its engine took the figures of the latest report */
     /* From the latest report with decoding sequences: their number, their step without prompts, and the time of one
@@ -72,7 +73,7 @@ struct router_worker {
     uint32_t store;                 /* of the router's stores, from 1: the latest that it reported; 0: none */
     struct block_follower follower; /* of its block events */
     uint32_t n_ahead;               /* jobs there that it has not begun, by their decode workers */
-    uint64_t n_dispatched, n_lost;  /* for status */
+    uint64_t n_dispatched, n_lost;  /* n_lost: also the life of its jobs' parts */
     uint64_t n_failed;              /* jobs that it failed, prefills included; for status */
     int last_error;                 /* of the latest of these */
 };

@@ -31,7 +31,7 @@
  * It first writes the serving stats to serving_out (NULL after a failure). */
 typedef void (*gen_close)(struct gen_handle *handle, struct gen_serving *serving_out);
 
-#define GEN_PIECE_NS UINT64_C(700000)
+#define GEN_PIECE_NS UINT64_C(500000)
 
 struct gen_outbox {        /* one for each backend */
     struct list due;       /* handles with events, by gen_handle.due */

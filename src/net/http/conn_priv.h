@@ -24,9 +24,10 @@
 /* If pauses are ignored, the stream is cut at a write while this many times max_queue_bytes wait. One piece may be
  * longer: the client is not to blame for it. */
 #define HTTP_HARD_QUEUE_FACTOR 4
-#define HTTP_MAX_DISCARD_BYTES                                                                               \
-    (UINT64_C(1) << 20)               /* of a body that is read and dropped to keep the connection */
-#define HTTP_TURN_NS UINT64_C(500000) /* one connection's requests in one turn of the loop */
+/* If an answer comes before the body was read, the connection or stream stays open when no more than this is left of it
+ * to read and drop. */
+#define HTTP_MAX_DISCARD_BYTES (UINT64_C(1) << 20)
+#define HTTP_TURN_NS           UINT64_C(500000) /* one connection's requests in one turn of the loop */
 
 enum http_conn_state {
     CONN_HANDSHAKE, /* the TLS handshake runs */

@@ -16,9 +16,6 @@
 #include "net/http/h2_priv.h"
 #include "net/http/response.h"
 
-/* If an answer comes before the body was read, the connection stays open when no more than this is left to
- * drop. */
-
 void http_exchange_reset(struct http_exchange *exchange)
 {
     struct buf head_text = exchange->head_text;

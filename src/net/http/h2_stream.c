@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-/* If an answer comes before the body was read, the stream stays open for at most this many bytes. */
 /* A client that sends this many times the head limit makes no real request. */
 #define MAX_HEAD_FACTOR 4
 

@@ -206,7 +206,8 @@ static void refuse_unimplemented(struct reading *r)
     }
     if (gguf_get_bool(r->gguf, reading_key(r, "attention.causal", key), NULL, &flag) == 0 && !flag)
         arch_complain(r, E_UNSUPPORTED, "key %s is false: only causal attention is supported", key);
-    if (gguf_get_bool(r->gguf, reading_key(r, "use_parallel_residual", key), NULL, &flag) == 0 && flag)
+    if (!arch_heeds(r->arch, "use_parallel_residual") &&
+        gguf_get_bool(r->gguf, reading_key(r, "use_parallel_residual", key), NULL, &flag) == 0 && flag)
         arch_complain(r, E_UNSUPPORTED, "key %s is true: parallel residuals are not supported", key);
 }
 

@@ -96,6 +96,8 @@ static const char *const GEMMA4_KEYS[] = {"final_logit_softcapping", "expert_cou
 static const char *const GRANITE_KEYS[] = {"embedding_scale", "residual_scale", "logit_scale",
                                            "attention.scale", NULL};
 
+static const char *const STABLELM_KEYS[] = {"use_parallel_residual", NULL};
+
 void drop_rope(struct model *model)
 {
     for (uint32_t i = 0; i < model->config.n_layers; i++)
@@ -450,7 +452,9 @@ static const struct arch ARCHS[] = {
      .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
      .may = ATTN_BIASES,
      .globals = GLOBAL_BIT(FINAL_NORM_BIAS)},
-    {.name = "stablelm",
+    {.name =
+         "stablelm", /* converters write use_parallel_residual for all; files with parallel halves have no FFN_NORM */
+     .keys = STABLELM_KEYS,
      .pairs = ROPE_HALVES,
      .norm = NORM_LAYER,
      .attn = &attn_grouped,

@@ -87,6 +87,7 @@ const struct half ffn_moe_beside = {
     .may = SLOT_BIT(GATE_EXPERTS) | SLOT_BIT(UP_EXPERTS) | SLOT_BIT(GATE_UP_EXPERTS) | SLOT_BIT(EXPERT_SCALE),
     .forward = forward_beside,
     .lay_out = beside_lay_out,
+    .bind = moe_bind_either,
     .pack = moe_pack_either,
     .layer_fini = moe_layer_fini,
 };

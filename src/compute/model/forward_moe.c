@@ -381,6 +381,7 @@ const struct half ffn_moe = {
     .may = SLOT_BIT(CHOICE_BIAS) | SLOT_BIT(GATE_UP_EXPERTS),
     .forward = forward_moe,
     .lay_out = moe_lay_out,
+    .bind = moe_bind_either,
     .pack = moe_pack_either,
     .layer_fini = moe_layer_fini,
 };
@@ -392,6 +393,7 @@ const struct half ffn_moe_shared = {
     .may = SLOT_BIT(CHOICE_BIAS) | SLOT_BIT(GATE_UP_EXPERTS),
     .forward = forward_moe,
     .lay_out = moe_lay_out,
+    .bind = moe_bind_either,
     .pack = moe_pack_either,
     .layer_fini = moe_layer_fini,
 };
@@ -403,6 +405,7 @@ const struct half ffn_moe_shared_gated = {
     .may = SLOT_BIT(CHOICE_BIAS) | SLOT_BIT(GATE_UP_EXPERTS),
     .forward = forward_moe,
     .lay_out = moe_lay_out,
+    .bind = moe_bind_either,
     .pack = moe_pack_either,
     .layer_fini = moe_layer_fini,
 };
@@ -450,6 +453,7 @@ const struct half ffn_moe_biased = {
     .may = SLOT_BIT(GATE_UP_EXPERTS),
     .forward = forward_moe,
     .lay_out = moe_lay_out,
+    .bind = moe_bind_either,
     .pack = moe_pack_biased,
     .layer_fini = moe_layer_fini,
 };

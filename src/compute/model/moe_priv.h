@@ -52,6 +52,7 @@ int moe_pack_plain(struct loading *load, uint32_t layer); /* up and down, withou
 int moe_pack_biased(struct loading *load, uint32_t layer);
 void moe_layer_fini(struct layer *layer);
 /* Gate and up of all experts in one tensor, or in two. */
+int moe_bind_either(struct loading *load, uint32_t layer); /* gate and up are two tensors or one */
 int moe_pack_either(struct loading *load, uint32_t layer);
 
 struct carving;

@@ -261,6 +261,20 @@ static int pack_found(struct loading *load, uint32_t layer,
     return rc;
 }
 
+int moe_bind_either(struct loading *load, uint32_t layer)
+{
+    const struct gguf_tensor *const *slot = load->bound[layer].slot;
+    const uint32_t number = load->model->first_layer + layer;
+    const bool has_gate = slot[SLOT_GATE_EXPERTS] != NULL, has_up = slot[SLOT_UP_EXPERTS] != NULL;
+
+    if (slot[SLOT_GATE_UP_EXPERTS] != NULL && (has_gate || has_up))
+        return fault_set(load->fault, E_FORMAT, "blk.%u has gates of experts twice", number);
+    if (slot[SLOT_GATE_UP_EXPERTS] == NULL && !(has_gate && has_up))
+        return fault_set(load->fault, E_FORMAT, "tensor blk.%u.%s is missing", number,
+                         SLOTS[has_gate ? SLOT_UP_EXPERTS : SLOT_GATE_EXPERTS].suffix);
+    return 0;
+}
+
 int moe_pack_either(struct loading *load, uint32_t layer)
 {
     const struct gguf_tensor *const *slot = load->bound[layer].slot;
@@ -268,13 +282,8 @@ int moe_pack_either(struct loading *load, uint32_t layer)
     struct expert_weights *out = &load->model->layers[layer].experts;
     int rc;
 
-    if (gate_up == NULL && slot[SLOT_GATE_EXPERTS] && slot[SLOT_UP_EXPERTS])
-        return pack_found(load, layer, find_stacked);
     if (gate_up == NULL)
-        return fault_set(load->fault, E_FORMAT, "tensor blk.%u.%s is missing", layer,
-                         SLOTS[slot[SLOT_GATE_EXPERTS] ? SLOT_UP_EXPERTS : SLOT_GATE_EXPERTS].suffix);
-    if (slot[SLOT_GATE_EXPERTS] || slot[SLOT_UP_EXPERTS])
-        return fault_set(load->fault, E_FORMAT, "blk.%u has gates of experts twice", layer);
+        return pack_found(load, layer, find_stacked);
     out->n_gate_up = 1;
     rc = pack_sources(load, &(struct source){.tensors = &gate_up, .n_tensors = 1}, 1, &out->gate_up[0]);
     return rc == 0 ? pack_sources(load, &(struct source){.tensors = &down, .n_tensors = 1}, 1, &out->down)

@@ -92,21 +92,21 @@ static int check_qkv(struct loading *load, uint32_t layer)
     const struct gguf_tensor *const *slot = load->bound[layer].slot;
     slot_set usual = layer_usual(load->model, layer);
     unsigned n_biases = 0, n_matrices = 0;
+    const uint32_t number = load->model->first_layer + layer;
     char name[64];
 
     for (unsigned i = SLOT_Q_BIAS; i <= SLOT_V_BIAS; i++)
         n_biases += slot[i] != NULL;
     if (n_biases != 0 && n_biases != 3)
-        return fault_set(load->fault, E_FORMAT, "blk.%u has %u of the three biases of q, k and v", layer,
+        return fault_set(load->fault, E_FORMAT, "blk.%u has %u of the three biases of q, k and v", number,
                          n_biases);
     for (unsigned i = SLOT_Q; i <= SLOT_V; i++)
         n_matrices += slot[i] != NULL;
     if ((n_matrices > 0 && slot[SLOT_QKV]) || (n_biases > 0 && slot[SLOT_QKV_BIAS]))
-        return fault_set(load->fault, E_FORMAT, "blk.%u has q, k and v twice", layer);
+        return fault_set(load->fault, E_FORMAT, "blk.%u has q, k and v twice", number);
     for (unsigned i = SLOT_Q; i <= SLOT_QKV && !slot[SLOT_QKV] && n_matrices < 3; i++)
         if ((usual >> i & 1) && slot[i] == NULL)
-            return fault_set(load->fault, E_FORMAT, "tensor %s is missing",
-                             slot_name(load->model->first_layer + layer, i, name));
+            return fault_set(load->fault, E_FORMAT, "tensor %s is missing", slot_name(number, i, name));
     return 0;
 }
 

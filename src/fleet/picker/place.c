@@ -4,7 +4,7 @@
 
 #include "fleet/picker/fleet_priv.h"
 
-#define OVERDUE 2 /* an answer of more than so many times its expected length is overdue */
+#define OVERDUE 2 /* an answer of so many times its expected length is overdue */
 
 /* Adds the run of each worker whose shared store has more of the prompt than the worker itself. */
 static void place_add_runs(struct picker_place *place, const uint32_t *in_store)

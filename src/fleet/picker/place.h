@@ -48,7 +48,7 @@ void picker_place_book(const struct picker_place *place, struct picker_booking *
 
 /* The started answer is expected to grow by n_tokens from now on; 0: it will not grow. */
 void picker_booking_grows(struct picker_fleet *fleet, struct picker_booking *booking, uint64_t n_tokens);
-/* The answer has so many tokens.  Beyond twice what was expected, it is overdue: it goes on for as long again, up to
+/* The answer has so many tokens.  From twice what was expected on, it is overdue: it goes on for as long again, up to
  * its limit (picker_outlook()). */
 void picker_booking_wrote(struct picker_fleet *fleet, struct picker_booking *booking,
                           const struct picker_written *written);

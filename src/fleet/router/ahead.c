@@ -73,7 +73,7 @@ void router_ahead_leave(struct job *job)
     job->model->n_ahead_tenants -= --*fair_tally(job->place.flow) == 0;
     if (job->model->n_queued > 0 && ahead_has_others(router) && router->turn != NULL) {
         router->places_soon = true; /* another goes ahead */
-        ev_timer_start(router->turn, 0);
+        router_turn_soon(router);
     }
 }
 

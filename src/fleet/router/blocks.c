@@ -232,8 +232,8 @@ static void blocks_receive(struct router *router, uint32_t slot, const Baton__Bl
     is_idle = router->pending.n_lists == 0;
     if ((is_idle && n <= BLOCK_SLICE) || !blocks_queue(router, slot, events))
         blocks_apply_now(router, slot, events);
-    else if (is_idle && router->turn != NULL)
-        ev_timer_start(router->turn, 0);
+    else if (is_idle)
+        router_turn_soon(router);
 }
 
 void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events)

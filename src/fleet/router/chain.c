@@ -63,8 +63,7 @@ static void chain_enter(struct job *job, enum chain_state state)
     if (state == CHAIN_DONE)
         return;
     list_push_back(&router->unhashed, &job->unhashed);
-    if (router->turn != NULL)
-        ev_timer_start(router->turn, 0);
+    router_turn_soon(router);
 }
 
 /* MATCHING: hashes while the index knows the blocks. Returns how many, or an error. */
@@ -108,16 +107,20 @@ int router_chain_begin(struct job *job)
     return rc < 0 ? rc : 0;
 }
 
-static uint32_t if_usable(const struct router *router, uint32_t slot)
+/* The worker of a part; PICKER_NONE: none, or its process is gone. */
+static uint32_t if_usable(const struct job *job, const struct job_part *part)
 {
-    return slot != PICKER_NONE && router_worker_usable(&router->workers[slot]) ? slot : PICKER_NONE;
+    const bool is_usable = part->slot != PICKER_NONE && !router_part_is_lost(job, part) &&
+                           router_worker_usable(&job->router->workers[part->slot]);
+
+    return is_usable ? part->slot : PICKER_NONE;
 }
 
 /* Learns blocks, if the job is placed: its workers will have them. */
 static void chain_learn(struct job *job, size_t from, size_t n)
 {
     struct router *router = job->router;
-    const uint32_t slots[2] = {if_usable(router, job->prefill.slot), if_usable(router, job->decode.slot)};
+    const uint32_t slots[2] = {if_usable(job, &job->prefill), if_usable(job, &job->decode)};
 
     if (slots[0] != PICKER_NONE || slots[1] != PICKER_NONE)
         picker_index_learn_pair(router->index, slots, job->hashes + from, n, clock_now_ns());

@@ -257,10 +257,10 @@ static int backend_submit(void *self, const struct gen_start *start, struct gen_
     job->handle.events = start->events;
     job->handle.arg = start->arg;
     picker_demand_arrived(&job->model->roles.demand, clock_now_ns(), job->order.n_tokens);
-    must_wait = job->model->n_queued > 0 || router_slices_has(router, SLICE_SWEEP) ||
-                job->chain == CHAIN_MATCHING || router_pause_is_first(job);
+    must_wait = job->model->n_queued > 0 || job->model->is_losing || job->chain == CHAIN_MATCHING ||
+                router_pause_is_first(job);
     rc = must_wait ? E_OVERLOADED : router_job_place(job);
-    if (rc == E_OVERLOADED && router_pause_for(job))
+    if (rc == E_OVERLOADED && !job->model->is_losing && router_pause_for(job))
         rc = 0;
     if (rc < 0)
         rc = router_wait_or_refuse(job, rc, failure_out);

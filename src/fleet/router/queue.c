@@ -9,7 +9,8 @@
  *
  * Tenants take turns in tokens (base/fair.h). The tokens that workers must compute are charged at the
  * placement, the answer at its end, also for jobs that never waited. Each model has its own turns, because
- * each has its own workers.  So a model whose workers are busy or away delays no other model's requests.
+ * each has its own workers.  So a model whose workers are busy or away delays no other model's requests, but for the
+ * few turns of the loop in which jobs of a lost worker leave it (slices.c).
  *
  * When a tenant's first request cannot be placed now (a long prompt whose workers are backed up), other
  * tenants' requests pass it, so that no worker idles. The number of such passes is limited, so that a large

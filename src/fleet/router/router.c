@@ -77,16 +77,18 @@ static void router_on_tick(void *arg)
 static void on_turn(void *arg)
 {
     struct router *router = arg;
-    bool has_more = router_blocks_work(router);
+    bool places = router->places_soon, has_more;
 
+    router->has_turn = false;
+    router->places_soon = false;
+    has_more = router_blocks_work(router);
     has_more |= router_chains_work(router);
     has_more |= router_jobs_send(router);
-    if (router->places_soon)
+    if (places || router->places_soon)
         router_place_queued(router);
-    router->places_soon = false;
     router_slices_go(router);
     if (has_more)
-        ev_timer_start(router->turn, 0);
+        router_turn_soon(router);
 }
 
 static void on_push_turn(void *arg)

@@ -12,8 +12,8 @@
  *
  * Between two slices jobs come, change and end.  New jobs join at the end of their lists.  A job that leaves a list
  * moves the walk that would visit it next.  A job whose worker was lost, and that the sweep has not reached yet, still
- * has that worker as its part: router_part_is_lost().  New requests wait until it has (dispatch.c), so that they take no
- * seat before it. */
+ * has that worker as its part: router_part_is_lost().  New requests for the worker's model wait until it has
+ * (dispatch.c), so that they take no seat before it. */
 #include "fleet/router/router_priv.h"
 
 #include "base/clock.h"
@@ -25,6 +25,14 @@ static bool (*const slice_steps[SLICE_KINDS])(struct router *router) = {
     [SLICE_EXPIRE] = router_expire_step,
 };
 
+void router_turn_soon(struct router *router)
+{
+    if (router->turn == NULL || router->has_turn)
+        return;
+    router->has_turn = true; /* a second start would put the turn off */
+    ev_timer_start(router->turn, 0);
+}
+
 static bool slices_are_left(const struct router_slices *slices)
 {
     return (slices->asked | slices->begun) != 0;
@@ -33,6 +41,11 @@ static bool slices_are_left(const struct router_slices *slices)
 bool router_slices_has(const struct router *router, enum router_slice kind)
 {
     return ((router->slices.asked | router->slices.begun) >> kind & 1) != 0;
+}
+
+bool router_slices_is_asked(const struct router *router, enum router_slice kind)
+{
+    return (router->slices.asked >> kind & 1) != 0;
 }
 
 /* The next kind to work on. */
@@ -92,8 +105,8 @@ static void slices_run(struct router *router)
     }
     slices->spent_ns += slices->most_ns > 0 ? clock_now_ns() - began_ns : 0;
     slices->is_running = false;
-    if (slices_are_left(slices) && router->turn != NULL)
-        ev_timer_start(router->turn, 0);
+    if (slices_are_left(slices))
+        router_turn_soon(router);
 }
 
 void router_slices_ask(struct router *router, enum router_slice kind)

@@ -350,7 +350,8 @@ static void job_lost_worker(struct job *job)
     }
 }
 
-/* Restarted workers may be tried again, and may keep the stream that the job resumes. */
+/* Restarted workers may be tried again, and may keep the stream that the job resumes.  A job that was submitted later has
+ * asked the worker already. */
 static void job_met_workers(struct job *job)
 {
     struct router *router = job->router;
@@ -360,7 +361,7 @@ static void job_met_workers(struct job *job)
         job->excluded.words[i] &= ~up->words[i];
     for (uint32_t slot = 0; job->state == JOB_RESUMING && slot < PICKER_MAX_WORKERS; slot++)
         if (picker_slots_has(up, slot) && job->submitted_ns <= router->workers[slot].up_ns)
-            router_resume_worker_up(job, slot); /* a later job has asked it */
+            router_resume_worker_up(job, slot);
 }
 
 bool router_stream_sweep_step(struct router *router)
@@ -373,8 +374,11 @@ bool router_stream_sweep_step(struct router *router)
         slices->up = slices->came;
         slices->came = (struct picker_slots){{0}};
     }
-    if (node == NULL)
+    if (node == NULL) {
+        for (uint32_t i = 0; i < router->n_models && !router_slices_is_asked(router, SLICE_SWEEP); i++)
+            router->models[i].is_losing = false;
         return false;
+    }
     job_lost_worker(container_of(node, struct job, all));
     job_met_workers(container_of(node, struct job, all));
     return true;

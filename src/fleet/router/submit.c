@@ -85,8 +85,7 @@ int router_job_send(struct job *job, const struct picker_choice *choice)
     job->n_to_send = job->order.n_tokens;
     if (rc == 0 && job->n_sent < job->n_to_send) {
         list_push_back(&job->router->unsent, &job->unsent);
-        if (job->router->turn != NULL)
-            ev_timer_start(job->router->turn, 0);
+        router_turn_soon(job->router);
     }
     return rc;
 }

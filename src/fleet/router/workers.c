@@ -81,6 +81,8 @@ static void worker_lose(struct router *router, struct router_worker *worker)
     worker->link = NULL;
     worker->reported_ns = 0;
     worker->n_lost++;
+    if (worker->model != NULL)
+        worker->model->is_losing = true;
     router_worker_refresh(router, worker);
     router_model_limit(router, worker->model);
     router_blocks_down(router, slot);

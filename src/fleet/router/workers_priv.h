@@ -42,6 +42,7 @@ struct router_model {
     struct picker_roles roles;                        /* the load, and the policy of roles */
     struct picker_roles_plan roles_plan;              /* the latest decision */
     uint32_t n_queued, n_ahead; /* jobs that wait for a placement; jobs at workers that have not begun them */
+    bool is_losing; /* a worker of it was lost, and not all of that worker's jobs have left it yet */
 };
 
 /* ---- workers: one slot per node name ---- */

@@ -21,8 +21,8 @@
 #include "net/link/stranger_counts.h"
 
 #define HTTP_MAX_LISTENERS 16
-/* If pauses are ignored, the stream is cut at a write while this many times max_queue_bytes wait. One piece may be
- * longer: the client is not to blame for it. */
+/* A stream is cut at a write while this many times max_queue_bytes wait, if its handler goes on after on_pause.  What it
+ * writes before may be longer: the client is not to blame for it. */
 #define HTTP_HARD_QUEUE_FACTOR 4
 /* If an answer comes before the body was read, the connection or stream stays open when no more than this is left of it
  * to read and drop. */

@@ -285,7 +285,7 @@ int http_reply_write(struct http_exchange *exchange, struct bytes piece)
         conn->over_since_ns = clock_now_ns();
         http_conn_kick(conn);
     }
-    if (n_before > max_bytes * HTTP_HARD_QUEUE_FACTOR) {
+    if (conn->is_pause_reported && n_before > max_bytes * HTTP_HARD_QUEUE_FACTOR) {
         http_conn_break(conn, HTTP_ABORT_SLOW_READER);
         return E_FULL;
     }

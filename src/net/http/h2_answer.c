@@ -227,7 +227,7 @@ int h2_reply_write(struct h2_stream *stream, struct bytes piece)
         break_stream(stream, HTTP_ABORT_SERVER);
         return E_NOMEM;
     }
-    if (n_before > max_bytes * HTTP_HARD_QUEUE_FACTOR) {
+    if (stream->is_pause_reported && n_before > max_bytes * HTTP_HARD_QUEUE_FACTOR) {
         break_stream(stream, HTTP_ABORT_SLOW_READER);
         return E_FULL;
     }

@@ -150,7 +150,7 @@ void http_reply_held(struct http_exchange *exchange, int status, const struct ht
 void http_exchange_fetch(const struct http_exchange *exchange);
 /* A streamed answer: head (sent with the first write), pieces, end. The server frames the pieces. write
  * returns 1 if more than max_queue_bytes wait now: write no more until on_pause has reported a pause and its end. It
- * fails with E_CLOSED if the connection is broken, and with E_FULL if the handler wrote on and on; in both
+ * fails with E_CLOSED if the connection is broken, and with E_FULL if the handler writes on and on in spite of it; in both
  * cases on_abort follows from the loop. */
 int http_reply_begin(struct http_exchange *exchange, int status, const struct http_fields *fields);
 int http_reply_write(struct http_exchange *exchange, struct bytes piece);

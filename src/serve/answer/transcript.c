@@ -307,12 +307,13 @@ static int copy_input(struct cached_answer *answer, const struct written *from, 
     const struct bytes nothing = {0}, arguments = buf_view(&from->text);
     struct buf input = {0}, sorted = {0};
     json_t *value;
+    int rc;
 
     if (answer->is_keyless && from->rewrite.is_odd)
         return E_UNSUPPORTED;
     if (answer->is_keyless && from->input.len_bytes > 0)
         return transcript_copy(answer, nothing, buf_view(&from->input), &block->input) ? 0 : E_NOMEM;
-    int rc = api_json_load(arguments.len_bytes == 0 ? bytes_str("{}") : arguments, NULL, &value);
+    rc = api_json_load(arguments.len_bytes == 0 ? bytes_str("{}") : arguments, NULL, &value);
 
     if (rc < 0)
         return rc == E_NOMEM ? rc : E_UNSUPPORTED;

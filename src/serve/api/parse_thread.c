@@ -80,8 +80,14 @@ int parse_thread_join(struct parse *parse, json_t *root, struct bytes history)
     for (int i = 0; i < 2; i++)
         if (parse_member(root, fixed[i]) != NULL)
             return parse_fail(parse, fixed[i], "cannot be given where a thread is continued");
-    if (api_json_load(history, NULL, &kept) < 0)
+    rc = api_json_load(history, NULL, &kept);
+    if (rc == E_NOMEM)
         return parse_no_memory(parse);
+    if (rc < 0) { /* such as a call with equal keys; the code makes SDKs resend the conversation */
+        rc = api_fail(parse->error, 404, "thread.previous_message_id: the thread cannot be read again");
+        parse->error->code = "thread_not_found";
+        return rc;
+    }
     for (int i = 0; i < 2 && rc == 0; i++)
         if (parse_thread_take_member(root, kept, fixed[i]) < 0)
             rc = parse_no_memory(parse);

@@ -2,7 +2,7 @@
 /* /v1/embeddings: one choice for each input, whose only result is a vector.
  *
  *     on_tokens -> take: kept in the choice
- *     all over  -> finish -> turn ... : cut, scaled to length 1, rendered into request.body
+ *     all over  -> finish -> render_part ... : cut, scaled to length 1, rendered into request.body
  *
  * Rendering 4,096 numbers takes three milliseconds and a request may have 2,048 inputs, so each turn of the
  * loop renders for a fraction of a millisecond. */

@@ -16,7 +16,7 @@
 #define MOST_TOKENS 128u /* of one event */
 #define MOST_DRAWS  16u /* of one event, with logprobs: a token with its likeliest tokens takes up to 15 us */
 #define EVENT_UNITS 4u  /* work of an event beside its tokens: a write to the client */
-#define DRAW_UNITS  4u  /* work of one of them, in plain tokens */
+#define DRAW_UNITS  4u  /* work of a token with its logprobs, in plain tokens */
 #define END_UNITS   64u /* work of an end or a failure: the answer goes to the cache */
 #define BEGIN_UNITS 8u  /* work of an acceptance */
 #define CLOCK_UNITS 64u /* units of work from one look at the clock to the next */

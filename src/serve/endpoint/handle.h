@@ -3,7 +3,7 @@
  * backend embeds one in its job.
  *
  *    backend: accept, token, end, fail --> gen_handle, due in the outbox --gen_outbox_flush()--> the front's events
- *    front:   pause -------------------------^ tokens and the end wait
+ *    front:   pause -------------------------^ the acceptance, tokens and the end wait
  *
  * Events are deferred: functions that add an event never call the front.  gen_outbox_flush() calls the front,
  * one event after another, and no code below it uses the job.  So the front may cancel any job inside an

@@ -298,10 +298,11 @@ static uint64_t us_between(uint64_t from_ns, uint64_t to_ns)
 static void log_access(const struct request *request)
 {
     const struct gen_serving *serving = &request->serving;
-    uint64_t n_prompt =
-        request->is_in_fair_queue ? 0 : request->prompt.ids.n; /* a running job owns the prompt */
+    bool is_owned =
+        request->is_in_fair_queue && request->tokenised_ns == 0; /* a running job owns the prompt */
+    uint64_t n_prompt = is_owned ? 0 : request->prompt.ids.n;
 
-    for (size_t i = 1; !request->is_in_fair_queue && i < request_n_prompts(request); i++)
+    for (size_t i = 1; !is_owned && i < request_n_prompts(request); i++)
         n_prompt += request->more_prompts[i - 1].ids.n;
 
     log_info("access", LOG_STR("request_id", request->id), LOG_STR("trace_id", request->trace_id),

@@ -9,8 +9,8 @@
  *     and from every state, when the client goes away: CANCELLED
  *
  * The front's loop does all work but three functions: two run on a job thread if the body is large
- * (request_work.c), one if a whole answer is long (output_render_work).  A running job owns the request.  If the client disconnects meanwhile, the loop sets
- * a flag and waits.  Each answer of the request is a choice: see choices.c.
+ * (request_work.c), one if a whole answer is long (output_render_work).  A running job owns the request.  If the client
+ * disconnects meanwhile, the loop sets a flag and waits.  Each answer of the request is a choice: see choices.c.
  *
  * Only request_enter changes the state, and only request_end ends a request. */
 #include <stdlib.h>
@@ -55,7 +55,8 @@ struct prompt *request_prompt(struct request *request, size_t index)
 
 static void request_take_model(struct request *request);
 
-/* Sends a ping, or looks again for the model that the request waits for. */
+/* Sends a ping, or looks again for the model that the request waits for.  While the client has bytes to read, it needs no
+ * ping. */
 static void on_ping(void *arg)
 {
     struct request *request = arg;
@@ -66,6 +67,8 @@ static void on_ping(void *arg)
         request_take_model(request);
         return;
     }
+    if (now - request->event_ns >= ping_ns && request->is_paused)
+        request->event_ns = now;
     if (now - request->event_ns >= ping_ns) {
         output_ping(request);
         now = request->event_ns;
@@ -162,8 +165,6 @@ void request_free(struct request *request)
     free(request);
 }
 
-/* Enters the last state and reports it.  Frees the request unless a job in the pool
- * still needs it. */
 /* Stops the request's wait for its model. */
 static void request_stops_waiting(struct request *request)
 {
@@ -259,7 +260,7 @@ static size_t never_inline(const struct request *request, size_t size_bytes)
     return size_bytes + request->front->opts.inline_bytes + 1;
 }
 
-/* Hands work to the job threads.  E_FULL, E_LIMIT, E_NOMEM: it has to be done here. */
+/* Hands work to the job threads.  E_FULL, E_LIMIT, E_NOMEM: they do not take it. */
 static int request_hand_over(struct request *request, const struct fair_queue_job *job)
 {
     int rc;

@@ -2,8 +2,9 @@
 /* Checks JSON and writes it again as it arrives, in the form of api_json_put().  No tree is built, so the work for
  * each piece of text depends only on that piece.
  *
- * The output equals that of api_json_load() and api_json_put(), with two exceptions: it keeps members with equal
- * keys, and an integer beyond 64 bits keeps its digits. */
+ * The output equals that of api_json_load() and api_json_put(), with three exceptions: it keeps members with equal
+ * keys; an integer beyond 64 bits keeps its digits, where a tree makes reals of all integers; and the number of values
+ * has no limit. */
 #ifndef TEXT_JSON_JSON_REWRITE_H
 #define TEXT_JSON_JSON_REWRITE_H
 

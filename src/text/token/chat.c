@@ -71,7 +71,7 @@ static int open_template(struct chat_format *format, struct bytes source, struct
             chat_family_thinking(format->tokenizer, source, &format->info);
         chat_family_answers(format->tokenizer, source, format->detected, &format->info);
         if (calls_row_of(format->info.answers)->answer[0] == NULL) {
-            enum calls_format marks = chat_probe_marks(format);
+            enum calls_format marks = chat_probe_marks(format, source);
 
             format->info.answers = marks != CALLS_PLAIN ? marks : format->info.answers;
         }
@@ -106,7 +106,9 @@ static void join_infos(struct chat_format *format)
     const struct chat_format_info *with_tools = &format->tool_format->info;
 
     format->answers.calls = with_tools->calls;
-    format->answers.answers = with_tools->answers;
+    if (calls_row_of(with_tools->answers)->answer[0] != NULL ||
+        calls_row_of(format->info.answers)->answer[0] == NULL)
+        format->answers.answers = with_tools->answers;
     format->answers.has_think_switch = format->info.has_think_switch && with_tools->has_think_switch;
     if (format->answers.think_open == NULL) {
         format->answers.think_open = with_tools->think_open;

@@ -74,9 +74,9 @@ struct chat_format {
 
 /* Fills in the properties. When not even a question renders: E_UNSUPPORTED or the template's own error. */
 int chat_probe(struct chat_format *format, struct fault *fault);
-/* The format whose marks of plain text this template writes around an answer, or takes off it.  CALLS_PLAIN: none. A
+/* The format whose marks of plain text the template source writes around an answer, or takes off it.  CALLS_PLAIN: none. A
  * template that only mentions the marks does not count: they may belong to the answer. */
-enum calls_format chat_probe_marks(const struct chat_format *format);
+enum calls_format chat_probe_marks(const struct chat_format *format, struct bytes source);
 
 /* ---- chat_context.c: one rendering ---- */
 

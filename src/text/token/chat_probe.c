@@ -265,10 +265,8 @@ static bool handles_marks(const struct chat_format *format, const char *open, co
     return shows_turns(format, turns, 3, ANSWER_WORD) && !shows_turns(format, turns, 3, open);
 }
 
-enum calls_format chat_probe_marks(const struct chat_format *format)
+enum calls_format chat_probe_marks(const struct chat_format *format, struct bytes source)
 {
-    struct bytes source = tokenizer_chat_template(format->tokenizer);
-
     for (unsigned i = CALLS_PLAIN + 1; i < CALLS_FORMAT_COUNT; i++) {
         const struct calls_row *row = calls_row_of((enum calls_format)i);
 

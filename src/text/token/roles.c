@@ -121,9 +121,10 @@ static int read_ends(struct tokenizer *tokenizer, const struct gguf *gguf, struc
     roles_add_stop(tokenizer, tokenizer->eos);
     for (size_t i = 0; i < ARRAY_LEN(end_keys); i++) {
         token_id id = TOKEN_NONE;
-        int rc = roles_read_one(tokenizer, gguf, end_keys[i], fault, &id);
+        struct fault inner = {0};
+        int rc = roles_read_one(tokenizer, gguf, end_keys[i], i == 0 ? fault : &inner, &id);
 
-        if (rc != 0)
+        if (rc != 0 && i == 0) /* the other keys may be left over from a longer vocabulary */
             return rc;
         if (id != no_end)
             roles_add_stop(tokenizer, id);

@@ -117,9 +117,40 @@ static void a_scale_of_scores_is_not_ignored(void **state)
     assert_non_null(strstr(fault.text, "attention.scale"));
 }
 
+/* Files of StableLM have the key true also where the halves follow one another. */
+static void the_halves_of_stablelm_decide(void **state)
+{
+    struct tiny_shape shape = tiny_shape("stablelm");
+    struct tiny_twist twist = {.fault = TINY_KEY_BOOL, .name = "stablelm.use_parallel_residual", .value = 1};
+    struct fault fault = {0};
+
+    if (load(&shape, &twist, *state, &fault) < 0)
+        fail_msg("%s", fault.text);
+    twist = (struct tiny_twist){.fault = TINY_NO_TENSOR, .name = "blk.0.ffn_norm.weight"};
+    assert_int_equal(load(&shape, &twist, *state, &fault), E_FORMAT);
+}
+
+/* Files are checked before a worker loads them. */
+static void experts_are_checked_before_packing(void **state)
+{
+    struct tiny_shape shape = tiny_experts("qwen3moe");
+    const struct tiny_twist twist = {.fault = TINY_NO_TENSOR, .name = "blk.0.ffn_up_exps.weight"};
+    struct gguf *gguf = tiny_gguf(&shape, &twist);
+    struct kv_layout layout;
+    struct fault fault = {0};
+    uint32_t context;
+
+    (void)state;
+    assert_int_equal(model_check(gguf, &(struct model_opts){0}, &fault, &layout, &context), E_FORMAT);
+    assert_non_null(strstr(fault.text, "blk.0.ffn_up_exps.weight is missing"));
+    gguf_close(gguf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_halves_of_stablelm_decide, check_team_open, check_team_close),
+        cmocka_unit_test(experts_are_checked_before_packing),
         cmocka_unit_test_setup_teardown(an_unknown_architecture_is_named_in_one_line, check_team_open,
                                         check_team_close),
         cmocka_unit_test_setup_teardown(biases_may_be_absent, check_team_open, check_team_close),

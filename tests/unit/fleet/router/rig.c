@@ -491,7 +491,7 @@ bool rig_ledgers_are_empty(const struct rig *rig)
         const struct picker_ledger *ledger = picker_fleet_ledger(rig->router.fleet, slot);
 
         if (ledger->prefill_tokens != 0 || ledger->n_seqs != 0 || ledger->context_tokens != 0 ||
-            ledger->growth_tokens != 0)
+            ledger->growth_tokens != 0 || ledger->n_overdue != 0 || ledger->overdue_pace != 0)
             return false;
     }
     return true;

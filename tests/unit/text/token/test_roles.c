@@ -170,9 +170,23 @@ static void a_role_may_be_none(void **state)
     tokenizer_unref(tokenizer);
 }
 
+/* Ids of rarer ends may be left over from a longer vocabulary. */
+static void rarer_ends_may_be_wrong(void **state)
+{
+    static const struct token_spec extra[] = {{"<s>", 3, 0}, {"<|im_end|>", 3, 0}, {NULL, 0, 0}};
+    static const char *const keys[] = {"tokenizer.ggml.eom_token_id", "tokenizer.ggml.fim_pad_token_id"};
+    static const uint32_t ids[] = {100000, 151662};
+    static const char *const stops[] = {"<|im_end|>", NULL};
+    struct tokenizer *tokenizer = tokenizer_with_keys(extra, keys, ids, 2);
+
+    expect_stops(tokenizer, stops);
+    tokenizer_unref(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rarer_ends_may_be_wrong),
         cmocka_unit_test(stops_are_the_ends_of_turns),
         cmocka_unit_test(the_mark_of_a_result_is_a_stop),
         cmocka_unit_test(an_end_may_be_that_of_a_message),

@@ -79,7 +79,7 @@ static void on_turn(void *arg)
     struct router *router = arg;
     bool places = router->places_soon, has_more;
 
-    router->has_turn = false;
+    router->slices.has_turn = false;
     router->places_soon = false;
     has_more = router_blocks_work(router);
     has_more |= router_chains_work(router);

@@ -83,7 +83,6 @@ struct router {
     struct router_snapshots snapshots;
     struct block_queue pending; /* pending block events; its sources: worker slots */
     struct ev_timer *turn;      /* applies pending events; NULL: the owner calls router_blocks_work() */
-    bool has_turn;              /* the timer was started: router_turn_soon() */
     uint32_t n_queued;
     struct hashmap *by_number;
     uint64_t n_freed; /* jobs freed since the start */

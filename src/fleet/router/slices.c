@@ -27,9 +27,9 @@ static bool (*const slice_steps[SLICE_KINDS])(struct router *router) = {
 
 void router_turn_soon(struct router *router)
 {
-    if (router->turn == NULL || router->has_turn)
+    if (router->turn == NULL || router->slices.has_turn)
         return;
-    router->has_turn = true; /* a second start would put the turn off */
+    router->slices.has_turn = true; /* a second start would put the turn off */
     ev_timer_start(router->turn, 0);
 }
 

@@ -25,11 +25,11 @@ struct router_walk {   /* through a list whose nodes may leave it between two st
 };
 
 struct router_slices {
-    uint64_t most_ns;        /* of a loop turn; 0: no limit, each kind ends before its call returns */
-    uint64_t turn, spent_ns; /* the latest loop turn with such work, and what it took */
-    bool is_running;
-    uint32_t asked, begun; /* kinds, as bits: to begin; to go on with */
-    unsigned first;        /* kind that the next slice begins with */
+    uint64_t most_ns;          /* of a loop turn; 0: no limit, each kind ends before its call returns */
+    uint64_t turn, spent_ns;   /* the latest loop turn with such work, and what it took */
+    bool is_running, has_turn; /* has_turn: router_turn_soon() started the timer */
+    uint32_t asked, begun;     /* kinds, as bits: to begin; to go on with */
+    unsigned first;            /* kind that the next slice begins with */
     struct router_walk jobs, odd, timed, queue;
     uint32_t model;               /* PLACE: 0: odd jobs, else jobs of the model before this number */
     struct picker_slots came, up; /* workers that came up: for the next sweep; for the present one */

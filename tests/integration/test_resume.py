@@ -83,11 +83,11 @@ def prompts_in_pieces_survive():
     with Cluster() as c:
         links = two_routers(c)
         for _ in range(2):
-            c.worker("decode", link__routers=links, **LONG)
+            c.worker("decode", link__routers=links, **{**LONG, "engine__sim_step": "20ms"})
         wait_both(c, 0, 2)
         ports = [r.http for r in c.routers]
         prompt = [300 + i * 7 % 701 for i in range(65536 + 9)]
-        client = Client("/v1/completions", {"model": "baton-demo", "prompt": prompt, "max_tokens": 40, "seed": 7,
+        client = Client("/v1/completions", {"model": "baton-demo", "prompt": prompt, "max_tokens": 120, "seed": 7,
                                             "stream_options": {"include_usage": True}})
         plain = Client(client.path, {})
         plain.body = client.body
@@ -105,7 +105,7 @@ def prompts_in_pieces_survive():
         busy[0].kill()
         rest.join()
         assert client.is_over() and client.text() == plain.text(), (client.events[-1], plain.events[-1])
-        assert client.n_tokens() == 40 == plain.n_tokens()
+        assert client.n_tokens() == 120 == plain.n_tokens()
 
 
 def a_silent_worker_loses_no_stream():

@@ -252,9 +252,9 @@ static void many_single_tokens_go_in_several_frames(void **state)
         add_answer(report, i % 1000, i / 1000, i);
     worker_routers_answers(&worker, report);
     assert_int_equal(n_all_answers, 100000);
-    assert_int_equal(n_frames, 4);
-    assert_int_equal(n_singles, 100000 - 3 * 32768);
-    assert_int_equal(first_single.id, 3 * 32768);
+    assert_int_equal(n_frames, 13);
+    assert_int_equal(n_singles, 100000 - 12 * 8192);
+    assert_int_equal(first_single.id, 12 * 8192);
     report_free(report);
 }
 
@@ -276,8 +276,8 @@ static void many_events_go_in_several_frames(void **state)
     }
     worker_routers_answers(&worker, report);
     assert_int_equal(n_all_answers, 9900);
-    assert_in_range(n_frames, 4, 12);
-    assert_true(most_bytes < (768 << 10));
+    assert_in_range(n_frames, 16, 48);
+    assert_true(most_bytes < (192 << 10));
     report_free(report);
 }
 

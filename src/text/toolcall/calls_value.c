@@ -45,7 +45,7 @@ void calls_value_fini(struct calls *calls)
 
 /* ---- the kind of a value ---- */
 
-static const char *const python_words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
+static const char *const python_words[] = {"True", "False", "None"};
 
 static bool may_be_literal(const struct calls *calls)
 {
@@ -83,8 +83,8 @@ static bool value_may_begin(const struct calls *calls, uint8_t c)
 static bool may_be_word(struct bytes text)
 {
     for (size_t i = 0; i < 3; i++)
-        if (text.len_bytes <= strlen(python_words[i][0]) &&
-            memcmp(text.data, python_words[i][0], text.len_bytes) == 0)
+        if (text.len_bytes <= strlen(python_words[i]) &&
+            memcmp(text.data, python_words[i], text.len_bytes) == 0)
             return true;
     return false;
 }
@@ -201,13 +201,13 @@ static int value_decide(struct calls *calls)
 /* Puts out a short value, which the JSON library parses. */
 static int value_put_short(struct calls *calls, struct bytes text)
 {
+    const char *word = calls_python_word(buf_view(&calls->value));
     unsigned types = calls->value_types;
     json_t *value = NULL;
     int rc;
 
-    for (size_t i = 0; i < 3; i++)
-        if (bytes_is(buf_view(&calls->value), python_words[i][0]))
-            text = bytes_str(python_words[i][1]);
+    if (word != NULL)
+        text = bytes_str(word);
     if (api_json_load(text, NULL, &value) < 0)
         value = NULL;
     calls_python_begin(calls);

@@ -38,7 +38,8 @@ static bool slices_are_left(const struct router_slices *slices)
     return (slices->asked | slices->begun) != 0;
 }
 
-bool router_slices_has(const struct router *router, enum router_slice kind)
+/* True if the work is to be done, or not finished. */
+static bool slices_has(const struct router *router, enum router_slice kind)
 {
     return ((router->slices.asked | router->slices.begun) >> kind & 1) != 0;
 }
@@ -53,8 +54,7 @@ static unsigned slices_choose(const struct router *router)
 {
     unsigned kind = router->slices.first;
 
-    while (!router_slices_has(router, kind) ||
-           (kind == SLICE_PLACE && router_slices_has(router, SLICE_SWEEP)))
+    while (!slices_has(router, kind) || (kind == SLICE_PLACE && slices_has(router, SLICE_SWEEP)))
         kind = (kind + 1) % SLICE_KINDS;
     return kind;
 }

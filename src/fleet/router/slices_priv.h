@@ -41,8 +41,6 @@ void router_slices_ask(struct router *router, enum router_slice kind);
 void router_slices_go(struct router *router); /* the loop's next turn: goes on with what is left */
 /* The loop's next turn goes on with deferred work of any kind. */
 void router_turn_soon(struct router *router);
-/* True if the work is to be done, or not finished. */
-bool router_slices_has(const struct router *router, enum router_slice kind);
 /* True if the work begins anew after what is under way. */
 bool router_slices_is_asked(const struct router *router, enum router_slice kind);
 

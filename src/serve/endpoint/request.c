@@ -67,10 +67,11 @@ static void on_ping(void *arg)
         request_take_model(request);
         return;
     }
-    if (now - request->event_ns >= ping_ns && request->is_paused)
-        request->event_ns = now;
     if (now - request->event_ns >= ping_ns) {
-        output_ping(request);
+        if (request->is_paused)
+            request->event_ns = now;
+        else
+            output_ping(request);
         now = request->event_ns;
     }
     ev_timer_start(request->ping, request->event_ns + ping_ns - now);

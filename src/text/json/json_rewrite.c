@@ -24,7 +24,7 @@ void json_rewrite_fini(struct json_rewrite *rewrite)
 
 /* ---- escapes ---- */
 
-#define ESCAPE_BYTES 6 /* of \uXXXX; a pair of surrogates has twice as many */
+#define ESCAPE_BYTES 6 /* of \u and four digits; a pair of surrogates has twice as many */
 
 /* The code of the escape at held[at]; the walk has checked its digits. */
 static uint32_t rewrite_code_at(const struct json_rewrite *rewrite, size_t at)

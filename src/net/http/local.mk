@@ -12,10 +12,10 @@ libnet_http_a_SOURCES = src/net/http/parse.h src/net/http/parse_priv.h src/net/h
 link_http_tests = libnet_http.a libnet_link.a libbase_event.a libbase_metrics.a libbase.a $(EVENT_LIBS) $(SSL_LIBS) $(NGHTTP2_LIBS) -lpthread -lm
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/net/http/test_parse tests/unit/net/http/test_chunked tests/unit/net/http/test_response \
-	tests/unit/net/http/test_sse tests/unit/net/http/test_server tests/unit/net/http/test_congestion tests/unit/net/http/test_attack tests/unit/net/http/test_tls tests/unit/net/http/test_h2 tests/unit/net/http/test_h2_attack tests/unit/net/http/test_neighbours tests/unit/net/http/test_turns tests/unit/net/http/test_lame_duck \
+	tests/unit/net/http/test_sse tests/unit/net/http/test_server tests/unit/net/http/test_slow_readers tests/unit/net/http/test_congestion tests/unit/net/http/test_attack tests/unit/net/http/test_tls tests/unit/net/http/test_h2 tests/unit/net/http/test_h2_attack tests/unit/net/http/test_neighbours tests/unit/net/http/test_turns tests/unit/net/http/test_lame_duck \
 	tests/unit/net/http/test_client
 TESTS += tests/unit/net/http/test_parse tests/unit/net/http/test_chunked tests/unit/net/http/test_response \
-	tests/unit/net/http/test_sse tests/unit/net/http/test_server tests/unit/net/http/test_congestion tests/unit/net/http/test_attack tests/unit/net/http/test_tls tests/unit/net/http/test_h2 tests/unit/net/http/test_h2_attack tests/unit/net/http/test_neighbours tests/unit/net/http/test_turns tests/unit/net/http/test_lame_duck \
+	tests/unit/net/http/test_sse tests/unit/net/http/test_server tests/unit/net/http/test_slow_readers tests/unit/net/http/test_congestion tests/unit/net/http/test_attack tests/unit/net/http/test_tls tests/unit/net/http/test_h2 tests/unit/net/http/test_h2_attack tests/unit/net/http/test_neighbours tests/unit/net/http/test_turns tests/unit/net/http/test_lame_duck \
 	tests/unit/net/http/test_client
 tests_unit_net_http_test_parse_SOURCES = tests/unit/net/http/test_parse.c
 tests_unit_net_http_test_parse_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
@@ -31,6 +31,9 @@ tests_unit_net_http_test_congestion_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 tests_unit_net_http_test_server_SOURCES = tests/unit/net/http/test_server.c \
 	tests/unit/net/http/echo.c tests/unit/net/http/echo.h tests/unit/net/http/raw.c tests/unit/net/http/raw.h
 tests_unit_net_http_test_server_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
+tests_unit_net_http_test_slow_readers_SOURCES = tests/unit/net/http/test_slow_readers.c \
+	tests/unit/net/http/echo.c tests/unit/net/http/echo.h tests/unit/net/http/raw.c tests/unit/net/http/raw.h
+tests_unit_net_http_test_slow_readers_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 tests_unit_net_http_test_attack_SOURCES = tests/unit/net/http/test_attack.c tests/unit/net/http/raw.c tests/unit/net/http/raw.h
 tests_unit_net_http_test_attack_LDADD = $(link_http_tests) $(CMOCKA_LIBS)
 http_rig = tests/unit/net/http/echo.c tests/unit/net/http/echo.h tests/unit/net/http/raw.c tests/unit/net/http/raw.h

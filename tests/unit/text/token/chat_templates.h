@@ -3,6 +3,9 @@
 #ifndef TESTS_UNIT_TOKEN_CHAT_TEMPLATES_H
 #define TESTS_UNIT_TOKEN_CHAT_TEMPLATES_H
 
+/* Each message as ROLE:TEXT, with text before and after. */
+#define EACH(before, after) before "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}" after
+
 /* ChatML with tools, calls in the Hermes format, and a thinking switch. */
 static const char hermes_template[] =
     "{%- if tools %}\n"

@@ -11,7 +11,8 @@ baton_decode_SOURCES = daemon/decode_main.c $(daemon_worker)
 baton_decode_LDADD = $(link_worker_loop)
 
 # `make first` builds what ./run starts. Its workers have kernels for this machine only; all else is the same.
-# kern_tables is wanted from the start, so that libkern_here.a gives it.
+# What libkern_here.a may have is wanted from the start, so that it gives it.
+first_wants = -Wl,-u,kern_tables -Wl,-u,kern_bf16_peak -Wl,-u,kern_tiles_peak
 first_programs = baton-router batonctl baton-chat baton-bench
 if KERNELS_X86
 EXTRA_PROGRAMS += first/baton-prefill first/baton-decode
@@ -24,15 +25,15 @@ first_workers += first/baton-model
 first_model_link = libpull.a libkern_here.a $(filter-out $(kern_libs),$(link_serve_prompt) $(link_compute_sched)) $(kern_here_libs) \
 	libgguf.a libbase.a $(CURL_LIBS)
 first_baton_model_SOURCES = $(baton_model_SOURCES)
-first_baton_model_LDFLAGS = $(AM_LDFLAGS) -Wl,-u,kern_tables
+first_baton_model_LDFLAGS = $(AM_LDFLAGS) $(first_wants)
 first_baton_model_LDADD = $(first_model_link)
 first_baton_model_DEPENDENCIES = $(filter %.a,$(first_model_link))
 first_baton_prefill_SOURCES = $(baton_prefill_SOURCES)
-first_baton_prefill_LDFLAGS = $(AM_LDFLAGS) -Wl,-u,kern_tables
+first_baton_prefill_LDFLAGS = $(AM_LDFLAGS) $(first_wants)
 first_baton_prefill_LDADD = $(first_link)
 first_baton_prefill_DEPENDENCIES = $(first_libraries)
 first_baton_decode_SOURCES = $(baton_decode_SOURCES)
-first_baton_decode_LDFLAGS = $(AM_LDFLAGS) -Wl,-u,kern_tables
+first_baton_decode_LDFLAGS = $(AM_LDFLAGS) $(first_wants)
 first_baton_decode_LDADD = $(first_link)
 first_baton_decode_DEPENDENCIES = $(first_libraries)
 else

@@ -24,7 +24,7 @@ INLINED void direct_form(const struct tile_q8 *tile, struct quant_form form)
     switch (tile->n_tokens) {
 #define CASE(height)                                                                                         \
     case height:                                                                                             \
-        if (tile->direct_panels == 1)                                                                        \
+        if (Q8_DIRECT_PANELS == 1 || tile->direct_panels == 1)                                               \
             tile_groups(tile, form, 0, 1, height);                                                           \
         else                                                                                                 \
             tile_groups(tile, form, 0, Q8_DIRECT_PANELS, height);                                            \

@@ -13,10 +13,10 @@ INLINED void expand_qblk(struct quant_form form, const struct chunk *chunk, stru
     /* A store between two of them would make the compiler repeat the lookups that they share. */
     b64 fours[FOURS];
 
-#pragma GCC unroll 8
+#pragma GCC unroll Q8_UNROLLED_FOURS
     for (uint32_t four = 0; four < FOURS; four++)
         fours[four] = chunk_four(form, chunk, 0, at.qblk, at.parity, four);
-#pragma GCC unroll 8
+#pragma GCC unroll Q8_UNROLLED_FOURS
     for (uint32_t four = 0; four < FOURS; four++)
         b64_store(out + ((size_t)at.qblk * FOURS + four) * FOUR_BYTES, fours[four]);
 #pragma GCC unroll 2

@@ -18,6 +18,13 @@ enum { Q8_WIDE_TOKENS = 0, Q8_WIDE_LEAST = 0 };
 #define q8_dot_at(sums, w, from) q8_dot(sums, w, q8_load_x(from))
 #endif
 
+/* Fours of a qblk that kern_expand.c unrolls. */
+#ifdef Q8_LOOPS
+enum { Q8_UNROLLED_FOURS = 1 };
+#else
+enum { Q8_UNROLLED_FOURS = FOURS };
+#endif
+
 void Q8(tile_q8)(const struct tile_q8 *tile);
 void Q8(direct_q8)(const struct tile_q8 *tile);
 void Q8(expand_q8)(const struct expand *expand);

@@ -18,7 +18,8 @@ libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG)
 libkern_scalar_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_scalar_priv.h"' -DKERN_Q8='"compute/kernels/q8_scalar_priv.h"'
 
 if KERNELS_X86
-libcompute_kernels_a_SOURCES += src/compute/kernels/tables_x86.c src/compute/kernels/tables_x86_priv.h src/compute/kernels/tables_all.c
+libcompute_kernels_a_SOURCES += src/compute/kernels/tables_x86.c src/compute/kernels/tables_x86_priv.h src/compute/kernels/tables_all.c \
+	src/compute/kernels/bf16_x86.c
 
 noinst_LIBRARIES += libkern_avx2.a libkern_avx2madd.a libkern_avx2vnni.a libkern_avx512.a libkern_avx512madd.a \
 	libkern_avx512vnni.a libkern_avx512vbmi.a libkern_avx512bf16.a
@@ -63,13 +64,18 @@ libkern_avx512bf16_a_CFLAGS = $(kern_cflags_avx512) -mavx512bf16
 .PHONY: foreign-kernels
 foreign-kernels: @KERN_FOREIGN_LIBS@
 # The tables of the machine that builds (configure.ac): a program that links libkern_here.a before libcompute_kernels.a
-# needs no other instruction set. kern_here_libs also has what tables_x86.c and amx.c refer to.
+# needs no other instruction set.
 EXTRA_LIBRARIES += libkern_here.a
 libkern_here_a_SOURCES = src/compute/kernels/tables_here.c
 libkern_here_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_HERE=KERN_ROW_@KERN_HERE@
-kern_here_libs = libkern_scalar.a @KERN_HERE_LIBS@ libkern_avx512.a libkern_avx512bf16.a
+kern_here_libs = libkern_scalar.a @KERN_HERE_LIBS@
+if !KERN_HERE_BF16
+libkern_here_a_SOURCES += src/compute/kernels/no_bf16_x86.c
+endif
+if !KERN_HERE_AMX
+libkern_here_a_SOURCES += src/compute/kernels/no_amx.c
+endif
 if KERNELS_AMX
-kern_here_libs += libkern_amx.a
 libcompute_kernels_a_SOURCES += src/compute/kernels/amx.c
 noinst_LIBRARIES += libkern_amx.a
 kern_libs += libkern_amx.a
@@ -90,13 +96,13 @@ libkern_neon_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_neon_p
 libkern_neon_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3
 libkern_sdot_a_SOURCES = $(kern_q8_sources) src/compute/kernels/b64_neon_priv.h src/compute/kernels/q8_sdot_priv.h
 libkern_sdot_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_neon_priv.h"' -DKERN_Q8='"compute/kernels/q8_sdot_priv.h"'
-libkern_sdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3 -march=armv8.2-a+dotprod
+libkern_sdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -march=armv8.2-a+dotprod
 libkern_usdot_a_SOURCES = $(kern_q8_sources) src/compute/kernels/q8_usdot_priv.h
 libkern_usdot_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_neon_priv.h"' -DKERN_Q8='"compute/kernels/q8_usdot_priv.h"'
-libkern_usdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3 -march=armv8.2-a+i8mm
+libkern_usdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -march=armv8.2-a+i8mm
 else
 libcompute_kernels_a_SOURCES += src/compute/kernels/tables_other.c src/compute/kernels/no_dots.c
 endif
 endif
-EXTRA_DIST += src/compute/kernels/amx.c src/compute/kernels/no_amx.c src/compute/kernels/tables_x86.c src/compute/kernels/tables_x86_priv.h src/compute/kernels/tables_all.c src/compute/kernels/tables_here.c src/compute/kernels/tables_arm.c src/compute/kernels/tables_other.c src/compute/kernels/no_dots.c src/compute/kernels/v16_neon_priv.h \
+EXTRA_DIST += src/compute/kernels/bf16_x86.c src/compute/kernels/no_bf16_x86.c src/compute/kernels/amx.c src/compute/kernels/no_amx.c src/compute/kernels/tables_x86.c src/compute/kernels/tables_x86_priv.h src/compute/kernels/tables_all.c src/compute/kernels/tables_here.c src/compute/kernels/tables_arm.c src/compute/kernels/tables_other.c src/compute/kernels/no_dots.c src/compute/kernels/v16_neon_priv.h \
 	src/compute/kernels/b64_neon_priv.h src/compute/kernels/q8_sdot_priv.h src/compute/kernels/q8_usdot_priv.h

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For compilers without AMX: the AMX functions exist but are not usable on any CPU. */
+/* For compilers without AMX, and for programs of machines without it (libkern_here.a): the AMX functions exist but
+ * are not usable. */
 #include "compute/kernels/kern.h"
 
 extern const struct kern_dots kern_tiles_amx;

@@ -22,6 +22,10 @@ typedef const int8_t *q8_x;
 #define Q8_DIRECT NULL
 enum { Q8_DIRECT_PANELS = 1 };
 
+/* Sixty-four bytes take a loop here, beside which a choice by the number of a four costs nothing.  Unrolled, the
+ * functions of kern_expand.c are five times as large and take the compiler four times as long. */
+#define Q8_LOOPS
+
 static inline uint32_t q8_panels(uint32_t n_tokens)
 {
     return Q8_TILE_PANELS;

@@ -96,10 +96,10 @@ libkern_neon_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_neon_p
 libkern_neon_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3
 libkern_sdot_a_SOURCES = $(kern_q8_sources) src/compute/kernels/b64_neon_priv.h src/compute/kernels/q8_sdot_priv.h
 libkern_sdot_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_neon_priv.h"' -DKERN_Q8='"compute/kernels/q8_sdot_priv.h"'
-libkern_sdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -march=armv8.2-a+dotprod
+libkern_sdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3 -march=armv8.2-a+dotprod
 libkern_usdot_a_SOURCES = $(kern_q8_sources) src/compute/kernels/q8_usdot_priv.h
 libkern_usdot_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_neon_priv.h"' -DKERN_Q8='"compute/kernels/q8_usdot_priv.h"'
-libkern_usdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -march=armv8.2-a+i8mm
+libkern_usdot_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG) -O3 -march=armv8.2-a+i8mm
 else
 libcompute_kernels_a_SOURCES += src/compute/kernels/tables_other.c src/compute/kernels/no_dots.c
 endif

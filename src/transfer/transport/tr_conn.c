@@ -6,7 +6,7 @@
  *     SHAKING   <------------- TLS ------------->  SHAKING       skipped without TLS
  *     GREETING  HELLO ------------------> <------ HELLO  GREETING
  *     PROVING   PROOF ------------------> <------ PROOF  PROVING
- *     SHARING   SHARE + descriptors ------------>        SHARING  shared memory
+ *     SHARING   MEMORY + descriptors ----------->        SHARING  shared memory
  *               RAIL -------> <------- RAIL, REGION               RDMA
  *     READY     DATA | ANNOUNCE | ASK ----------->       READY
  *               <---------------- REJECT (a ticket not wanted)
@@ -49,6 +49,11 @@ static const struct tr_conn_ops *const kind_ops[] = {
     TR_KINDS(X)
 #undef X
 };
+
+const struct tr_conn_ops *tr_kind_ops(enum tr_kind kind)
+{
+    return kind_ops[kind];
+}
 
 static void tr_conn_advance(struct tr_conn *conn);
 
@@ -95,6 +100,7 @@ int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer 
 {
     SSL_CTX *tls = peer != NULL ? node->opts.tls_client : node->opts.tls_server;
     struct tr_conn *conn = calloc(1, sizeof(*conn));
+    bool is_unix;
     int err;
 
     if (conn == NULL)
@@ -107,7 +113,8 @@ int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer 
     conn->peer = peer;
     conn->progress_ns = clock_now_ns();
     conn->wants = EV_FD_READ;
-    err = tr_stream_init(&conn->stream, fd, kind == TR_SHM, kind != TR_SHM ? tls : NULL, peer == NULL);
+    is_unix = conn->ops->socket == TR_SHM;
+    err = tr_stream_init(&conn->stream, fd, is_unix, is_unix ? NULL : tls, peer == NULL);
     if (err == 0)
         err = ev_timer_new(node->loop, tr_conn_on_again, conn, &conn->again);
     if (err == 0)
@@ -237,11 +244,16 @@ static uint8_t tr_conn_kind_on_wire(enum tr_kind kind)
     return 0;
 }
 
-static bool tr_conn_is_kind_expected(const struct tr_conn *conn, uint8_t kind)
+/* The kind of the peer's HELLO.  An acceptor names its socket, a dialler the kind that it wants over this socket. */
+static bool tr_conn_find_kind(const struct tr_conn *conn, uint8_t on_wire, enum tr_kind *out)
 {
-    if (conn->kind == TR_SHM)
-        return kind == KV_FRAME_SHM;
-    return kind == KV_FRAME_TCP || (conn->peer == NULL && kind == KV_FRAME_RDMA);
+    for (unsigned kind = 0; kind < sizeof(kind_ops) / sizeof(kind_ops[0]); kind++)
+        if (tr_conn_kind_on_wire(kind) == on_wire) {
+            *out = kind;
+            return conn->peer != NULL ? *out == conn->ops->socket
+                                      : kind_ops[kind]->socket == conn->ops->socket;
+        }
+    return false;
 }
 
 static int tr_conn_send_hello(struct tr_conn *conn, struct fault *fault)
@@ -257,7 +269,7 @@ static int tr_conn_send_hello(struct tr_conn *conn, struct fault *fault)
     hello->piece_bytes = node->opts.geometry.piece_bytes;
     hello->layout = node->opts.layout;
     hello->n_blocks = node->opts.geometry.n_blocks;
-    hello->n_slots = conn->kind == TR_SHM && conn->peer != NULL ? TR_CONTROL_SLOTS : 0;
+    hello->n_slots = conn->peer != NULL ? conn->ops->n_slots : 0;
     rng_system(hello->nonce, sizeof(hello->nonce));
     memcpy(hello->node, node->name, sizeof(hello->node));
     return tr_conn_send_frame(conn, &frame, fault);
@@ -268,8 +280,9 @@ static int tr_conn_check_hello(const struct tr_conn *conn, const struct kv_frame
 {
     const struct tr_node *node = conn->owner;
     unsigned side = conn->peer != NULL ? KV_FRAME_ACCEPTOR : KV_FRAME_DIALER;
+    enum tr_kind kind;
 
-    if (!tr_conn_is_kind_expected(conn, hello->kind) || hello->side != side)
+    if (!tr_conn_find_kind(conn, hello->kind, &kind) || hello->side != side)
         return fault_set(fault, E_PROTO, "%s greets as kind %u, side %u", hello->node, hello->kind,
                          hello->side);
     if (hello->layout != node->opts.layout || hello->n_layers != node->opts.geometry.n_layers ||
@@ -279,8 +292,9 @@ static int tr_conn_check_hello(const struct tr_conn *conn, const struct kv_frame
                          hello->node, (unsigned long long)hello->layout, hello->n_layers,
                          (unsigned long long)hello->piece_bytes, (unsigned long long)node->opts.layout,
                          node->opts.geometry.n_layers, node->opts.geometry.piece_bytes);
-    if (hello->kind == KV_FRAME_RDMA && conn->peer == NULL && node->rdma == NULL)
-        return fault_set(fault, E_UNSUPPORTED, "%s wants RDMA, which this side does not offer", hello->node);
+    if (conn->peer == NULL && kind_ops[kind]->is_offered != NULL && !kind_ops[kind]->is_offered(node))
+        return fault_set(fault, E_UNSUPPORTED, "%s wants %s, which this side does not offer", hello->node,
+                         kind_names[kind]);
     return 0;
 }
 
@@ -320,6 +334,7 @@ static int tr_conn_in_greeting(struct tr_conn *conn, struct fault *fault)
 {
     struct kv_frame frame, proof = {.type = KV_FRAME_PROOF};
     int rc = tr_conn_read_frame(conn, fault, &frame);
+    enum tr_kind kind;
 
     if (rc <= 0)
         return rc;
@@ -330,9 +345,9 @@ static int tr_conn_in_greeting(struct tr_conn *conn, struct fault *fault)
         return rc;
     conn->peer_geometry = frame.as.hello;
     memcpy(conn->peer_hello, conn->head, sizeof(conn->peer_hello));
-    if (frame.as.hello.kind == KV_FRAME_RDMA) {
-        conn->kind = TR_RDMA;
-        conn->ops = &tr_rdma_ops;
+    if (conn->peer == NULL && tr_conn_find_kind(conn, frame.as.hello.kind, &kind)) {
+        conn->kind = kind;
+        conn->ops = kind_ops[kind];
     }
     rc = tr_keys_prove(conn, proof.as.proof.mac);
     if (rc != 0)
@@ -364,7 +379,7 @@ static int tr_conn_in_proving(struct tr_conn *conn, struct fault *fault)
         return fault_set(fault, E_AUTH, "%s does not know the cluster's key", conn->peer_geometry.node);
     stranger_prove(conn->stranger);
     conn->stranger = NULL;
-    if (conn->kind != TR_TCP) {
+    if (conn->ops->share != NULL) {
         tr_conn_set_state(conn, TR_CONN_SHARING);
         return 1;
     }
@@ -373,24 +388,8 @@ static int tr_conn_in_proving(struct tr_conn *conn, struct fault *fault)
 
 static int tr_conn_in_sharing(struct tr_conn *conn, struct fault *fault)
 {
-    struct kv_frame frame = {.type = KV_FRAME_MEMORY};
-    uint8_t bytes[KV_FRAME_MAX_BYTES];
-    int rc;
+    int rc = conn->ops->share(conn, fault);
 
-    if (conn->kind == TR_RDMA) {
-        rc = tr_rdma_connect(conn, fault);
-    } else if (conn->peer != NULL) {
-        const int fds[2] = {conn->owner->arena_fd, tr_control_fd(conn->owner->control)};
-        size_t len_bytes = kv_frame_pack(&frame, bytes);
-
-        rc = tr_stream_send_fds(&conn->stream, bytes_of(bytes, len_bytes), fds);
-        if (rc < 0)
-            return fault_set(fault, rc, "cannot hand descriptors over");
-    } else {
-        rc = tr_conn_read_frame(conn, fault, &frame);
-        if (rc > 0 && frame.type != KV_FRAME_MEMORY)
-            return fault_set(fault, E_PROTO, "frame type %d instead of SHARE", frame.type);
-    }
     return rc <= 0 ? rc : tr_conn_become_ready(conn, fault);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A data connection: one socket to one peer and its handshake.
- * Each kind of transport supplies a struct tr_conn_ops. */
+ * Each kind of transport supplies a struct tr_conn_ops.  Nothing else depends on the kind: the other files ask
+ * its members, never whether the kind is this or that one.
+ * How to add a kind: docs/changes-worker.md, "A transport of KV". */
 #ifndef TRANSFER_TRANSPORT_TR_CONN_PRIV_H
 #define TRANSFER_TRANSPORT_TR_CONN_PRIV_H
 
@@ -26,7 +28,29 @@ enum tr_conn_state {
     TR_CONN_DEAD        /* freed after the call that ended it returns */
 };
 
-struct tr_conn_ops { /* the operations of one kind, for a READY connection */
+struct tr_conn_ops { /* one kind of transport: what it is, and its operations */
+    /* TR_TCP or TR_SHM: the listener (TCP or UNIX) that its connections are made to.  A kind that is not the kind of
+     * its socket asks for itself in the dialler's HELLO, and falls back to the kind of its socket. */
+    enum tr_kind socket;
+    size_t frame_bytes;   /* payload of one batch; more only if one piece is longer */
+    uint32_t n_slots;     /* slots of the dialler's control page, for its HELLO; 0: it has none */
+    bool has_many;        /* a peer gets opts.tcp_connections of them, else one */
+    bool is_without_host; /* moves device memory too, which this process cannot touch */
+    bool keeps_pushes; /* a retired connection works until it is idle: none other may take its pushes over */
+
+    /* Acceptor: whether this node takes the kind at all.  NULL: always. */
+    bool (*is_offered)(const struct tr_node *node);
+    /* Dialler: whether a new push may use the kind now; if not it begins with the kind of the socket.  NULL: always. */
+    bool (*may_reach)(const struct tr_node *node, const char *address);
+    /* Dialler: a push begins; takes what it needs for it.  NULL: nothing. */
+    int (*begin_push)(struct tr_node *node, struct tr_push *push, struct fault *fault);
+    /* SHARING: what both ends exchange after their proofs.  1: done, 0: wait.  NULL: the kind has no such state. */
+    int (*share)(struct tr_conn *conn, struct fault *fault);
+    /* Dialler: a connection ended in this state, before READY.  Moves the pushes of the peer elsewhere.  NULL: they
+     * fail. */
+    void (*gave_up)(struct tr_node *node, struct tr_peer *peer, enum tr_conn_state reached);
+
+    /* ---- a READY connection ---- */
     /* Called when the connection has become READY.  Returns 1, or an error. */
     int (*ready)(struct tr_conn *conn, struct fault *fault);
     /* Acceptor: there is input.  > 0: call again. */
@@ -49,6 +73,8 @@ struct tr_conn_ops { /* the operations of one kind, for a READY connection */
 #define X(name, text) extern const struct tr_conn_ops tr_##text##_ops;
 TR_KINDS(X)
 #undef X
+
+const struct tr_conn_ops *tr_kind_ops(enum tr_kind kind);
 
 struct tr_conn {
     struct list node;      /* node->conns */

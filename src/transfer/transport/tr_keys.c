@@ -105,7 +105,7 @@ static void tr_conn_begin_retirement(struct tr_node *node, struct tr_conn *conn,
 
     conn->retired_ns = now_ns;
     log_info("kv_connection_retired", LOG_STR("peer", tr_conn_name(conn)));
-    if (conn->peer == NULL || conn->kind == TR_RDMA)
+    if (conn->peer == NULL || conn->ops->keeps_pushes)
         return;
     conn->is_leaving = true;
     if (!list_is_empty(&conn->peer->pushes) && tr_peer_connect(node, conn->peer, &fault) < 0)

@@ -91,7 +91,7 @@ void tr_listen_know(struct tr_node *node, const char *address)
 
 /* ---- dialling ---- */
 
-static int tr_listen_open_socket(const struct tr_node *node, enum tr_kind kind, const char *address,
+static int tr_listen_open_socket(const struct tr_node *node, bool is_unix, const char *address,
                                  struct fault *fault)
 {
     union {
@@ -100,8 +100,8 @@ static int tr_listen_open_socket(const struct tr_node *node, enum tr_kind kind, 
         struct sockaddr_un un;
     } to = {0};
     socklen_t len_bytes = sizeof(to.un);
-    int err = kind == TR_SHM ? tr_listen_unix_address(address, fault, &to.un)
-                             : tr_listen_parse_address(address, fault, &to.storage, &len_bytes);
+    int err = is_unix ? tr_listen_unix_address(address, fault, &to.un)
+                      : tr_listen_parse_address(address, fault, &to.storage, &len_bytes);
     int fd;
 
     if (err != 0)
@@ -109,7 +109,7 @@ static int tr_listen_open_socket(const struct tr_node *node, enum tr_kind kind, 
     fd = socket(to.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return fault_set(fault, E_IO, "no socket: %s", strerror(errno));
-    if (kind != TR_SHM)
+    if (!is_unix)
         tr_listen_tune_tcp(node, fd);
     if (connect(fd, &to.sa, len_bytes) != 0 && errno != EINPROGRESS) {
         err = fault_set(fault, E_CLOSED, "cannot connect to %s: %s", address, strerror(errno));
@@ -121,7 +121,7 @@ static int tr_listen_open_socket(const struct tr_node *node, enum tr_kind kind, 
 
 int tr_conn_dial(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
 {
-    int fd = tr_listen_open_socket(node, peer->kind, peer->address, fault);
+    int fd = tr_listen_open_socket(node, tr_kind_ops(peer->kind)->socket == TR_SHM, peer->address, fault);
     struct tr_conn *conn;
     int err;
 

@@ -155,9 +155,7 @@ void tr_keys_check(struct tr_node *node); /* retires connections; called periodi
 /* ---- shared memory's control page: tr_shm.c ---- */
 
 int tr_control_open(struct tr_control **out);
-int tr_control_fd(const struct tr_control *control);
 void tr_control_close(struct tr_control *control);
-int tr_control_take(struct tr_control *control, uint32_t *slot_out, uint64_t *generation_out); /* E_FULL */
 void tr_control_revoke(struct tr_control *control, uint32_t slot);
 
 /* ---- RDMA: tr_rdma*.c, or tr_rdma_none.c where libibverbs is missing ---- */
@@ -168,10 +166,7 @@ struct tr_rdma;
 int tr_rdma_open(struct tr_node *node, struct fault *fault);
 /* After the connections are freed. */
 void tr_rdma_close(struct tr_node *node);
-void tr_rdma_check(struct tr_node *node);                             /* called periodically */
-bool tr_rdma_may_reach(const struct tr_node *node, const char *peer); /* a rail is up and not at rest */
-void tr_rdma_rest_all(struct tr_node *node, const char *peer);        /* the peer refused to pair rails */
-int tr_rdma_connect(struct tr_conn *conn, struct fault *fault);       /* SHARING: 1: done, 0: wait */
+void tr_rdma_check(struct tr_node *node); /* called periodically */
 
 /* ---- the node ---- */
 

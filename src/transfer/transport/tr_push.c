@@ -31,8 +31,6 @@
 #include "base/err.h"
 #include "base/str.h"
 
-#define SHM_FRAME_BYTES ((size_t)4 << 20)
-
 static void tr_push_send_event(struct tr_node *node, const struct tr_push *push, enum tr_event_kind kind,
                                const struct fault *fault)
 {
@@ -150,7 +148,7 @@ static struct tr_peer *tr_peer_find(struct tr_node *node, enum tr_kind kind, con
 
 int tr_peer_connect(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
 {
-    unsigned n_wanted = peer->kind == TR_TCP ? node->opts.tcp_connections : 1, n = 0;
+    unsigned n_wanted = tr_kind_ops(peer->kind)->has_many ? node->opts.tcp_connections : 1, n = 0;
 
     list_for_each (at, &peer->conns)
         n += !container_of(at, struct tr_conn, peer_node)->is_leaving;
@@ -166,24 +164,23 @@ int tr_peer_connect(struct tr_node *node, struct tr_peer *peer, struct fault *fa
 static int tr_push_begin(struct tr_node *node, struct tr_push *push, const struct tr_target *target,
                          struct fault *fault)
 {
+    const struct tr_conn_ops *ops = tr_kind_ops(target->kind);
     enum tr_kind kind = target->kind;
     int err;
 
-    if (kind == TR_RDMA && !tr_rdma_may_reach(node, target->address))
-        kind = TR_TCP;
-    if (kind != TR_RDMA && node->opts.arena_kind != TR_ARENA_HOST)
+    if (ops->may_reach != NULL && !ops->may_reach(node, target->address)) {
+        kind = ops->socket;
+        ops = tr_kind_ops(kind);
+    }
+    if (!ops->is_without_host && node->opts.arena_kind != TR_ARENA_HOST)
         return fault_set(fault, E_UNSUPPORTED, "only RDMA moves device memory, and it cannot be used now");
-    if (target->kind == TR_SHM && (node->arena_fd < 0 || node->control == NULL))
-        return fault_set(fault, E_UNSUPPORTED, "our arena is not shareable memory");
+    err = ops->begin_push != NULL ? ops->begin_push(node, push, fault) : 0;
+    if (err != 0)
+        return err;
     push->peer = tr_peer_find(node, kind, target->address);
     if (push->peer == NULL)
         return fault_set(fault, E_NOMEM, "no memory for a peer");
     list_push_back(&push->peer->pushes, &push->node);
-    if (target->kind == TR_SHM) {
-        err = tr_control_take(node->control, &push->slot, &push->generation);
-        if (err != 0)
-            return fault_set(fault, err, "no slot left in the control page");
-    }
     return tr_peer_connect(node, push->peer, fault);
 }
 
@@ -267,7 +264,7 @@ void tr_push_over_tcp(struct tr_node *node, struct tr_push *push, struct list *j
 
 static uint32_t tr_push_pieces_per_frame(const struct tr_node *node, enum tr_kind kind)
 {
-    size_t n = (kind == TR_SHM ? SHM_FRAME_BYTES : TR_FRAME_BYTES) / node->opts.geometry.piece_bytes;
+    size_t n = tr_kind_ops(kind)->frame_bytes / node->opts.geometry.piece_bytes;
 
     return n == 0 ? 1 : n > KV_FRAME_MAX_PIECES ? KV_FRAME_MAX_PIECES : (uint32_t)n;
 }
@@ -343,24 +340,6 @@ void tr_push_rejected(struct tr_node *node, struct tr_peer *peer, uint64_t ticke
     }
 }
 
-/* RDMA could not be set up: all pushes move to TCP,
- * which also finds out whether the peer is reachable at all. */
-static void tr_push_leave_rdma(struct tr_node *node, struct tr_peer *peer, enum tr_conn_state reached)
-{
-    struct list none;
-
-    list_init(&none);
-    if (reached != TR_CONN_CONNECTING && reached != TR_CONN_SHAKING)
-        tr_rdma_rest_all(node, peer->address);
-    atomic_fetch_add_explicit(&node->totals.rdma_failures, 1, memory_order_relaxed);
-    list_for_each_safe (at, spare, &peer->pushes) {
-        struct tr_push *push = container_of(at, struct tr_push, node);
-
-        if (push->rdma == NULL) /* the others are on a connection that is closing */
-            tr_push_over_tcp(node, push, &none, push->n_sent);
-    }
-}
-
 void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const struct fault *fault)
 {
     struct tr_peer *peer = conn->peer;
@@ -371,8 +350,8 @@ void tr_peer_lost_connection(struct tr_node *node, struct tr_conn *conn, const s
 
     list_remove(&conn->peer_node);
     peer->used_indexes &= ~bit;
-    if (peer->kind == TR_RDMA && conn->state != TR_CONN_READY) {
-        tr_push_leave_rdma(node, peer, conn->state);
+    if (conn->ops->gave_up != NULL && conn->state != TR_CONN_READY) {
+        conn->ops->gave_up(node, peer, conn->state);
         tr_peer_free_if_unused(peer);
         return;
     }

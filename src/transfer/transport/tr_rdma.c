@@ -97,7 +97,7 @@ static void rdma_on_end(struct rdma_side *side, const struct kv_frame_end *end)
     if (pair != NULL && pair->rail != NULL)
         rdma_let_rest(side->node, pair->rail, side->conn->peer->address);
     else
-        tr_rdma_rest_all(side->node, side->conn->peer->address);
+        rdma_rest_all(side->node, side->conn->peer->address);
 }
 
 static int rdma_begin_payload(struct rdma_side *side, const struct kv_frame *frame, size_t len_bytes,
@@ -270,7 +270,38 @@ static void rdma_fini(struct tr_conn *conn)
     conn->moving = NULL;
 }
 
+static bool rdma_is_offered(const struct tr_node *node)
+{
+    return node->rdma != NULL;
+}
+
+/* RDMA could not be set up: all pushes move to TCP,
+ * which also finds out whether the peer is reachable at all. */
+static void rdma_gave_up(struct tr_node *node, struct tr_peer *peer, enum tr_conn_state reached)
+{
+    struct list none;
+
+    list_init(&none);
+    if (reached != TR_CONN_CONNECTING && reached != TR_CONN_SHAKING)
+        rdma_rest_all(node, peer->address);
+    atomic_fetch_add_explicit(&node->totals.rdma_failures, 1, memory_order_relaxed);
+    list_for_each_safe (at, spare, &peer->pushes) {
+        struct tr_push *push = container_of(at, struct tr_push, node);
+
+        if (push->rdma == NULL) /* the others are on a connection that is closing */
+            tr_push_over_tcp(node, push, &none, push->n_sent);
+    }
+}
+
 const struct tr_conn_ops tr_rdma_ops = {
+    .socket = TR_TCP,
+    .frame_bytes = TR_FRAME_BYTES,
+    .is_without_host = true,
+    .keeps_pushes = true,
+    .is_offered = rdma_is_offered,
+    .may_reach = rdma_may_reach,
+    .share = rdma_connect,
+    .gave_up = rdma_gave_up,
     .ready = rdma_ready,
     .receive = rdma_receive,
     .send = rdma_send,

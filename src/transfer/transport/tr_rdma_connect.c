@@ -338,7 +338,7 @@ static int rdma_connect_as_acceptor(struct rdma_side *side, struct fault *fault)
     return 1;
 }
 
-int tr_rdma_connect(struct tr_conn *conn, struct fault *fault)
+int rdma_connect(struct tr_conn *conn, struct fault *fault)
 {
     struct rdma_side *side;
 

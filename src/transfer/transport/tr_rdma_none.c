@@ -25,18 +25,16 @@ void tr_rdma_check(struct tr_node *node)
 {
 }
 
-bool tr_rdma_may_reach(const struct tr_node *node, const char *peer)
+static bool rdma_none_is_offered(const struct tr_node *node)
 {
     return false;
 }
 
-void tr_rdma_rest_all(struct tr_node *node, const char *peer)
+static bool rdma_none_may_reach(const struct tr_node *node, const char *peer)
 {
+    return false;
 }
 
-int tr_rdma_connect(struct tr_conn *conn, struct fault *fault)
-{
-    return fault_set(fault, E_UNSUPPORTED, "built without libibverbs");
-}
-
-const struct tr_conn_ops tr_rdma_ops; /* no connection of this kind is ever made */
+/* No connection of this kind is ever made. */
+const struct tr_conn_ops tr_rdma_ops = {
+    .socket = TR_TCP, .is_offered = rdma_none_is_offered, .may_reach = rdma_none_may_reach};

@@ -92,6 +92,13 @@ struct rdma_side { /* the RDMA state of one end of a connection */
     struct ev_timer *stop_timer;
 };
 
+/* tr_rdma_connect.c */
+int rdma_connect(struct tr_conn *conn, struct fault *fault); /* SHARING: 1: done, 0: wait */
+
+/* tr_rdma_rails.c */
+bool rdma_may_reach(const struct tr_node *node, const char *peer); /* a rail is up and not at rest */
+void rdma_rest_all(struct tr_node *node, const char *peer);        /* the peer refused to pair rails */
+
 /* tr_rdma_send.c */
 /* Takes work of the peer's pushes: asks for tickets, files pieces. */
 void rdma_send_take(struct rdma_side *side);

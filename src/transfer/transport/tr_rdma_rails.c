@@ -303,7 +303,7 @@ bool rdma_may_use(const struct tr_node *node, const struct rdma_rail *rail, cons
     return rail->is_up && (rest == NULL || clock_now_ns() - rest->since_ns >= rest->rest_ns);
 }
 
-bool tr_rdma_may_reach(const struct tr_node *node, const char *peer)
+bool rdma_may_reach(const struct tr_node *node, const char *peer)
 {
     for (unsigned i = 0; node->rdma != NULL && i < node->rdma->n_rails; i++)
         if (rdma_may_use(node, node->rdma->rails[i], peer))
@@ -330,7 +330,7 @@ static struct rdma_rest *rdma_rails_new_rest(struct tr_node *node, const struct 
     return rest;
 }
 
-void tr_rdma_rest_all(struct tr_node *node, const char *peer)
+void rdma_rest_all(struct tr_node *node, const char *peer)
 {
     for (unsigned i = 0; node->rdma != NULL && i < node->rdma->n_rails; i++)
         rdma_let_rest(node, node->rdma->rails[i], peer);

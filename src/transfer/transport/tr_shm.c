@@ -40,6 +40,7 @@
 #include "base/mem_copy.h"
 #include "base/rng.h"
 
+#define FRAME_BYTES  ((size_t)4 << 20)
 #define HEADER_BYTES (KV_FRAME_PREFIX_BYTES + KV_FRAME_DATA_BYTES)
 #define SEALS        (F_SEAL_GROW | F_SEAL_SHRINK)
 
@@ -130,12 +131,7 @@ void tr_control_close(struct tr_control *control)
     free(control);
 }
 
-int tr_control_fd(const struct tr_control *control)
-{
-    return control->fd;
-}
-
-int tr_control_take(struct tr_control *control, uint32_t *slot_out, uint64_t *generation_out)
+static int shm_take_slot(struct tr_control *control, uint32_t *slot_out, uint64_t *generation_out)
 {
     uint32_t slot;
 
@@ -187,7 +183,7 @@ static int shm_map_peer(struct tr_conn *conn, struct moving *moving, struct faul
     int err;
 
     if (conn->stream.n_fds != 2 || peer->n_slots != TR_CONTROL_SLOTS)
-        return fault_set(fault, E_PROTO, "SHARE with %u descriptors, %u slots", conn->stream.n_fds,
+        return fault_set(fault, E_PROTO, "MEMORY with %u descriptors, %u slots", conn->stream.n_fds,
                          peer->n_slots);
     if (__builtin_mul_overflow((size_t)peer->n_layers * peer->n_blocks, (size_t)peer->piece_bytes,
                                &arena_bytes) ||
@@ -205,6 +201,25 @@ static int shm_map_peer(struct tr_conn *conn, struct moving *moving, struct faul
     while (conn->stream.n_fds > 0) /* the mappings stay valid */
         close(conn->stream.fds[--conn->stream.n_fds]);
     return 0;
+}
+
+static int shm_share(struct tr_conn *conn, struct fault *fault)
+{
+    struct kv_frame frame = {.type = KV_FRAME_MEMORY};
+    uint8_t bytes[KV_FRAME_MAX_BYTES];
+    int rc;
+
+    if (conn->peer != NULL) {
+        const int fds[2] = {conn->owner->arena_fd, conn->owner->control->fd};
+        size_t len_bytes = kv_frame_pack(&frame, bytes);
+
+        rc = tr_stream_send_fds(&conn->stream, bytes_of(bytes, len_bytes), fds);
+        return rc < 0 ? fault_set(fault, rc, "cannot hand descriptors over") : rc;
+    }
+    rc = tr_conn_read_frame(conn, fault, &frame);
+    if (rc > 0 && frame.type != KV_FRAME_MEMORY)
+        return fault_set(fault, E_PROTO, "frame type %d instead of MEMORY", frame.type);
+    return rc;
 }
 
 static int shm_ready(struct tr_conn *conn, struct fault *fault)
@@ -243,6 +258,16 @@ static bool shm_is_busy(const struct tr_conn *conn)
 }
 
 /* ---- sender ---- */
+
+static int shm_begin_push(struct tr_node *node, struct tr_push *push, struct fault *fault)
+{
+    int err;
+
+    if (node->arena_fd < 0 || node->control == NULL)
+        return fault_set(fault, E_UNSUPPORTED, "our arena is not shareable memory");
+    err = shm_take_slot(node->control, &push->slot, &push->generation);
+    return err != 0 ? fault_set(fault, err, "no slot left in the control page") : 0;
+}
 
 static void shm_begin_announce(struct tr_conn *conn, struct moving *moving)
 {
@@ -430,6 +455,11 @@ static void shm_forget_ticket(struct tr_conn *conn, const struct tr_ticket *tick
 }
 
 const struct tr_conn_ops tr_shm_ops = {
+    .socket = TR_SHM,
+    .frame_bytes = FRAME_BYTES,
+    .n_slots = TR_CONTROL_SLOTS,
+    .begin_push = shm_begin_push,
+    .share = shm_share,
     .ready = shm_ready,
     .receive = shm_receive,
     .send = shm_send,

@@ -236,7 +236,7 @@ int tr_ticket_claim(struct tr_node *node, struct tr_conn *conn, const struct kv_
                          run->first + run->n_pieces, ticket->n_blocks);
     if (ticket->state != TR_TICKET_IS_OPEN)
         return E_CLOSED;
-    if (conn->kind != TR_RDMA && node->opts.arena_kind != TR_ARENA_HOST)
+    if (!conn->ops->is_without_host && node->opts.arena_kind != TR_ARENA_HOST)
         return E_UNSUPPORTED; /* this process cannot touch the arena */
 
     from = (size_t)run->layer * ticket->n_blocks + run->first;

@@ -373,7 +373,7 @@ static void a_rail_that_failed_rests_and_comes_back(void **state)
         push(&duo, 0, 8);
         expect_all(&duo);
         end(&duo);
-        while (!tr_rdma_may_reach(duo.sender->node, tr_node_tcp_address(duo.receiver->node)))
+        while (!rdma_may_reach(duo.sender->node, tr_node_tcp_address(duo.receiver->node)))
             clock_sleep_ns(NS_PER_MS);
     }
     assert_int_equal(failures(duo.sender), 3); /* each time RDMA was tried first */
@@ -405,7 +405,7 @@ static void the_receiver_says_which_rail_failed(void **state)
     expect_all(&duo);
     end(&duo);
     fake_hold(false);
-    assert_true(tr_rdma_may_reach(duo.sender->node, tr_node_tcp_address(duo.receiver->node)));
+    assert_true(rdma_may_reach(duo.sender->node, tr_node_tcp_address(duo.receiver->node)));
     for (unsigned round = 0; round < 2; round++) { /* the first may meet the old connection while it closes */
         uint64_t n_before = fake_count().n_writes;
 

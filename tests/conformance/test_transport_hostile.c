@@ -71,11 +71,18 @@ static void assert_ticket_lives(struct worker *worker)
 static void handshake_lies_are_refused(void **state)
 {
     static const struct raw_lies lies[] = {
-        {.layout = 1}, {.version = 2}, {.key = 1}, {.reflects_proof = true}};
+        {.layout = 1},          {.version = 2},          {.key = 1}, {.reflects_proof = true},
+        {.kind = KV_FRAME_TCP}, /* kinds that this socket cannot have, or that the node does not offer */
+        {.kind = KV_FRAME_SHM}, {.kind = KV_FRAME_RDMA},
+    };
     struct worker *worker = *state;
+    const uint8_t own_kind = kind_now->kind == TR_SHM ? KV_FRAME_SHM : KV_FRAME_TCP;
 
     for (unsigned i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
         struct raw raw;
+
+        if (lies[i].kind == own_kind)
+            continue;
 
         raw_dial(&raw, worker);
         if (raw_greet(&raw, &lies[i]))

@@ -127,7 +127,9 @@ static size_t make_hello(const struct raw *raw, const struct raw_lies *lies, uin
     struct kv_frame_hello *hello = &frame.as.hello;
 
     *hello = (struct kv_frame_hello){.version = lies->version != 0 ? lies->version : KV_FRAME_VERSION,
-                                     .kind = kind_now->kind == TR_SHM ? KV_FRAME_SHM : KV_FRAME_TCP,
+                                     .kind = lies->kind != 0            ? lies->kind
+                                             : kind_now->kind == TR_SHM ? KV_FRAME_SHM
+                                                                        : KV_FRAME_TCP,
                                      .side = raw->is_dialler ? KV_FRAME_DIALER : KV_FRAME_ACCEPTOR,
                                      .n_layers = raw->geometry.n_layers,
                                      .piece_bytes = raw->geometry.piece_bytes,

@@ -22,7 +22,8 @@ struct raw_lies {
     uint16_t version;    /* 0: the truth */
     uint8_t key;         /* first byte; 0: the truth */
     bool reflects_proof; /* sends the received proof back */
-    bool skips_share;    /* shared memory: stops before SHARE */
+    uint8_t kind;        /* KV_FRAME_TCP and so on; 0: that of the socket */
+    bool skips_share;    /* shared memory: stops before MEMORY */
 };
 
 void raw_dial(struct raw *raw, const struct worker *to);

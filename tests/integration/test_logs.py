@@ -125,7 +125,7 @@ def real_lines_fit():
             assert time.monotonic() < end, c.routers[0].tail()
             time.sleep(0.05)
         c.ask(text)
-        seen = set()
+        seen, phases = set(), {}
         n = 0
         for daemon in c.routers + c.workers:
             with open(daemon.log_path, encoding="utf-8") as f:
@@ -136,9 +136,12 @@ def real_lines_fit():
                         validator.validate(value)
                     assert "relay race" not in line, "a prompt is in the log"
                     seen.add(value["event"])
+                    if value["event"] == "task":
+                        phases.setdefault(value["request_id"], set()).add(value["phase"])
                     n += 1
-    assert {"access", "task_state", "job_state", "worker_up", "worker_down", "router_ready", "worker_ready",
+    assert {"access", "task", "task_state", "job_state", "worker_up", "worker_down", "router_ready", "worker_ready",
             "config_refused"} <= seen, seen
+    assert {"prefill", "decode"} in phases.values(), phases
     print(f"{n} lines of {len(seen)} events" + (", by jsonschema too" if validator is not None else ""))
 
 

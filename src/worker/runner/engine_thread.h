@@ -61,6 +61,7 @@ struct task { /* one submitted job on this worker; engine thread; the drawing is
     struct kv_receive *kv_receive; /* mode DECODE: its KV receive; NULL: none yet, or over */
     struct task_times times;
     struct task_figures figures;
+    struct seq_stats stats;     /* once its sequence is over */
     struct list in_fetch;       /* FETCHING: in the waiters of ... */
     struct prefix_fetch *fetch; /* ... this prefix fetch */
     uint64_t fetch_began_ns;

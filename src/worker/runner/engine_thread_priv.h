@@ -131,6 +131,9 @@ void worker_task_note(uint64_t *at_ns); /* sets it to now, once */
 void worker_task_put_times(const struct task *task, struct task_answer *answer);
 void worker_task_put_spans(const struct worker_engine *engine, const struct task *task); /* call it when the
                                                                                           * task is over */
+const char *worker_task_phase(enum task_mode mode); /* "local", "prefill", "decode" */
+/* task_log.c: the worker's access line; call it when the task is over */
+void worker_task_log(const struct worker_engine *engine, const struct task *task);
 
 /* chain.c: the block hashes of a task's tokens */
 int worker_chain_begin(const struct worker_engine *engine, struct task *task); /* derives the roots, once */

@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 
-static const char *task_span_name(enum task_mode mode)
+const char *worker_task_phase(enum task_mode mode)
 {
     switch (mode) {
     case TASK_LOCAL:
@@ -94,7 +94,7 @@ void worker_task_put_spans(const struct worker_engine *engine, const struct task
 
     if (engine->opts.spans == NULL || !task->spec.order.work.trace.is_sampled)
         return;
-    span_begin(&span, &task->spec.order.work.trace, task_span_name(times->mode), times->submitted_ns);
+    span_begin(&span, &task->spec.order.work.trace, worker_task_phase(times->mode), times->submitted_ns);
     span.kind = SPAN_SERVER;
     span.end_ns = now_ns;
     span_add_text(&span, "baton.request.id", task->spec.order.work.request_id);

@@ -132,6 +132,7 @@ static void task_free(struct worker_engine *engine, struct task *task)
     task_stop_waiting(engine, task);
     worker_tasks_set_state(engine, task, TASK_OVER);
     worker_task_put_spans(engine, task);
+    worker_task_log(engine, task);
     hashmap_remove(engine->by_key, &task->spec.key);
     list_remove(&task->all);
     engine->n_tasks--;
@@ -544,7 +545,9 @@ static void task_on_done(void *arg, struct seq *seq, enum seq_finish finish)
     if (finish == SEQ_FINISH_SPOILT || seq_stats(seq)->n_drawn > 0)
         worker_health_note(engine, task->spec.order.work.request_id, finish == SEQ_FINISH_SPOILT);
     task->seq = seq;
-    task_count(engine, seq_stats(seq));
+    task->stats = *seq_stats(seq);
+    task->times.is_failed |= task_finish_of(finish) == BATON__FINISH__FINISH_FAILED;
+    task_count(engine, &task->stats);
     if (task_finish_of(finish) != BATON__FINISH__FINISH_NONE) {
         answer = worker_engine_answer(engine, task->spec.origin, NULL, 0);
         if (answer != NULL) {

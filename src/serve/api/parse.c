@@ -173,11 +173,18 @@ int parse_cache_salt(struct parse *parse, const json_t *root)
 }
 
 /* Names a class.  A value of another kind is ignored. */
-int parse_service_tier(struct parse *parse, const json_t *root)
+static int parse_service_tier(struct parse *parse, const json_t *root)
 {
     const json_t *tier = parse_member(root, "service_tier");
 
     return json_is_string(tier) ? parse_copy(parse, api_json_str(tier), &parse->out->service_tier) : 0;
+}
+
+int parse_common_fields(struct parse *parse, const json_t *root)
+{
+    int rc = parse_cache_salt(parse, root);
+
+    return rc < 0 ? rc : parse_service_tier(parse, root);
 }
 
 static bool parse_is_blank(struct bytes text)
@@ -255,7 +262,7 @@ static int parse_fields(struct parse *parse, const json_t *root)
     if ((rc = parse_bool(parse, root, "stream", &parse->out->is_stream)) < 0 ||
         (rc = parse_thinking(parse, root)) < 0 || (rc = parse_max_tokens(parse, root)) < 0 ||
         (rc = parse_sampling(parse, root)) < 0 || (rc = parse_stops(parse, root)) < 0 ||
-        (rc = parse_cache_salt(parse, root)) < 0 || (rc = parse_service_tier(parse, root)) < 0)
+        (rc = parse_common_fields(parse, root)) < 0)
         return rc;
     if (metadata != NULL && !json_is_object(metadata))
         return parse_fail(parse, "metadata", "Input should be an object");

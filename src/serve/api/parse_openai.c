@@ -51,7 +51,7 @@ static int parse_openai_parse_sampling(struct parse *parse, const json_t *root)
         (rc = parse_integer(parse, root, "top_k", &top_k, NULL)) < 0 ||
         (rc = parse_integer(parse, root, "seed", &seed, &parse->out->has_seed)) < 0 ||
         (rc = parse_bool(parse, root, "ignore_eos", &parse->out->work.ignores_end)) < 0 ||
-        (rc = parse_cache_salt(parse, root)) < 0 || (rc = parse_service_tier(parse, root)) < 0)
+        (rc = parse_common_fields(parse, root)) < 0)
         return rc;
     if (top_k < -1) /* -1: off, as other servers spell it */
         return parse_fail(parse, "top_k", "Input should be greater than or equal to -1");

@@ -65,7 +65,8 @@ int parse_put_texts(struct parse *parse, const json_t *texts, const char *name, 
 int parse_serialise(struct parse *parse, const json_t *value, struct bytes *out);
 
 int parse_cache_salt(struct parse *parse, const json_t *root);
-int parse_service_tier(struct parse *parse, const json_t *root);
+/* The fields that Messages, chat, completions and Responses have alike.  A new one for all of them is read here. */
+int parse_common_fields(struct parse *parse, const json_t *root);
 /* Reads an object's cache_control, if any, and sets the cache breakpoint to the current place. */
 int parse_cache_control(struct parse *parse, const json_t *object);
 

@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "clients/common/cli.h"
 #include "clients/sim/measured.h"
+#include "fleet/picker/defaults.h"
 #include "fleet/picker/picker.h"
 
 enum kind { OPT_U32, OPT_U64, OPT_REAL, OPT_TIME, OPT_SECONDS, OPT_TEXT, OPT_FLAG };
@@ -79,7 +80,7 @@ static const struct option_row rows[] = {
     {NULL, NULL, "Router", OPT_FLAG, 0, 0, 0},
     {"--routers", "N", "over the same workers, each with every N-th request (default 1)", OPT_U32, AT(sim.n_routers), 1, SIM_MAX_ROUTERS},
     {"--policy", "NAME", "ours (the router's), random, round-robin, load, cache-aware or global", OPT_TEXT, AT(policy), 0, 0},
-    {"--prefix-fetch", "WHICH", "prefix fetches between workers: off, auto or always (default auto)", OPT_TEXT, AT(prefix_fetch), 0, 0},
+    {"--prefix-fetch", "WHICH", "prefix fetches between workers: off, auto or always (default " DEFAULT_ROUTER_PREFIX_FETCH ")", OPT_TEXT, AT(prefix_fetch), 0, 0},
     {"--ttft", "TIME", "objective for the time to first token", OPT_TIME, AT(sim.ttft_slo_ns), 0.001, 86400},
     {"--itl", "TIME", "objective for the time between tokens", OPT_TIME, AT(sim.itl_slo_ns), 0.0001, 86400},
     {"--class", "WORDS", "the class of the first kind of requests, in the words of router.conf: 'ttft=300ms priority=10'", OPT_TEXT, AT(class), 0, 0},
@@ -90,9 +91,9 @@ static const struct option_row rows[] = {
     {"--local-tokens", "N", "prompts that the decode worker computes itself", OPT_U32, AT(sim.local_prefill_tokens), 0, 1e7},
     {"--local-time", "TIME", "and those that take it no longer", OPT_TIME, AT(sim.local_prefill_ns), 0, 3600},
     {"--index", "N", "blocks that the router remembers", OPT_U32, AT(sim.index_entries), 1000, 1e8},
-    {"--roles", "WHICH", "fixed, or auto: the policy of placement.roles (default fixed)", OPT_TEXT, AT(roles), 0, 0},
-    {"--roles-min", "N", "auto: workers of each role (default 1)", OPT_U32, AT(sim.roles_least), 1, 1024},
-    {"--roles-period", "TIME", "auto: between two changes (default 1min)", OPT_TIME, AT(sim.roles_period_ns), 1, 86400},
+    {"--roles", "WHICH", "fixed, or auto: the policy of placement.roles (default " DEFAULT_ROUTER_ROLES ")", OPT_TEXT, AT(roles), 0, 0},
+    {"--roles-min", "N", "auto: workers of each role (default " DEFAULT_TEXT(DEFAULT_ROUTER_ROLES_MIN) ")", OPT_U32, AT(sim.roles_least), 1, 1024},
+    {"--roles-period", "TIME", "auto: between two changes (default " DEFAULT_TEXT(DEFAULT_ROUTER_ROLES_PERIOD_MIN) "min)", OPT_TIME, AT(sim.roles_period_ns), 1, 86400},
     {"--heartbeat", "TIME", "between two reports of a worker", OPT_TIME, AT(sim.heartbeat_ns), 0.001, 60},
     {"--report-delay", "TIME", "until a report is there", OPT_TIME, AT(sim.report_delay_ns), 0, 60},
 
@@ -136,17 +137,16 @@ static void preset_router(struct sim_opts *sim)
                              .n_layers = 80,
                              .latency_ns = 100 * NS_PER_US,
                              .heartbeat_ns = NS_PER_S,
-                             .ttft_slo_ns = 500 * NS_PER_MS,
-                             .itl_slo_ns = 50 * NS_PER_MS,
-                             .queue_timeout_ns = 10 * NS_PER_S,
-                             .local_prefill_ns = 500 * NS_PER_MS,
-                             .refuses_early = true,
-                             .queue_max = 256,
-                             .local_prefill_tokens = 128,
-                             .index_entries = 1000000,
-                             .prefix_fetch = PICKER_FETCH_AUTO,
-                             .roles_least = 1,
-                             .roles_period_ns = 60 * NS_PER_S,
+                             .ttft_slo_ns = DEFAULT_ROUTER_TTFT_MS * NS_PER_MS,
+                             .itl_slo_ns = DEFAULT_ROUTER_ITL_MS * NS_PER_MS,
+                             .queue_timeout_ns = DEFAULT_ROUTER_QUEUE_TIMEOUT_S * NS_PER_S,
+                             .local_prefill_ns = DEFAULT_ROUTER_LOCAL_PREFILL_MS * NS_PER_MS,
+                             .refuses_early = strcmp(DEFAULT_ROUTER_REFUSE, refusals[0]) == 0,
+                             .queue_max = DEFAULT_ROUTER_QUEUE_MAX,
+                             .local_prefill_tokens = DEFAULT_ROUTER_LOCAL_PREFILL_TOKENS,
+                             .index_entries = DEFAULT_ROUTER_INDEX_ENTRIES,
+                             .roles_least = DEFAULT_ROUTER_ROLES_MIN,
+                             .roles_period_ns = DEFAULT_ROUTER_ROLES_PERIOD_MIN * 60 * NS_PER_S,
                              .seed = 1,
                              .n_columns = 60};
 }
@@ -439,8 +439,8 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
                                          .wait_s = 5},
                             .policy = "ours",
                             .preset = "70b",
-                            .prefix_fetch = "auto",
-                            .roles = "fixed"};
+                            .prefix_fetch = DEFAULT_ROUTER_PREFIX_FETCH,
+                            .roles = DEFAULT_ROUTER_ROLES};
     *status_out = EXIT_USAGE;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0 && strcmp(argv[i], "--version") != 0)

@@ -38,4 +38,7 @@
 #define LOAD_RATE_READ_ALPHA     0.1
 #define LOAD_RATE_LINK_PRIOR     1e9 /* bytes per second of transfers and pushes while nothing is measured */
 
+/* A worker that takes a prompt from one router reports to the others so soon (worker/loop/notices.c); also in baton-sim. */
+#define LOAD_NOTICE_NS (2 * NS_PER_MS) /* needs base/clock.h */
+
 #endif

@@ -4,6 +4,7 @@
 router's own picker code.  Where the recorded traces are present, also the order of the policies."""
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -179,6 +180,25 @@ def help_names_every_option():
     assert run("--version").startswith("baton-sim ")
 
 
+def defaults_are_the_routers():
+    """With the router's own defaults as options the report is the same, byte for byte."""
+    keys = {"--ttft": "slo.ttft", "--itl": "slo.itl", "--refuse": "queue.refuse", "--queue": "queue.max", "--queue-timeout": "queue.timeout",
+            "--local-tokens": "placement.local_prefill_tokens", "--local-time": "placement.local_prefill_time",
+            "--prefix-fetch": "placement.prefix_fetch", "--roles": "placement.roles", "--roles-min": "placement.roles_min",
+            "--roles-period": "placement.roles_period", "--index": "placement.index_entries"}
+    values, section = {}, ""
+    for line in subprocess.run([os.path.join(BUILD, "baton-router"), "--sample-config"], capture_output=True, text=True, check=True).stdout.splitlines():
+        found = re.match(r"\[(\w+)\]|#(\w+) = (\S+)$", line)
+        if found and found[1]:
+            section = found[1]
+        elif found:
+            values[f"{section}.{found[2]}"] = found[3]
+    load = ["--generate", "mix", "--duration", "30", "--rate", "20", "--json"]
+    given = [word for option, key in keys.items() for word in (option, values[key])]
+    assert run(*load) == run(*load, *given), given
+    assert run(*load) != run(*load, "--local-time", "0", "--local-tokens", "0"), "the load does not show the options"
+
+
 def symbols(path):
     out = subprocess.run(["nm", "-S", "--defined-only", path], capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in out.splitlines()]
@@ -219,7 +239,7 @@ def main():
                  an_interrupt_ends_with_a_partial_report, the_text_has_a_chart, traces_are_read, traces_begin_with_a_mark_or_empty_lines,
                  classes_of_a_trace_are_kinds, what_is_wrong_is_named, measured_times_are_taken,
                  classes_and_pauses_are_reported,
-                 help_names_every_option, daemons_link_the_same_objects, policies_come_in_their_order):
+                 help_names_every_option, defaults_are_the_routers, daemons_link_the_same_objects, policies_come_in_their_order):
         test()
         print(f"ok {test.__name__}")
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libfleet_picker.a
-libfleet_picker_a_SOURCES = src/fleet/picker/picker.h src/fleet/picker/pick.c src/fleet/picker/estimate.c \
+libfleet_picker_a_SOURCES = src/fleet/picker/picker.h src/fleet/picker/defaults.h src/fleet/picker/pick.c src/fleet/picker/estimate.c \
 	src/fleet/picker/index.h src/fleet/picker/index.c src/fleet/picker/index_events.c src/fleet/picker/index_sweep.c
 libfleet_picker_a_SOURCES += src/fleet/picker/index_priv.h src/fleet/picker/owners.c src/fleet/picker/prefix_match.c src/fleet/picker/fleet.h src/fleet/picker/fleet_priv.h \
 	src/fleet/picker/fleet.c src/fleet/picker/place.h src/fleet/picker/place.c

@@ -3,6 +3,8 @@
  * manual. */
 #include "fleet/router/router_conf.h"
 
+#include "fleet/picker/defaults.h"
+
 #define KEY(field) offsetof(struct router_conf, field)
 #define S(seconds) ((seconds)*1e9)
 
@@ -82,10 +84,10 @@ static const struct config_key keys[] = {
      "PEM file with the certificates that sign the certificate of state.url. Empty: the system's."},
     {"state", "wait", CONFIG_DURATION, KEY(state_wait_ns), "200ms", S(0.01), S(5), NULL, false,
      "How long a request waits for state.url to return its conversation; after that it continues without."},
-    {"slo", "ttft", CONFIG_DURATION, KEY(ttft_slo_ns), "500ms", S(0.001), S(3600), NULL, true,
+    {"slo", "ttft", CONFIG_DURATION, KEY(ttft_slo_ns), DEFAULT_TEXT(DEFAULT_ROUTER_TTFT_MS) "ms", S(0.001), S(3600), NULL, true,
      "Objective for the time to first token. For a prompt that alone takes longer, the objective is twice that "
      "time."},
-    {"slo", "itl", CONFIG_DURATION, KEY(itl_slo_ns), "50ms", S(0.0001), S(60), NULL, true,
+    {"slo", "itl", CONFIG_DURATION, KEY(itl_slo_ns), DEFAULT_TEXT(DEFAULT_ROUTER_ITL_MS) "ms", S(0.0001), S(60), NULL, true,
      "Objective for the time between tokens."},
     {"classes", "class", CONFIG_LIST, KEY(classes), "", 0, 0, NULL, false,
      "A class of requests: its name, then its differences from [slo] and from the class default. ttft=TIME "
@@ -95,38 +97,38 @@ static const struct config_key keys[] = {
      "the name default changes the default. A request names its class by the header field baton-class or by "
      "service_tier; the class of its API key is the highest that it gets. Example: interactive ttft=300ms "
      "priority=10 weight=4"},
-    {"queue", "refuse", CONFIG_ENUM, KEY(refuse), "predicted", 0, 0, "timeout|predicted", false,
+    {"queue", "refuse", CONFIG_ENUM, KEY(refuse), DEFAULT_ROUTER_REFUSE, 0, 0, "timeout|predicted", false,
      "When the router refuses a request for load. predicted: at once, if its first token is expected later "
      "than slo.ttft allows, with a time to retry; never while a worker is idle. timeout: after queue.timeout, "
      "even if its answer would begin late."},
-    {"queue", "max", CONFIG_U64, KEY(queue_max), "256", 0, 1e6, NULL, true,
+    {"queue", "max", CONFIG_U64, KEY(queue_max), DEFAULT_TEXT(DEFAULT_ROUTER_QUEUE_MAX), 0, 1e6, NULL, true,
      "Most requests that may wait for a worker; beyond it 529 overloaded_error. A tenant with fewer waiting "
      "requests than another replaces the newest request of that tenant."},
-    {"queue", "timeout", CONFIG_DURATION, KEY(queue_timeout_ns), "10s", 0, S(3600), NULL, true,
+    {"queue", "timeout", CONFIG_DURATION, KEY(queue_timeout_ns), DEFAULT_TEXT(DEFAULT_ROUTER_QUEUE_TIMEOUT_S) "s", 0, S(3600), NULL, true,
      "How long a request may wait before it is refused with 529, or with 503 while its model is not known yet. "
      "Answers that have begun are exempt."},
     {"queue", "resume_timeout", CONFIG_DURATION, KEY(queue_resume_ns), "30s", 0, S(86400), NULL, true,
      "If the worker of an answer is lost and no other worker could continue it: how long the answer waits for "
      "one. 0: as long as its client waits."},
-    {"placement", "local_prefill_tokens", CONFIG_U64, KEY(local_prefill_tokens), "128", 0, 1e7, NULL, true,
+    {"placement", "local_prefill_tokens", CONFIG_U64, KEY(local_prefill_tokens), DEFAULT_TEXT(DEFAULT_ROUTER_LOCAL_PREFILL_TOKENS), 0, 1e7, NULL, true,
      "The decode worker itself computes prompts with at most this many uncached tokens."},
-    {"placement", "local_prefill_time", CONFIG_DURATION, KEY(local_prefill_ns), "500ms", 0, S(60), NULL, true,
+    {"placement", "local_prefill_time", CONFIG_DURATION, KEY(local_prefill_ns), DEFAULT_TEXT(DEFAULT_ROUTER_LOCAL_PREFILL_MS) "ms", 0, S(60), NULL, true,
      "The decode worker also computes longer prompts that it is expected to finish within this time, because a "
      "hand-off would add a good part of it. Each answer that it is writing counts the prompt's time once more. "
      "0: none."},
-    {"placement", "prefix_fetch", CONFIG_ENUM, KEY(prefix_fetch), "auto", 0, 0, "off|auto|always", true,
+    {"placement", "prefix_fetch", CONFIG_ENUM, KEY(prefix_fetch), DEFAULT_ROUTER_PREFIX_FETCH, 0, 0, "off|auto|always", true,
      "Whether a worker that lacks a prefix asks another worker to push its cached KV. auto: if that is "
      "expected to be faster than computing it. always: whenever a worker has a block (for tests and "
      "measurements)."},
-    {"placement", "roles", CONFIG_ENUM, KEY(roles), "fixed", 0, 0, "fixed|auto", true,
+    {"placement", "roles", CONFIG_ENUM, KEY(roles), DEFAULT_ROUTER_ROLES, 0, 0, "fixed|auto", true,
      "auto: the router changes workers' roles when the load of the two phases changes. fixed: only the "
      "operator changes roles, and the router shows the roles that it would choose (baton_wanted_workers, "
      "batonctl status)."},
-    {"placement", "roles_min", CONFIG_U64, KEY(roles_min), "1", 1, 1024, NULL, true,
+    {"placement", "roles_min", CONFIG_U64, KEY(roles_min), DEFAULT_TEXT(DEFAULT_ROUTER_ROLES_MIN), 1, 1024, NULL, true,
      "With roles = auto: the least number of workers of each role, for each model."},
-    {"placement", "roles_period", CONFIG_DURATION, KEY(roles_period_ns), "1min", S(1), S(86400), NULL, true,
+    {"placement", "roles_period", CONFIG_DURATION, KEY(roles_period_ns), DEFAULT_TEXT(DEFAULT_ROUTER_ROLES_PERIOD_MIN) "min", S(1), S(86400), NULL, true,
      "With roles = auto: the least time between two changes of a role among a model's workers."},
-    {"placement", "index_entries", CONFIG_U64, KEY(index_entries), "1000000", 1000, 1e8, NULL, false,
+    {"placement", "index_entries", CONFIG_U64, KEY(index_entries), DEFAULT_TEXT(DEFAULT_ROUTER_INDEX_ENTRIES), 1000, 1e8, NULL, false,
      "Most blocks in the router's prefix index. Each takes up to 112 bytes, for any number of owners; the "
      "address space is reserved at start, memory is used as blocks arrive."},
     {"placement", "index_lifetime", CONFIG_DURATION, KEY(index_lifetime_ns), "5min", S(1), S(86400), NULL,

@@ -7,7 +7,6 @@
 #include "fleet/picker/turn.h"
 #include "fleet/sim/queue_priv.h"
 
-#define SOON_NS       (2 * NS_PER_MS)
 #define INDEX_LIFE_NS (24 * UINT64_C(3600) * 1000000000)
 
 int sim_routers_open(struct sim *sim)
@@ -54,7 +53,7 @@ int sim_routers_report(struct sim *sim, uint32_t slot)
 /* A worker that takes a prompt from one router reports to the others at once (worker/loop/notices.c). */
 void sim_routers_placed(struct sim *sim, const struct sim_job *job)
 {
-    uint64_t at_ns = sim->now_ns + sim->opts->report_delay_ns + sim->opts->latency_ns + SOON_NS;
+    uint64_t at_ns = sim->now_ns + sim->opts->report_delay_ns + sim->opts->latency_ns + LOAD_NOTICE_NS;
 
     if (sim->n_routers < 2)
         return;

@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "base/err.h"
 
-#define SOON_NS     (2 * NS_PER_MS)
 #define MAX_NOTICES 256 /* at the limit, the oldest are dropped; the engine's next report has them */
 
 struct load_notice {
@@ -85,7 +84,7 @@ void worker_notices_add(struct worker_router *router, struct task_spec *spec, ui
     if (others == 0)
         return;
     if (notices->unsent == 0)
-        ev_timer_start(notices->timer, SOON_NS);
+        ev_timer_start(notices->timer, LOAD_NOTICE_NS);
     notices->unsent |= others;
 }
 

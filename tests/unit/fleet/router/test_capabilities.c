@@ -7,20 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "rig.h"
-
-static struct rig rig;
-
-static int open_rig(void **state)
-{
-    return rig_open(&rig);
-}
-
-static int close_rig(void **state)
-{
-    rig_close(&rig);
-    return 0;
-}
+#include "rig_fixture.h"
 
 static struct link *worker(const char *node, uint64_t epoch, uint64_t capabilities)
 {

@@ -13,20 +13,7 @@
 #include "fleet/router/state_priv.h"
 #include "net/state/state_priv.h"
 #include "proto/token_list.h"
-#include "rig.h"
-
-static struct rig rig;
-
-static int open_rig(void **state)
-{
-    return rig_open(&rig);
-}
-
-static int close_rig(void **state)
-{
-    rig_close(&rig);
-    return 0;
-}
+#include "rig_fixture.h"
 
 static void a_paused_stream_is_resumed_at_its_length(void **state)
 {

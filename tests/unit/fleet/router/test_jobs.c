@@ -6,20 +6,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "rig.h"
-
-static struct rig rig;
-
-static int open_rig(void **state)
-{
-    return rig_open(&rig);
-}
-
-static int close_rig(void **state)
-{
-    rig_close(&rig);
-    return 0;
-}
+#include "rig_fixture.h"
 
 /* ---- placement and the way of an answer ---- */
 

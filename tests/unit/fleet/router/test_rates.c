@@ -3,20 +3,7 @@
 #include "tests/unit/check.h"
 
 #include "base/clock.h"
-#include "rig.h"
-
-static struct rig rig;
-
-static int open_rig(void **state)
-{
-    return rig_open(&rig);
-}
-
-static int close_rig(void **state)
-{
-    rig_close(&rig);
-    return 0;
-}
+#include "rig_fixture.h"
 
 static void report_prompts(struct link *link, double tokens_per_s, double token_s, double pair_s)
 {

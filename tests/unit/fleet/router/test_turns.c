@@ -6,20 +6,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "rig.h"
-
-static struct rig rig;
-
-static int open_rig(void **state)
-{
-    return rig_open(&rig);
-}
-
-static int close_rig(void **state)
-{
-    rig_close(&rig);
-    return 0;
-}
+#include "rig_fixture.h"
 
 static struct rig_client *ask(const char *tenant, uint32_t n_tokens)
 {

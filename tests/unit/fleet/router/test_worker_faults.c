@@ -8,20 +8,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
-#include "rig.h"
-
-static struct rig rig;
-
-static int open_rig(void **state)
-{
-    return rig_open(&rig);
-}
-
-static int close_rig(void **state)
-{
-    rig_close(&rig);
-    return 0;
-}
+#include "rig_fixture.h"
 
 /* 529 says that a retry helps soon.
  * If all workers of a model are away, the answer is 503 with the reason. */

@@ -46,20 +46,13 @@ static void model_main_print_help(FILE *file)
 
 static int model_main_unknown(const char *name)
 {
-    const struct command *nearest = NULL;
-    unsigned best = 4; /* a more distant suggestion would not help */
+    struct str_nearest nearest = {.text = name, .most = 3};
 
-    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++) {
-        unsigned distance = str_distance(name, COMMANDS[i].name);
-
-        if (distance < best) {
-            best = distance;
-            nearest = &COMMANDS[i];
-        }
-    }
+    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
+        str_nearest_try(&nearest, COMMANDS[i].name);
     fprintf(stderr, "baton-model: no command \"%s\"", name);
-    if (nearest)
-        fprintf(stderr, "; did you mean \"%s\"?", nearest->name);
+    if (nearest.name != NULL)
+        fprintf(stderr, "; did you mean \"%s\"?", nearest.name);
     fputs("\nTry 'baton-model --help'.\n", stderr);
     return CLI_USAGE;
 }

@@ -40,17 +40,12 @@ static void plan_main_print_help(FILE *file)
 
 static int plan_main_unknown(const char *name)
 {
-    const char *nearest = NULL;
-    unsigned best = 4;
+    struct str_nearest near = {.text = name, .most = 3};
+    const char *nearest;
 
-    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++) {
-        unsigned distance = str_distance(name, COMMANDS[i].name);
-
-        if (distance < best) {
-            best = distance;
-            nearest = COMMANDS[i].name;
-        }
-    }
+    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
+        str_nearest_try(&near, COMMANDS[i].name);
+    nearest = near.name;
     return complain_usage(PLAN_NAME, "no command \"%s\"%s%s%s", name, nearest ? "; did you mean \"" : "",
                           nearest ? nearest : "", nearest ? "\"?" : "");
 }

@@ -265,6 +265,16 @@ unsigned str_distance(const char *a, const char *b)
     return row[b_len];
 }
 
+void str_nearest_try(struct str_nearest *nearest, const char *name)
+{
+    unsigned distance = str_distance(nearest->text, name);
+
+    if (distance > nearest->most || (nearest->name != NULL && distance == nearest->most))
+        return;
+    nearest->most = distance;
+    nearest->name = name;
+}
+
 uint64_t str_digest(const char *text)
 {
     uint64_t digest = UINT64_C(0xcbf29ce484222325);

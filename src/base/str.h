@@ -34,8 +34,17 @@ int hex_decode(struct bytes text, uint8_t *out, size_t len_bytes); /* E_FORMAT u
 int json_put_str(struct buf *buf, struct bytes text);
 int json_put_chars(struct buf *buf, struct bytes text); /* the same without the quotes */
 
-/* Levenshtein distance over at most the first 64 bytes of each; for "did you mean" messages. */
+/* Levenshtein distance over at most the first 64 bytes of each. */
 unsigned str_distance(const char *a, const char *b);
+
+/* The nearest of some names, for "did you mean" messages.  Begin with text, and most: a name at a larger distance is no
+ * help.  The first of equally near names counts. */
+struct str_nearest {
+    const char *text;
+    unsigned most;
+    const char *name; /* NULL: none is near enough; borrowed */
+};
+void str_nearest_try(struct str_nearest *nearest, const char *name);
 
 /* FNV-1a, for names: fast, not secret.  Never 0. */
 uint64_t str_digest(const char *text);

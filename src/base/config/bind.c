@@ -46,20 +46,13 @@ const char *config_shown(struct bytes text, char out[64])
 
 const char *config_nearest(const char *text, const char *const *words, size_t n)
 {
-    const char *best = NULL;
-    unsigned best_distance = 3;
+    struct str_nearest nearest = {.text = text, .most = 3};
 
-    if (strlen(text) / 3 + 1 < best_distance) /* a short word with 3 other letters is another word */
-        best_distance = (unsigned)strlen(text) / 3 + 1;
-    best_distance++;
-    for (size_t i = 0; i < n; i++) {
-        unsigned distance = str_distance(text, words[i]);
-        if (distance < best_distance) {
-            best_distance = distance;
-            best = words[i];
-        }
-    }
-    return best;
+    if (strlen(text) / 3 + 1 < nearest.most) /* a short word with 3 other letters is another word */
+        nearest.most = (unsigned)strlen(text) / 3 + 1;
+    for (size_t i = 0; i < n; i++)
+        str_nearest_try(&nearest, words[i]);
+    return nearest.name;
 }
 
 /* Splits "fast|safe" into words; returns their number. */

@@ -203,16 +203,12 @@ void plan_devices_fini(struct plan_devices *devices)
 
 static int devices_miss(const struct plan_devices *devices, const char *name, struct fault *fault)
 {
-    unsigned best = 5;
-    const char *nearest = NULL;
+    struct str_nearest near = {.text = name, .most = 4};
+    const char *nearest;
 
-    for (size_t i = 0; i < devices->n; i++) {
-        unsigned distance = str_distance(name, devices->list[i].id);
-        if (distance < best) {
-            best = distance;
-            nearest = devices->list[i].id;
-        }
-    }
+    for (size_t i = 0; i < devices->n; i++)
+        str_nearest_try(&near, devices->list[i].id);
+    nearest = near.name;
     return fault_set(fault, E_NOT_FOUND, "no device \"%.60s\"%s%s%s; baton-plan devices lists them", name,
                      nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
 }

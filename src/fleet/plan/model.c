@@ -165,15 +165,10 @@ int plan_models_find(const struct plan_models *models, const char *name, struct 
         *out = *found;
         return 0;
     }
-    unsigned best = 5;
-    const char *nearest = NULL;
-    for (size_t i = 0; i < models->n; i++) {
-        unsigned distance = str_distance(bare, models->list[i].name);
-        if (distance < best) {
-            best = distance;
-            nearest = models->list[i].name;
-        }
-    }
+    struct str_nearest near = {.text = bare, .most = 4};
+    for (size_t i = 0; i < models->n; i++)
+        str_nearest_try(&near, models->list[i].name);
+    const char *nearest = near.name;
     return fault_set(fault, E_NOT_FOUND,
                      "no model \"%.60s\"%s%s%s; give a config.json, a GGUF file, or its shape "
                      "(layers=..,hidden=..)",

@@ -212,6 +212,23 @@ static void hex_goes_round(void **state)
     assert_int_equal(hex_decode(bytes_str("009fabfg"), back, 4), E_FORMAT);
 }
 
+static void the_nearest_name_is_found(void **state)
+{
+    struct str_nearest none = {.text = "drain", .most = 1}, near = {.text = "statsu", .most = 3};
+
+    str_nearest_try(&none, "status");
+    assert_null(none.name);
+    str_nearest_try(&none, "train"); /* as far as allowed */
+    assert_string_equal(none.name, "train");
+    str_nearest_try(&none, "brain"); /* not nearer */
+    assert_string_equal(none.name, "train");
+    str_nearest_try(&none, "drain");
+    assert_string_equal(none.name, "drain");
+    str_nearest_try(&near, "start");
+    str_nearest_try(&near, "status");
+    assert_string_equal(near.name, "status");
+}
+
 static void distance_and_copy(void **state)
 {
     char text[5];
@@ -241,6 +258,7 @@ int main(void)
         cmocka_unit_test(utf8_goes_round),
         cmocka_unit_test(json_has_no_raw_control_byte),
         cmocka_unit_test(hex_goes_round),
+        cmocka_unit_test(the_nearest_name_is_found),
         cmocka_unit_test(distance_and_copy),
     };
 

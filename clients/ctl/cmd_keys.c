@@ -65,11 +65,6 @@ int cmd_admin_token(const struct ctl *ctl, int argc, char **argv)
     return print_token(ctl, "admin", argc, argv);
 }
 
-static bool cmd_keys_is_name(const char *text)
-{
-    return name_is_valid(bytes_str(text), NAME_MOST_BYTES);
-}
-
 static int print_key(const char *tenant, const char *id, char *const *limits)
 {
     uint8_t secret[32];
@@ -112,7 +107,7 @@ int cmd_new_key(const struct ctl *ctl, int argc, char **argv)
     while ((c = getopt_long(argc, argv, "i:t:", options, NULL)) != -1) {
         if (c == '?')
             return EXIT_USAGE;
-        if (!cmd_keys_is_name(optarg))
+        if (!name_fits(optarg))
             return complain_usage(CTL_NAME, "%s: a name has 1 to 63 letters, digits, '.', '_' or '-'",
                                   optarg);
         if (c == 't')

@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* About the memory of an entry beside its value: a half-filled slot, and the allocator's overhead. */
+#define HASHMAP_ENTRY_BYTES 128
+
 struct hashmap;
 
 /* key_bytes: every key has this length (1..64). */

@@ -17,3 +17,8 @@ bool name_is_valid(struct bytes text, size_t max_bytes)
             return false;
     return true;
 }
+
+bool name_fits(const char *text)
+{
+    return name_is_valid(bytes_str(text), NAME_MOST_BYTES);
+}

@@ -10,5 +10,6 @@
 
 /* True if text is a name of 1 to max_bytes bytes. */
 bool name_is_valid(struct bytes text, size_t max_bytes);
+bool name_fits(const char *text); /* the same with NAME_MOST_BYTES */
 
 #endif

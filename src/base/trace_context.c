@@ -9,8 +9,7 @@
 #include "base/rng.h"
 #include "base/str.h"
 
-#define FLAG_SAMPLED 1u
-#define TEXT_LENGTH  (TRACE_PARENT_TEXT - 1) /* 2 + 1 + 32 + 1 + 16 + 1 + 2 */
+#define TEXT_LENGTH (TRACE_PARENT_TEXT - 1) /* 2 + 1 + 32 + 1 + 16 + 1 + 2 */
 
 static bool trace_context_is_lower_hex(const uint8_t *text, size_t n)
 {
@@ -57,7 +56,7 @@ bool trace_context_read(struct bytes traceparent, struct trace_context *out)
         trace_context_is_zero(context.trace_id, TRACE_ID_BYTES) ||
         trace_context_is_zero(context.parent_id, SPAN_ID_BYTES))
         return false;
-    context.is_sampled = (flags & FLAG_SAMPLED) != 0;
+    context.is_sampled = (flags & TRACE_FLAG_SAMPLED) != 0;
     *out = context;
     return true;
 }
@@ -68,7 +67,8 @@ void trace_context_write(const struct trace_context *context, char out[TRACE_PAR
 
     hex_encode(context->trace_id, TRACE_ID_BYTES, trace);
     hex_encode(context->parent_id, SPAN_ID_BYTES, parent);
-    snprintf(out, TRACE_PARENT_TEXT, "00-%s-%s-%02x", trace, parent, context->is_sampled ? FLAG_SAMPLED : 0);
+    snprintf(out, TRACE_PARENT_TEXT, "00-%s-%s-%02x", trace, parent,
+             context->is_sampled ? TRACE_FLAG_SAMPLED : 0);
 }
 
 bool trace_context_is_chosen(const uint8_t trace_id[TRACE_ID_BYTES], double ratio)

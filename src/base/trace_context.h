@@ -8,9 +8,10 @@
 
 #include "base/bytes.h"
 
-#define TRACE_ID_BYTES    16
-#define SPAN_ID_BYTES     8
-#define TRACE_PARENT_TEXT 56 /* with its NUL */
+#define TRACE_ID_BYTES     16
+#define SPAN_ID_BYTES      8
+#define TRACE_PARENT_TEXT  56 /* with its NUL */
+#define TRACE_FLAG_SAMPLED 1u /* of the traceparent's flags */
 
 struct trace_context { /* all zero: the work belongs to no trace */
     uint8_t trace_id[TRACE_ID_BYTES];

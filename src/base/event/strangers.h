@@ -15,6 +15,12 @@
 #define STRANGERS_BEGIN_NS                                                                                   \
     (2 * UINT64_C(1000000000)) /* how long a socket may stay silent on a port with TLS */
 
+/* How every listening port accepts. */
+#define ACCEPT_BACKLOG        1024
+#define ACCEPT_BATCH          64                        /* sockets in one turn of the loop */
+#define ACCEPT_REST_NS        (100 * UINT64_C(1000000)) /* when no descriptor is left */
+#define ACCEPT_FAILURES_PER_S 10 /* lines of one log event that any stranger can cause */
+
 struct strangers;
 struct stranger;
 

@@ -103,12 +103,6 @@ static bool set_greeting(struct router *router, const struct link *from, struct 
     return false;
 }
 
-/* Checks a node name, because answers, headers and logs contain it. */
-static bool is_node_name(const char *name)
-{
-    return name_is_valid(bytes_str(name), NAME_MOST_BYTES);
-}
-
 static void note_capabilities(struct router *router, struct router_worker *worker, uint64_t capabilities)
 {
     worker->capabilities = capabilities;
@@ -160,7 +154,7 @@ static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage 
         return fault_set(fault, E_PROTO, "HELLO of a worker wants model and kv");
     if (strlen(hello->model->fingerprint) != 32)
         return fault_set(fault, E_PROTO, "a model's fingerprint has 32 digits");
-    if (!is_node_name(hello->node))
+    if (!name_fits(hello->node)) /* answers, headers and logs contain it */
         return fault_set(fault, E_PROTO, "a node's name is 1 to 63 letters, digits, '.', '_' and '-'");
     rc = router_model_meet(router, hello->model, hello->kv->block_tokens, &model);
     if (rc == E_MISMATCH)

@@ -27,9 +27,6 @@
 #include "net/http/h2_priv.h"
 #include "net/http/response.h"
 
-#define LISTEN_BACKLOG      1024
-#define ACCEPT_PAUSE_NS     (100 * NS_PER_MS)
-#define ACCEPTS_PER_TURN    64
 #define NOTSENT_LOWAT_BYTES (16 << 10)
 #define MAX_READ_BYTES      (64 << 10)
 
@@ -344,7 +341,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
 
     ev_work_begin("http accept");
     strangers_take(server->strangers, fd, from);
-    if (++server->n_accepted >= ACCEPTS_PER_TURN && server->state != SERVER_DRAINING)
+    if (++server->n_accepted >= ACCEPT_BATCH && server->state != SERVER_DRAINING)
         http_server_rest(server, 0); /* libevent would accept for as long as a flood lasts */
     ev_work_end();
 }
@@ -354,7 +351,7 @@ static void on_accept_error(struct evconnlistener *listener, void *arg)
     int error = errno;
 
     log_warn("http_accept_failed", LOG_STR("reason", strerror(error)));
-    http_server_rest(arg, ACCEPT_PAUSE_NS);
+    http_server_rest(arg, ACCEPT_REST_NS);
 }
 
 /* On failure it takes neither fd nor any other argument. */
@@ -417,7 +414,7 @@ static int add_listener(struct http_server *server, int fd)
     if (server->n_listeners == HTTP_MAX_LISTENERS)
         return E_LIMIT;
     listener = evconnlistener_new(ev_loop_base(server->opts.loop), on_accept, server,
-                                  LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, LISTEN_BACKLOG, fd);
+                                  LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, ACCEPT_BACKLOG, fd);
     if (listener == NULL)
         return E_IO;
     evconnlistener_set_error_cb(listener, on_accept_error);
@@ -452,7 +449,7 @@ static int bind_one(const struct http_server *server, const struct addrinfo *inf
         (server->opts.shares_port && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)) < 0) ||
         (info->ai_family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) < 0) ||
         http_congestion_set(fd, server->opts.congestion) < 0 ||
-        bind(fd, info->ai_addr, info->ai_addrlen) < 0 || listen(fd, LISTEN_BACKLOG) < 0) {
+        bind(fd, info->ai_addr, info->ai_addrlen) < 0 || listen(fd, ACCEPT_BACKLOG) < 0) {
         int error = errno;
 
         close(fd);

@@ -3,12 +3,12 @@
  *
  * The listening socket is watched only while there is room:
  *
- *     room, descriptors left    accepts up to BATCH connections per turn of the loop
+ *     room, descriptors left    accepts up to ACCEPT_BATCH connections per turn of the loop
  *     at max_connections        watch off until listener_release(); the kernel's backlog holds the rest;
  *                               with strangers it stays on: evicts the oldest or closes the newcomer
  *     strangers                 base/event/strangers.h counts them and evicts the oldest; they are not
  *                               in n_connections before they send bytes
- *     EMFILE and the like       watch off for PAUSE_NS, because a level-triggered watch would spin
+ *     EMFILE and the like       watch off for ACCEPT_REST_NS, because a level-triggered watch would spin
  *
  * An address of all zeros ("*") opens one IPv6 socket for both families. */
 #include "net/link/listener.h"
@@ -25,11 +25,7 @@
 #include "base/log.h"
 #include "net/link/stranger_counts.h"
 
-#define BATCH          64
-#define BACKLOG        1024
-#define PAUSE_NS       (100 * NS_PER_MS)
-#define DEFAULT_MAX    1024
-#define FAILURES_PER_S 10
+#define DEFAULT_MAX 1024
 
 struct listener {
     struct listener_opts opts;
@@ -127,7 +123,7 @@ static bool accept_one(struct listener *listener)
             return false;
         log_warn("accept_failed", LOG_STR("address", listener->address), LOG_STR("reason", strerror(errno)));
         listener->is_resting = true;
-        ev_timer_start(listener->resume, PAUSE_NS);
+        ev_timer_start(listener->resume, ACCEPT_REST_NS);
         return false;
     }
     /* Fails on a UNIX socket from systemd, which does not need it. */
@@ -144,7 +140,7 @@ static void listener_on_readable(void *arg, int fd, unsigned ready)
     struct listener *listener = arg;
 
     listener->is_accepting = true;
-    for (unsigned n = 0; n < BATCH && accept_one(listener); n++)
+    for (unsigned n = 0; n < ACCEPT_BATCH && accept_one(listener); n++)
         ;
     listener->is_accepting = false;
     if (listener->is_closed)
@@ -172,7 +168,7 @@ static int bind_socket(const struct listener_opts *opts, struct fault *fault)
         (addr.sa.ss_family == AF_INET6 &&
          setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, strcmp(addr.host, "*") == 0 ? &off : &on, sizeof(on)) !=
              0) ||
-        bind(fd, (struct sockaddr *)&addr.sa, addr.sa_bytes) != 0 || listen(fd, BACKLOG) != 0) {
+        bind(fd, (struct sockaddr *)&addr.sa, addr.sa_bytes) != 0 || listen(fd, ACCEPT_BACKLOG) != 0) {
         err = socket_owner_fault(fault, opts->address, (struct sockaddr *)&addr.sa);
         close(fd);
         return err;
@@ -195,8 +191,8 @@ static int listener_open_strangers(struct listener *listener)
     if (opts.max == 0)
         return 0;
     /* Any stranger can cause these lines, so they are limited; log_suppressed counts the rest. */
-    (void)log_set_limit("link_failed", FAILURES_PER_S);
-    (void)log_set_limit("link_refused", FAILURES_PER_S);
+    (void)log_set_limit("link_failed", ACCEPT_FAILURES_PER_S);
+    (void)log_set_limit("link_refused", ACCEPT_FAILURES_PER_S);
     stranger_counts_init(&listener->counts, listener->opts.metrics, opts.port);
     return strangers_new(&opts, &listener->strangers);
 }

@@ -15,7 +15,6 @@
 
 #define N_RESOURCE   4
 #define STATUS_ERROR 2
-#define FLAG_SAMPLED 1u
 
 struct otlp_batch { /* room for all messages of a request */
     Otlp__Span *spans;
@@ -131,7 +130,7 @@ static void otlp_add_span(struct otlp_batch *batch, size_t at, const struct span
     to->kind = (uint32_t)from->kind;
     to->start_time_unix_nano = from->begin_ns + wall_ns;
     to->end_time_unix_nano = (from->end_ns > from->begin_ns ? from->end_ns : from->begin_ns) + wall_ns;
-    to->flags = FLAG_SAMPLED;
+    to->flags = TRACE_FLAG_SAMPLED;
     to->attributes = batch->pair_list + batch->n_pairs;
     to->n_attributes = from->n_attributes;
     for (unsigned i = 0; i < from->n_attributes; i++)

@@ -62,11 +62,6 @@ void auth_key_hash(struct bytes key, char out[65])
     hex_encode(hash, HASH_BYTES, out);
 }
 
-static bool auth_is_name(const char *text)
-{
-    return name_is_valid(bytes_str(text), NAME_MOST_BYTES);
-}
-
 static int auth_add_entry(struct entries *list, const struct entry *entry)
 {
     if (list->n == MAX_KEYS)
@@ -128,11 +123,11 @@ static int auth_parse_line(struct auth_keys *keys, char *line, struct fault *fau
         (strlen(hash) != 2 * HASH_BYTES || hex_decode(bytes_str(hash), entry.hash, HASH_BYTES) < 0))
         return fault_set(fault, E_FORMAT,
                          "%s: the first word must be a SHA-256 in 64 hex digits, or \"tenant\"", place);
-    if (tenant == NULL || !auth_is_name(tenant))
+    if (tenant == NULL || !name_fits(tenant))
         return fault_set(fault, E_FORMAT, "%s: the second word must name a tenant ([A-Za-z0-9._-]{1,63})",
                          place);
     if (!is_tenant && word != NULL && strchr(word, '=') == NULL) {
-        if (!auth_is_name(word))
+        if (!name_fits(word))
             return fault_set(fault, E_FORMAT, "%s: the third word must name the key ([A-Za-z0-9._-]{1,63})",
                              place);
         str_copy(entry.name, sizeof(entry.name), word);

@@ -184,17 +184,23 @@ static int parse_assistant(struct parse *parse, const json_t *message, struct pa
     return parse_calls(parse, message, origin);
 }
 
+int parse_begin_result(struct parse *parse, const json_t *object, const char *id_name,
+                       struct parse_origin origin, struct gen_block **out)
+{
+    parse_enter_turn(parse, GEN_USER);
+    *out = parse_add_block(parse, GEN_TOOL_RESULT, origin);
+    if (*out == NULL)
+        return parse_no_memory(parse);
+    return parse_string(parse, object, id_name, true, &(*out)->id);
+}
+
 static int parse_tool_message(struct parse *parse, const json_t *message, struct parse_origin origin)
 {
     struct gen_block *block;
     struct buf text = {0};
     int rc;
 
-    parse_enter_turn(parse, GEN_USER);
-    block = parse_add_block(parse, GEN_TOOL_RESULT, origin);
-    if (block == NULL)
-        return parse_no_memory(parse);
-    if ((rc = parse_string(parse, message, "tool_call_id", true, &block->id)) < 0)
+    if ((rc = parse_begin_result(parse, message, "tool_call_id", origin, &block)) < 0)
         return rc;
     rc = put_content(parse, message, true, &text);
     if (rc == 0)

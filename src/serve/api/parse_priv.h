@@ -111,6 +111,9 @@ int parse_openai_choice(struct parse *parse, const json_t *root, parse_value_fn 
 int parse_function(struct parse *parse, const json_t *function, struct gen_tool *tool); /* parse_chat.c */
 int parse_arguments(struct parse *parse, struct bytes text, struct bytes *out);         /* parse_chat.c */
 void parse_enter_turn(struct parse *parse, enum gen_role role);                         /* parse_chat.c */
+/* Adds the block of a tool's result, in the user's turn; its id is a member of object.  parse_chat.c */
+int parse_begin_result(struct parse *parse, const json_t *object, const char *id_name,
+                       struct parse_origin origin, struct gen_block **out);
 /* Adds a block with this text, unless it is empty.  parse_chat.c */
 int parse_add_text(struct parse *parse, enum gen_block_kind kind, struct parse_origin origin,
                    struct bytes text);

@@ -65,19 +65,25 @@ static void response_echo_put_tools(struct buf *out, const json_t *root)
     buf_fini(&text);
 }
 
+/* Writes an object whose members each begin with a comma. */
+static void response_echo_put_object(struct buf *out, const char *name, struct buf *members)
+{
+    buf_printf(out, ",\"%s\":{", name);
+    if (members->len_bytes > 0)
+        buf_append(out, members->data + 1, members->len_bytes - 1);
+    buf_append_byte(out, '}');
+    out->is_bad |= members->is_bad;
+    buf_fini(members);
+}
+
 static void response_echo_put_reasoning(struct buf *out, const json_t *root)
 {
     const json_t *reasoning = parse_member(root, "reasoning");
-    struct buf text = {0};
+    struct buf members = {0};
 
-    response_echo_put_member(&text, reasoning, "effort", "null");
-    response_echo_put_member(&text, reasoning, "summary", "null");
-    buf_append_str(out, ",\"reasoning\":{");
-    if (text.len_bytes > 0)
-        buf_append(out, text.data + 1, text.len_bytes - 1);
-    buf_append_byte(out, '}');
-    out->is_bad |= text.is_bad;
-    buf_fini(&text);
+    response_echo_put_member(&members, reasoning, "effort", "null");
+    response_echo_put_member(&members, reasoning, "summary", "null");
+    response_echo_put_object(out, "reasoning", &members);
 }
 
 static void response_echo_put_text(struct buf *out, const json_t *root)
@@ -87,12 +93,7 @@ static void response_echo_put_text(struct buf *out, const json_t *root)
 
     response_echo_put_member(&members, text, "format", "{\"type\":\"text\"}");
     response_echo_put_member(&members, text, "verbosity", "\"medium\"");
-    buf_append_str(out, ",\"text\":{");
-    if (members.len_bytes > 0)
-        buf_append(out, members.data + 1, members.len_bytes - 1);
-    buf_append_byte(out, '}');
-    out->is_bad |= members.is_bad;
-    buf_fini(&members);
+    response_echo_put_object(out, "text", &members);
 }
 
 int parse_response_echo(struct parse *parse, const json_t *root)

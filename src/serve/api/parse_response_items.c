@@ -146,11 +146,7 @@ static int parse_items_output(struct parse *parse, const json_t *item, struct pa
     struct buf text = {0};
     int rc;
 
-    parse_enter_turn(parse, GEN_USER);
-    block = parse_add_block(parse, GEN_TOOL_RESULT, origin);
-    if (block == NULL)
-        return parse_no_memory(parse);
-    if ((rc = parse_string(parse, item, "call_id", true, &block->id)) < 0)
+    if ((rc = parse_begin_result(parse, item, "call_id", origin, &block)) < 0)
         return rc;
     rc = parse_items_put_parts(parse, item, "output", &text);
     if (rc == 0)

@@ -11,8 +11,6 @@
 #include "base/err.h"
 #include "base/hashmap.h"
 
-#define OVERHEAD_BYTES 128 /* the map's half-filled slot and the allocator's overhead */
-
 struct cached_piece {
     struct cached_piece *next;
     max_align_t data[];
@@ -27,7 +25,7 @@ struct answer_cache {
 
 static size_t answer_cache_bytes_of_answer(const struct cached_answer *answer)
 {
-    return sizeof(*answer) + answer->bytes + OVERHEAD_BYTES;
+    return sizeof(*answer) + answer->bytes + HASHMAP_ENTRY_BYTES;
 }
 
 int answer_cache_new(size_t max_bytes, struct answer_cache **out)

@@ -12,8 +12,7 @@
 #include "base/list.h"
 #include "serve/api/ids.h"
 
-#define OWNER_BYTES    64
-#define OVERHEAD_BYTES 128 /* the map's half-filled slot and the allocator's overhead */
+#define OWNER_BYTES 64
 
 struct conversation {
     struct list node; /* conversations.by_use; unlinked while held */
@@ -50,7 +49,7 @@ int conversations_new(size_t max_bytes, uint64_t life_ns, struct conversations *
 
 static size_t bytes_of_conversation(const struct conversation *conversation)
 {
-    return sizeof(*conversation) + conversation->text.cap_bytes + OVERHEAD_BYTES;
+    return sizeof(*conversation) + conversation->text.cap_bytes + HASHMAP_ENTRY_BYTES;
 }
 
 static void conversations_forget(struct conversations *conversations, struct conversation *conversation)

@@ -9,7 +9,7 @@
 
 static void check_node(struct config_check *check, const char *node)
 {
-    if (!name_is_valid(bytes_str(node), NAME_MOST_BYTES))
+    if (!name_fits(node))
         config_refuse(check, "node.name",
                       "'%.80s' is not a node's name; use 1 to %d letters, digits, '.', '_' and '-'", node,
                       NAME_MOST_BYTES);

@@ -27,11 +27,6 @@
 #include "base/socket_owner.h"
 #include "base/log.h"
 
-#define BACKLOG        1024
-#define REST_NS        (100 * NS_PER_MS)
-#define FAILURES_PER_S 10
-#define BATCH          64
-
 /* Parses "127.0.0.1:80" or "[::1]:80". Numeric only: this thread never looks a name up. */
 static int tr_listen_parse_address(const char *text, struct fault *fault, struct sockaddr_storage *out,
                                    socklen_t *len_out)
@@ -145,7 +140,7 @@ int tr_conn_dial(struct tr_node *node, struct tr_peer *peer, struct fault *fault
 static void tr_listen_rest(struct tr_listener *listener)
 {
     ev_fd_want(listener->watch, 0);
-    ev_timer_start(listener->resume, REST_NS);
+    ev_timer_start(listener->resume, ACCEPT_REST_NS);
 }
 
 static void tr_listen_on_resume(void *arg)
@@ -204,7 +199,7 @@ static void tr_listen_on_acceptable(void *arg, int fd, unsigned ready)
 {
     struct tr_listener *listener = arg;
 
-    for (unsigned n = 0; n < BATCH; n++) {
+    for (unsigned n = 0; n < ACCEPT_BATCH; n++) {
         struct sockaddr_storage from = {0};
         socklen_t from_bytes = sizeof(from);
         int new_fd = accept4(fd, (struct sockaddr *)&from, &from_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -234,7 +229,7 @@ static int tr_listen_start(struct tr_node *node, struct tr_listener *listener, e
                                         .arg = listener};
     int err;
 
-    (void)log_set_limit("kv_connection_failed", FAILURES_PER_S); /* any stranger can cause this line */
+    (void)log_set_limit("kv_connection_failed", ACCEPT_FAILURES_PER_S); /* any stranger can cause this line */
     listener->node = node;
     listener->kind = kind;
     listener->fd = fd;
@@ -262,7 +257,7 @@ int tr_listen_tcp(struct tr_node *node, const char *address, struct fault *fault
         return fault_set(fault, E_IO, "no socket: %s", strerror(errno));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     sa_bytes = sa.ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-    if (bind(fd, (struct sockaddr *)&sa, sa_bytes) != 0 || listen(fd, BACKLOG) != 0 ||
+    if (bind(fd, (struct sockaddr *)&sa, sa_bytes) != 0 || listen(fd, ACCEPT_BACKLOG) != 0 ||
         getsockname(fd, (struct sockaddr *)&sa, &sa_bytes) != 0 ||
         getnameinfo((struct sockaddr *)&sa, sa_bytes, host, sizeof(host), port, sizeof(port),
                     NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
@@ -309,7 +304,7 @@ int tr_listen_unix(struct tr_node *node, const char *path, struct fault *fault)
     if (fd < 0)
         return fault_set(fault, E_IO, "no socket: %s", strerror(errno));
     if (bind(fd, (struct sockaddr *)&un, sizeof(un)) != 0 || chmod(path, 0666) != 0 ||
-        listen(fd, BACKLOG) != 0) {
+        listen(fd, ACCEPT_BACKLOG) != 0) {
         err = socket_owner_fault(fault, path, (struct sockaddr *)&un);
         close(fd);
         return err;

@@ -27,6 +27,9 @@ static void lengths_are_bounded(void **state)
     assert_false(name_is_valid(bytes_str(NULL), 3));
     assert_true(name_is_valid(bytes_str("abc"), 3));
     assert_false(name_is_valid(bytes_str("abcd"), 3));
+    assert_false(name_fits(""));
+    assert_true(name_fits("a.b"));
+    assert_false(name_fits("a b"));
 }
 
 int main(void)

@@ -7,12 +7,12 @@ libworker_loop_a_SOURCES = src/worker/loop/answers.c src/worker/loop/compile.c s
 	src/worker/loop/worker_conf.h src/worker/loop/discovery_priv.h src/worker/loop/spending_priv.h src/worker/loop/weights_priv.h src/worker/loop/worker_priv.h
 
 if HAVE_CMOCKA
-tests_unit_worker_loop_test_routers_SOURCES = tests/unit/worker/loop/test_routers.c
+tests_unit_worker_loop_test_routers_SOURCES = tests/unit/worker/loop/test_routers.c tests/unit/worker/loop/link_fake.c
 tests_unit_worker_loop_test_routers_LDADD = $(link_worker_loop) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/loop/test_tails tests/unit/worker/loop/test_kept
 TESTS += tests/unit/worker/loop/test_tails tests/unit/worker/loop/test_kept
 tests_unit_worker_loop_test_kept_SOURCES = tests/unit/worker/loop/test_kept.c
 tests_unit_worker_loop_test_kept_LDADD = $(link_worker_loop) $(CMOCKA_LIBS)
-tests_unit_worker_loop_test_tails_SOURCES = tests/unit/worker/loop/test_tails.c
+tests_unit_worker_loop_test_tails_SOURCES = tests/unit/worker/loop/test_tails.c tests/unit/worker/loop/link_fake.c
 tests_unit_worker_loop_test_tails_LDADD = $(link_worker_loop) $(CMOCKA_LIBS)
 endif

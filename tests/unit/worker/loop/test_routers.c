@@ -39,31 +39,9 @@ int link_dial(const struct link_opts *opts, const char *address, struct fault *f
     return 0;
 }
 
-void link_close(struct link *link)
-{
-    free(link);
-}
-
-bool link_is_up(const struct link *link)
-{
-    return true;
-}
-
-const struct fault *link_why_down(const struct link *link)
-{
-    static const struct fault none;
-
-    return &none;
-}
-
 size_t link_queued_bytes(const struct link *link)
 {
     return 7;
-}
-
-const char *link_peer_address(const struct link *link)
-{
-    return "test";
 }
 
 void link_beat(struct link *link)

@@ -5,6 +5,7 @@ source_checks = \
 	tests/lint/check-errors \
 	tests/lint/check-folders \
 	tests/lint/check-format \
+	tests/lint/check-frames \
 	tests/lint/check-headers \
 	tests/lint/check-layers \
 	tests/lint/check-lint \

@@ -5,7 +5,8 @@
  *    magic  version  type    length    payload (protobuf, length bytes)
  *
  * Little endian. magic is "BTN1".  A frame longer than its type allows closes the link.  A reader skips
- * unknown types, so that a rolling upgrade works, and refuses unknown versions. */
+ * unknown types, so that a rolling upgrade works, and refuses unknown versions.
+ * How to change it: docs/changes-fleet.md, "A message on the link". */
 #ifndef PROTO_FRAME_H
 #define PROTO_FRAME_H
 

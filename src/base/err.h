@@ -3,7 +3,8 @@
  *
  * A function that can fail returns int: 0 or a count on success, else one of these negative codes.  The
  * first function that knows the cause picks the code.  Its callers pass the code on, handle it, or log
- * it. */
+ * it.
+ * How to change it: docs/changes-api.md, "An error code, or a status of error answers". */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
 

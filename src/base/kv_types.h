@@ -4,7 +4,8 @@
  *    cache/kv/layout.h      bytes of blocks, words, fingerprints
  *    compute/kernels/attn.h bytes of rows, which types kernels take
  *
- * compute/model turns KV_... into DTYPE_..., by the names of the rows. */
+ * compute/model turns KV_... into DTYPE_..., by the names of the rows.
+ * How to change it: docs/changes-worker.md, "A type of keys and values (kv.type)". */
 #ifndef BASE_KV_TYPES_H
 #define BASE_KV_TYPES_H
 

@@ -6,7 +6,8 @@
  *
  * Every struct on the way takes its members from the list, and every copy runs over it.  So a new rate needs a row here, a
  * field of the same name in LoadReport (proto/control.proto), the code that measures it, and the code that uses it.
- * All are doubles; 0 means unknown. */
+ * All are doubles; 0 means unknown.
+ * How to change it: docs/changes-fleet.md, "A rate or a time that placement uses". */
 #ifndef BASE_LOAD_RATES_H
 #define BASE_LOAD_RATES_H
 

@@ -12,7 +12,8 @@
  * rounds.  So the float form of a weight is correctly rounded, with or without fused multiply-adds.  In
  * double nothing rounds. (A scale that is infinite or NaN gives weights that are not finite, as it must.)
  *
- * The structs contain only bytes, so they may lie at any address; 16-bit values are little-endian. */
+ * The structs contain only bytes, so they may lie at any address; 16-bit values are little-endian.
+ * How to change it: docs/changes-worker.md, "A weight type (quantisation)". */
 #ifndef GGUF_QBLK_H
 #define GGUF_QBLK_H
 

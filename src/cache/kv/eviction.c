@@ -21,7 +21,8 @@
  * never runs back, so among plain and among expired pins the next to expire is also the next to evict.  Both
  * questions look only at the first block.
  *
- * Hot path: no allocation after eviction_init, no log. */
+ * Hot path: no allocation after eviction_init, no log.
+ * How to change it: docs/changes-worker.md, "Which block an eviction takes first". */
 #include <stdlib.h>
 
 #include "base/check.h"

@@ -16,7 +16,8 @@
  * A tenant's eviction queue is allocated at the tenant's first block.  When the tenant has no block left, another
  * tenant reuses it.  Without a free place or memory the tenant counts as KV_TENANT_NONE ([0]).
  *
- * Hot path: no log; one look at all tenants for each evicted block. */
+ * Hot path: no log; one look at all tenants for each evicted block.
+ * How to change it: docs/changes-worker.md, "Which block an eviction takes first". */
 #include <stdlib.h>
 
 #include "base/check.h"

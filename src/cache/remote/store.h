@@ -6,7 +6,8 @@
  *                                          store_s3.c      object stores with Amazon's S3 interface
  *
  * Calls wait, but never longer than a stall limit without progress.  A result < 0 means that the store did not
- * answer at all; else each item has its own result.  One thread for each object. */
+ * answer at all; else each item has its own result.  One thread for each object.
+ * How to change it: docs/changes-worker.md, "A kind of shared store". */
 #ifndef CACHE_REMOTE_STORE_H
 #define CACHE_REMOTE_STORE_H
 

@@ -7,7 +7,8 @@
  *    slots.c     the tensors: names and shapes, of which each row uses a set
  *
  * A new architecture made of known parts is one row. A new kind of attention or feed-forward is a struct
- * half, its forward function in a new file, and its slots and dims in the lists below. */
+ * half, its forward function in a new file, and its slots and dims in the lists below.
+ * How to change it: docs/changes-worker.md, "A model family (architecture)". */
 #ifndef COMPUTE_MODEL_ARCH_PRIV_H
 #define COMPUTE_MODEL_ARCH_PRIV_H
 

@@ -7,7 +7,8 @@
  *    serve/prompt   prompt.mark_tokens[]     the tokens before it
  *    compute/order  work.pin_tokens[]        the same number; travels in a field of SUBMIT
  *    compute/sched  seq_pin()                pins blocks of the prompt (kv_pin) for the longest time that covers them
- *    serve/api      usage.created_tokens[]   the pinned tokens that were not cached yet, in the answer's usage */
+ *    serve/api      usage.created_tokens[]   the pinned tokens that were not cached yet, in the answer's usage
+ * How to change it: docs/changes-api.md, "A longer pin of cached blocks". */
 #ifndef COMPUTE_ORDER_PINS_H
 #define COMPUTE_ORDER_PINS_H
 

@@ -8,7 +8,8 @@
  *    compute/sched  seq_spec.work
  *
  * Each stage embeds the struct and copies it whole. So a new field needs no hand copy: add it here, parse it in
- * serve/api, give it a number in proto/control.proto and a line in order/submit.c, and use it. */
+ * serve/api, give it a number in proto/control.proto and a line in order/submit.c, and use it.
+ * How to change it: docs/changes-api.md, "A request field that a worker reads". */
 #ifndef COMPUTE_ORDER_WORK_H
 #define COMPUTE_ORDER_WORK_H
 

@@ -8,7 +8,8 @@
  *    top-p        the fewest heaviest whose weights reach top_p of the sum of all that are left
  *    min-p        those of at least min_p times the heaviest weight
  * Of equal logits the lower id counts as heavier. Weights are fixed-point integers, so no sum depends on
- * its order. sampler.c defines the result to the last bit. */
+ * its order. sampler.c defines the result to the last bit.
+ * How to change it: docs/changes-api.md, "A sampling parameter". */
 #ifndef COMPUTE_SAMPLE_SAMPLER_H
 #define COMPUTE_SAMPLE_SAMPLER_H
 

@@ -5,7 +5,8 @@
  *                       --as a number-----> clients/sim/options.c        preset_router()
  *
  * A unit stands in the name; router_conf.c writes the same unit behind the number.  Other keys have their default in their
- * row of router_conf.c alone. */
+ * row of router_conf.c alone.
+ * How to change it: docs/changes-fleet.md, "A default of a key". */
 #ifndef FLEET_PICKER_DEFAULTS_H
 #define FLEET_PICKER_DEFAULTS_H
 

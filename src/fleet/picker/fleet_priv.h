@@ -16,6 +16,8 @@
 /* The limit of a first token is the larger of the objective and this many times the prompt's own time. */
 #define UNLOADED_SLACK 2
 
+/* One byte is free.  A wider value is not copied here: the cost reads it from scan->fleet->slots[row->slot].reported.
+ * How to change it: docs/changes-fleet.md, "A value of another kind that placement uses". */
 struct pick_row {
     double prefill_ns;        /* per token */
     double transfer_ns;       /* per token that moves to this worker */

@@ -6,7 +6,8 @@
  * objectives.  The policy moves one worker at a time to the phase with less room, if the move raises the
  * lesser room enough.  The same estimate gives an autoscaler the wanted numbers of workers.
  *
- * One thread; no clock, no I/O, no allocation.  All zero is a policy that has seen nothing. */
+ * One thread; no clock, no I/O, no allocation.  All zero is a policy that has seen nothing.
+ * How to change it: docs/changes-fleet.md, "A reason of placement.roles". */
 #ifndef FLEET_PICKER_ROLES_H
 #define FLEET_PICKER_ROLES_H
 

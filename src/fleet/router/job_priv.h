@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job: one client request in the router, and all of its states. */
+/* A job: one client request in the router, and all of its states.
+ * How to change it: docs/changes-fleet.md, "A state of a job in the router". */
 #ifndef FLEET_ROUTER_JOB_PRIV_H
 #define FLEET_ROUTER_JOB_PRIV_H
 

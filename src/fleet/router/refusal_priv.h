@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why the router refuses a request. router_refused() counts a refusal and keeps it for `batonctl why`. */
+/* Why the router refuses a request. router_refused() counts a refusal and keeps it for `batonctl why`.
+ * How to change it: docs/changes-fleet.md, "A reason of refusals". */
 #ifndef FLEET_ROUTER_REFUSAL_PRIV_H
 #define FLEET_ROUTER_REFUSAL_PRIV_H
 

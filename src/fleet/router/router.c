@@ -151,7 +151,7 @@ static void router_declare_metrics(struct router *router)
     router->m_local =
         metric_single(m, METRIC_COUNTER, "baton_router_local_total", "Requests placed on one worker alone.");
     router->m_refused =
-        metric_single(m, METRIC_COUNTER, "baton_router_refused_total", "Requests refused with 529.");
+        metric_single(m, METRIC_COUNTER, "baton_router_refused_total", "Requests refused, for any reason.");
     router->m_asks = metric_single(m, METRIC_COUNTER, "baton_router_asks_total",
                                    "Requests whose worker got the owner of cached blocks.");
     router->m_resyncs = metric_single(m, METRIC_COUNTER, "baton_router_block_resyncs_total",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The router's keys: this table checks the file, gives the defaults, and generates the sample and the
- * manual. */
+ * manual.
+ * How to change it: docs/changes-fleet.md, "A configuration key of the router". */
 #include "fleet/router/router_conf.h"
 
 #include "fleet/picker/defaults.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A random load: arrivals, lengths, and conversations that continue after their answers. */
+/* A random load: arrivals, lengths, and conversations that continue after their answers.
+ * How to change it: docs/changes-fleet.md, "A load of baton-sim --generate". */
 #ifndef FLEET_SIM_GENERATE_H
 #define FLEET_SIM_GENERATE_H
 

@@ -6,7 +6,8 @@
  *     dns+srv://_baton._tcp.example         every SRV record
  *     etcd://host[:port][,host...]/prefix   keys under prefix (etcds:// with TLS)
  *
- * Both forms of DNS accept ?server=address[:port], a name server that replaces the system's. */
+ * Both forms of DNS accept ?server=address[:port], a name server that replaces the system's.
+ * How to change it: docs/changes-fleet.md, "A source of addresses". */
 #ifndef NET_DISCOVER_URL_H
 #define NET_DISCOVER_URL_H
 

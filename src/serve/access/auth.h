@@ -17,7 +17,8 @@
  *                  overrides its tenant's
  *     class=NAME class of its requests (docs/routing.md), and the highest class that they may name
  *
- * Numbers are whole, from 1, and may end in k or m (thousands, millions). */
+ * Numbers are whole, from 1, and may end in k or m (thousands, millions).
+ * How to change it: docs/changes-api.md, "A limit of each API key or tenant in a minute". */
 #ifndef SERVE_ACCESS_AUTH_H
 #define SERVE_ACCESS_AUTH_H
 

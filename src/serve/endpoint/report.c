@@ -3,7 +3,8 @@
  * headers of whole answers.
  *
  * Labels are bounded (model, code, reason, stage).  Request ids appear only in the log.  Prompts, answers
- * and keys are never reported. */
+ * and keys are never reported.
+ * How to change it: docs/changes-api.md, "A column of the access log". */
 #include <stdio.h>
 #include <string.h>
 

@@ -12,9 +12,11 @@
  * The caller gets the pieces one at a time. Each pass has a level, which holds its piece of the pass before
  * and the next match in it. So each pass reads the text once, and nothing is stored.
  *
- * The patterns are few and simple, so they are written as code (pretok_match.c, pretok_passes.c). The code reads each
+ * The patterns are few and simple, so they are written as code: pretok_match.c (a whole rule),
+ * pretok_passes.c (one of several passes), pretok_cased.c (sets of characters that patterns ask for). The code reads each
  * character a bounded number of times and never backtracks, so hostile text takes no longer than other
- * text. */
+ * text.
+ * How to change it: docs/changes-worker.md, "A rule of pre-tokenisation". */
 #include "text/token/pretok_priv.h"
 
 #include "base/check.h"

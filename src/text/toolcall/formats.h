@@ -2,7 +2,8 @@
 /* The table of tool-call formats: formats.c has one row per format.
  *
  * A row says how to detect the format in a chat template, how to parse calls (the splitter), and how to
- * constrain them (serve/prompt writes the grammar from the row).  docs/changes-api.md has the recipe. */
+ * constrain them (serve/prompt writes the grammar from the row).
+ * How to change it: docs/changes-api.md, "A tool-call format". */
 #ifndef TEXT_TOOLCALL_FORMATS_H
 #define TEXT_TOOLCALL_FORMATS_H
 

@@ -2,7 +2,7 @@
 /* A data connection: one socket to one peer and its handshake.
  * Each kind of transport supplies a struct tr_conn_ops.  Nothing else depends on the kind: the other files ask
  * its members, never whether the kind is this or that one.
- * How to add a kind: docs/changes-worker.md, "A transport of KV". */
+ * How to change it: docs/changes-worker.md, "A transport of KV". */
 #ifndef TRANSFER_TRANSPORT_TR_CONN_PRIV_H
 #define TRANSFER_TRANSPORT_TR_CONN_PRIV_H
 

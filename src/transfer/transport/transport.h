@@ -54,7 +54,7 @@ struct tr_geometry { /* arena layout: [layer][block][piece_bytes]; a piece is on
 
 /* X(name, text): the text stands in configuration, grants and logs.  KV_FRAME_name is the number on the wire
  * (proto/kv_frame.h); tr_text_ops has the operations and what the kind needs (tr_conn_priv.h).
- * How to add a kind: docs/changes-worker.md, "A transport of KV". */
+ * How to change it: docs/changes-worker.md, "A transport of KV". */
 #define TR_KINDS(X)                                                                                          \
     X(SHM, shm)                                                                                              \
     X(TCP, tcp)                                                                                              \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The workers' keys. Both roles have the same keys. One macro is the list; its arguments are the defaults
- * that differ (names, ports, step sizes). */
+ * that differ (names, ports, step sizes).
+ * How to change it: docs/changes-fleet.md, "A configuration key of a worker". */
 #include "worker/loop/worker_conf.h"
 
 #include "cache/kv/layout.h"

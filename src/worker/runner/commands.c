@@ -9,7 +9,8 @@
  * step. Reading it within the step lets the push overlap with the computation, even if the prompt takes one
  * step only. A grant may overtake other commands: it only begins a push, and a later cancel or lost link
  * still ends the push. Peers' block events are also taken within a step.  They go to the peer map's own queue
- * in order (peer_map.c), so they use no room here. */
+ * in order (peer_map.c), so they use no room here.
+ * How to change it: docs/changes-worker.md, "An order to the engine thread". */
 #include "worker/runner/engine_thread_priv.h"
 
 #include <stdlib.h>

@@ -3,13 +3,14 @@
  *
  * It is a line of level debug, because the engine thread writes it and must not wait for a log.  The daemon that answered
  * HTTP writes "access" at level info (serve/endpoint/report.c); that line has the figures of both workers.
- * What the request asks for is task->spec.order.work here. */
+ * What the request asks for is task->spec.order.work here.
+ * How to change it: docs/changes-api.md, "A column of the access log". */
 #include "worker/runner/engine_thread_priv.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 
-static uint64_t us_between(uint64_t from_ns, uint64_t to_ns)
+static uint64_t task_log_us(uint64_t from_ns, uint64_t to_ns)
 {
     return from_ns != 0 && to_ns > from_ns ? (to_ns - from_ns) / NS_PER_US : 0;
 }
@@ -36,5 +37,5 @@ void worker_task_log(const struct worker_engine *engine, const struct task *task
               LOG_U64("prefill_us", stats->prefill_ns / NS_PER_US),
               LOG_U64("transfer_us", stats->transfer_ns / NS_PER_US),
               LOG_U64("decode_us", stats->decode_ns / NS_PER_US),
-              LOG_U64("total_us", us_between(times->submitted_ns, now_ns)));
+              LOG_U64("total_us", task_log_us(times->submitted_ns, now_ns)));
 }

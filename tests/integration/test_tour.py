@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's tour runs: each command succeeds. The picture is well-formed, and agrees with the text."""
+"""The README's tour runs: each command succeeds; so does the help of the script that builds it. The picture is well-formed, and agrees with the text."""
 import os
 import re
 import subprocess
@@ -28,4 +28,15 @@ def the_tour_runs():
         assert len(kept.getElementsByTagName("g")) == len(document.getElementsByTagName("g"))
 
 
-main([the_tour_runs])
+def the_builder_prints_its_help():
+    """A regression test: an option in the place of the folder went to mkdir."""
+    script = os.path.join(SOURCE, "tools", "build")
+    with tempfile.TemporaryDirectory() as folder:
+        for words, status in ((["--help"], 0), (["--first", "--help"], 0), (["--frob"], 2), ([], 2)):
+            said = subprocess.run(["sh", script, *words], capture_output=True, text=True, cwd=folder, timeout=patience(20))
+            assert said.returncode == status, (words, said.returncode, said.stderr)
+            assert "DIRECTORY [configure options]" in (said.stderr if status else said.stdout), (words, said.stdout, said.stderr)
+        assert os.listdir(folder) == []
+
+
+main([the_builder_prints_its_help, the_tour_runs])

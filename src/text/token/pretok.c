@@ -58,6 +58,10 @@ static const struct pretok_rule {
                                      {match_deepseek_cjk, 0}, {match_numbers, 1}),
     [PRETOK_DEEPSEEK_LLM] = PASSES({match_newline, 0}, {match_deepseek_letters, 0}, {match_deepseek_punct, 0},
                                    {NULL, 0}, {match_deepseek_cjk, 0}, {match_numbers, 0}),
+    [PRETOK_EXAONE_MOE] = PASSES({match_phrases, 1}),
+    [PRETOK_AFMOE] =
+        PASSES({match_numbers, 0}, {match_digit_group, 1}, {match_afmoe_scripts, 0}, {match_deepseek3, 0}),
+    [PRETOK_SUPERBPE] = PASSES({match_numbers, 0}, {match_thousands, 0}),
 };
 _Static_assert(ARRAY_LEN(rules) == PRETOK_N_RULES, "a row for each rule");
 
@@ -130,6 +134,9 @@ static const struct {
     {"hy_v4", PRETOK_DEEPSEEK3},
     {"deepseek-llm", PRETOK_DEEPSEEK_LLM},
     {"deepseek-coder", PRETOK_DEEPSEEK_CODER},
+    {"exaone-moe", PRETOK_EXAONE_MOE},
+    {"afmoe", PRETOK_AFMOE},
+    {"superbpe", PRETOK_SUPERBPE},
 };
 
 const char *pretok_rule_name(uint32_t index, enum pretok *rule_out)

@@ -364,6 +364,44 @@ size_t match_seed(struct bytes text, size_t at, unsigned param)
     return llama3_match(text, at, param, false);
 }
 
+/* \p{L}\p{M}*(?: ?\p{L}\p{M}*)*, behind its first letter: words with single blanks between them. */
+static size_t phrase_end(struct bytes text, size_t end)
+{
+    for (;;) {
+        end = pretok_set_end(text, end, is_letter_or_mark);
+        struct peek blank = pretok_match_look(text, end), next = pretok_match_look(text, blank.end);
+
+        if (blank.code != ' ' || next.class != CLASS_LETTER)
+            return end;
+        end = next.end;
+    }
+}
+
+size_t match_phrases(struct bytes text, size_t at, unsigned param)
+{
+    struct peek here = pretok_match_look(text, at);
+
+    if (here.code == '\'') {
+        size_t end = contraction_end(text, at, true);
+        if (end > at)
+            return end;
+    }
+    if (here.class == CLASS_LETTER)
+        return phrase_end(text, here.end);
+    if (here.class == CLASS_NUMBER)
+        return pretok_match_run_end(text, here.end, CLASS_NUMBER, param - 1);
+
+    struct peek next = pretok_match_look(text, here.end);
+    if (!is_newline(here.code) && next.class == CLASS_LETTER)
+        return phrase_end(text, next.end);
+
+    struct peek other = here.code == ' ' ? next : here;
+    if (other.class != CLASS_OTHER)
+        return whitespace_end(text, at, true);
+    size_t end = pretok_match_run_end(text, other.end, CLASS_OTHER, SIZE_MAX);
+    return end < text.len_bytes && is_newline(text.data[end]) ? end + 1 : end;
+}
+
 /* True for a character that is no letter, number, mark or whitespace. */
 static bool is_plain_other(uint32_t code)
 {

@@ -97,18 +97,56 @@ static size_t digits_end(struct bytes text, size_t at, size_t n)
     return at;
 }
 
+/* \p{N} */
+static bool is_numeral(uint32_t code)
+{
+    unsigned category = pretok_passes_category(code);
+
+    return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL ||
+           category == UTF8PROC_CATEGORY_NO;
+}
+
 /* A piece of the pass before ends with a digit only if all of it is a number. */
 size_t match_digit_group(struct bytes text, size_t at, unsigned param)
 {
+    bool (*const is_in)(uint32_t) = param ? is_numeral : is_digit;
     size_t n = 0;
 
-    (void)param;
-    if (!is_digit(code_before(text, text.len_bytes)))
+    if (!is_in(code_before(text, text.len_bytes)))
         return at;
-    if (!is_digit(code_before(text, at)))
+    if (!is_in(code_before(text, at)))
         for (size_t i = at; i < text.len_bytes; i = digits_end(text, i, 1))
             n++;
     return digits_end(text, at, n % 3 == 0 ? 3 : n % 3);
+}
+
+/* A number may hold numerals that are no digits. Then it has several runs of digits, each with groups of its own. A
+ * piece that begins behind a digit begins with a group. */
+size_t match_thousands(struct bytes text, size_t at, unsigned param)
+{
+    bool is_within = is_digit(code_before(text, at));
+    size_t end = at;
+
+    (void)param;
+    if (!is_numeral(code_before(text, text.len_bytes)))
+        return at;
+    for (;;) {
+        size_t n = 0, first;
+
+        while (end < text.len_bytes && !is_digit(code_at(text, end)))
+            end = digits_end(text, end, 1);
+        if (end == text.len_bytes)
+            return end;
+        for (size_t i = end; is_digit(code_at(text, i)) && !(is_within && n > 3); i = digits_end(text, i, 1))
+            n++;
+        if (!is_within && n % 3 == 0 && end > at)
+            return end;
+        first = is_within ? 3 : n < 3 ? n : n % 3 == 0 ? 3 : n % 3;
+        end = digits_end(text, end, first);
+        if (n > first)
+            return end;
+        is_within = false;
+    }
 }
 
 /* ---- sets ---- */
@@ -141,6 +179,26 @@ size_t match_deepseek_cjk(struct bytes text, size_t at, unsigned param)
 {
     (void)param;
     return pretok_set_end(text, at, is_deepseek_cjk);
+}
+
+static bool is_afmoe_script(uint32_t code)
+{
+    static const struct {
+        uint32_t first, last;
+    } RANGES[] = {{0x4e00, 0x9fff}, {0x3400, 0x4dbf}, {0xf900, 0xfaff}, {0x3040, 0x30ff}, {0xff65, 0xff9f},
+                  {0x2f00, 0x2fdf}, {0x0e40, 0x0eff}, {0x1780, 0x17ff}, {0x1000, 0x109f}, {0xaa60, 0xaa7f},
+                  {0xa9e0, 0xa9ff}, {0xac00, 0xd7af}, {0x1100, 0x11ff}};
+
+    for (size_t i = 0; i < ARRAY_LEN(RANGES); i++)
+        if (code >= RANGES[i].first && code <= RANGES[i].last)
+            return true;
+    return false;
+}
+
+size_t match_afmoe_scripts(struct bytes text, size_t at, unsigned param)
+{
+    (void)param;
+    return pretok_set_end(text, at, is_afmoe_script);
 }
 
 static bool is_hangul(uint32_t code)

@@ -17,6 +17,9 @@ size_t match_llama3(struct bytes text, size_t at, unsigned param);
 size_t match_seed(struct bytes text, size_t at, unsigned param);
 /* As match_llama3(), with \p{M} added to every \p{L} except in the first character set. */
 size_t match_qwen35(struct bytes text, size_t at, unsigned param);
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}{1,param}|
+ *  ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+ */
+size_t match_phrases(struct bytes text, size_t at, unsigned param);
 /* With U = \p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}, W = \p{Ll}\p{Lm}\p{Lo}\p{M}, C = (?i:'s|'t|'re|'ve|'m|'ll|'d):
  * [^\r\n\p{L}\p{N}]?[U]*[W]+C?|[^\r\n\p{L}\p{N}]?[U]+[W]*C?|\p{N}{1,param}| ?[^\s\p{L}\p{N}]+[\r\n/]*|
  * \s*[\r\n]+|\s+(?!\S)|\s+ */
@@ -33,8 +36,10 @@ size_t match_newline(struct bytes text, size_t at, unsigned param);      /* [\r\
 size_t match_numbers(struct bytes text, size_t at, unsigned param);      /* \p{N}{1,param}; 0: no limit */
 size_t match_three_digits(struct bytes text, size_t at, unsigned param); /* [0-9][0-9][0-9] */
 size_t match_digit_run(struct bytes text, size_t at, unsigned param);    /* \d+\b */
-/* \d{1,3}(?=(?:\d{3})*$), of pieces that match_digit_run() cut */
+/* \d{1,3}(?=(?:\d{3})*$), of pieces that match_digit_run() cut; param 1: \p{N} for \d, and match_numbers() */
 size_t match_digit_group(struct bytes text, size_t at, unsigned param);
+/* What lies between two places with (?=(?:\d{3})+(?!\d)), in pieces that match_numbers() cut */
+size_t match_thousands(struct bytes text, size_t at, unsigned param);
 size_t match_letters(struct bytes text, size_t at, unsigned param);          /* \s?\p{L}+ */
 size_t match_punctuation(struct bytes text, size_t at, unsigned param);      /* \s?\p{P}+ */
 size_t match_falcon_punct(struct bytes text, size_t at, unsigned param);     /* [\p{P}$+<=>^~|`]+ */
@@ -44,6 +49,8 @@ size_t match_deepseek_cjk(struct bytes text, size_t at, unsigned param); /* [U+0
 size_t match_kana_han(struct bytes text, size_t at, unsigned param);     /* [U+4E00-U+9FA5 U+3040-U+30FF]+ */
 /* Runs of Hangul, of CJK punctuation, of Bopomofo, or what match_kana_han() matches */
 size_t match_youtu_cjk(struct bytes text, size_t at, unsigned param);
+/* Runs of Han, kana, Thai, Lao, Khmer, Burmese and Hangul */
+size_t match_afmoe_scripts(struct bytes text, size_t at, unsigned param);
 
 bool pretok_is_letter(uint32_t code); /* \p{L} */
 bool pretok_is_mark(uint32_t code);   /* \p{M} */

@@ -51,6 +51,9 @@ enum pretok { /* rules that cut text into words, each named after the model that
               PRETOK_DEEPSEEK3,
               PRETOK_DEEPSEEK_LLM,
               PRETOK_DEEPSEEK_CODER,
+              PRETOK_EXAONE_MOE,
+              PRETOK_AFMOE,
+              PRETOK_SUPERBPE,
               PRETOK_N_RULES
 };
 

@@ -93,6 +93,10 @@ static void other_rules(void **state)
     expect_cuts(PRETOK_MINICPM5, "x|  |123|4| y");
     expect_cuts(PRETOK_TINY_AYA, "1|234|567| |12|345|.|678| |123|45|abc| World's");
     expect_cuts(PRETOK_YOUTU, "1|2|\xed\x95\x9c\xec\x9e\xa5|\xe3\x80\x82|\xe6\x88\x91|it's|!/");
+    expect_cuts(PRETOK_EXAONE_MOE, "it|'S| one of| | two|  | three|1|2| ./\n|\n|x");
+    expect_cuts(PRETOK_AFMOE, "1|234|567|\xc2\xbd"
+                              "12| |\xe0\xb9\x80\xe6\x88\x91| world|!\n");
+    expect_cuts(PRETOK_SUPERBPE, "All of it, |1|234|567|\n and |12|.|345|.|678|901\xc2\xbd|234| x");
     expect_cuts(PRETOK_QWEN35, "a\xcc\x81|1|2| \xcc\x81x|!\n");
     expect_cuts(PRETOK_DEEPSEEK3, "(hello|,| .|a|123|45|\xe6\x88\x91\xe3\x81\x82| x|\n\n|y");
     expect_cuts(PRETOK_DEEPSEEK_LLM, "x| h|\xc3\xa9|llo|\n| |12| ");

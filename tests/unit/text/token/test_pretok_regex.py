@@ -82,6 +82,16 @@ RULES = {  # the passes of each rule: one expression, or several one after the o
     "deepseek-llm": [
         r"[\r\n]", r"\s?" + char_set(DEEPSEEK_LETTERS) + "+",
         r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+", r"\s+$", CJK, r"\p{N}+"],
+    "exaone-moe": [END + r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|"
+                   r"\s*[\r\n]|\s+(?!\S)|\s+"],
+    "afmoe": [  # of the numbers, a leading group of one or two digits, then groups of three
+        r"\p{N}+", r"\p{N}{1,3}(?=(?:\p{N}{3})*$)",
+        r"[\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\u3040-\u309f\u30a0-\u30ff\uff65-\uff9f\u2f00-\u2fdf\u0e40-\u0e7f"
+        r"\u0e80-\u0eff\u1780-\u17ff\u1000-\u109f\uaa60-\uaa7f\ua9e0-\ua9ff\uac00-\ud7af\u1100-\u11ff]+",
+        r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"],
+    # The published second expression, (?=(\d{3})+(?!\d)), matches places; this one matches what lies between them.
+    "superbpe": [r"\p{N}+", r"(?s:.)(?:(?!(?=(?:\d{3})+(?!\d)))(?s:.))*"],
     "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}"],
 }
 SAME = {

@@ -47,18 +47,22 @@ static void config_fields(const json_t *config, struct plan_model *m)
         CONFIG_NUMBER(config, "num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts");
     m->experts_per_token = CONFIG_NUMBER(config, "num_experts_per_tok", "experts_per_token",
                                          "num_experts_per_token", "moe_topk");
+    if (m->shared_experts == 0)
+        m->shared_experts = CONFIG_NUMBER(config, "num_shared_experts", "moe_num_shared_experts");
+    if (m->dense_layers == 0)
+        m->dense_layers = CONFIG_NUMBER(config, "num_dense_layers", "moe_layer_start_index");
     m->tied_embeddings = json_is_true(json_object_get(config, "tie_word_embeddings"));
 }
 
 /* Model types with two matrices in the feed-forward network (no gate), or with four times the hidden size
- * there.  Squared ReLU never has a gate. */
+ * there.  Squared ReLU and xIELU never have a gate. */
 static void config_ffn(const json_t *config, const char *type, struct plan_model *m)
 {
     static const char *const PLAIN[] = {"opt",    "bloom", "gpt2", "gpt_neox",
                                         "falcon", "mpt",   "phi",  "starcoder2"};
     const char *activation = json_string_value(json_object_get(config, "hidden_act"));
 
-    if (activation != NULL && strcmp(activation, "relu2") == 0)
+    if (activation != NULL && (strcmp(activation, "relu2") == 0 || strcmp(activation, "xielu") == 0))
         m->ffn_matrices = 2;
     for (size_t i = 0; i < sizeof(PLAIN) / sizeof(PLAIN[0]); i++)
         if (strcmp(PLAIN[i], type) == 0) {
@@ -223,6 +227,21 @@ static void header_fields(const struct gguf *gguf, const char *arch, struct plan
     m->ffn_matrices = header_ffn_matrices(gguf, m->ffn);
 }
 
+/* Layers with a window, in files that have a flag for each layer. */
+static void header_flags(const struct gguf *gguf, const char *arch, double *out)
+{
+    char name[128];
+    double n_local = 0;
+    int64_t flag;
+    uint64_t i = 0;
+
+    snprintf(name, sizeof(name), "%.60s.attention.sliding_window_pattern", arch);
+    for (; gguf_array_i64(gguf, name, i, &flag) == 0; i++)
+        n_local += flag != 0;
+    if (i > 0)
+        *out = n_local;
+}
+
 static void header_kinds(const struct gguf *gguf, const char *arch, struct plan_model *m)
 {
     if (m->kv_lora_rank > 0) {
@@ -246,8 +265,11 @@ static void header_kinds(const struct gguf *gguf, const char *arch, struct plan_
 
         if (strcmp(arch, "gemma3") == 0)
             pattern = 6;
+        if (strcmp(arch, "afmoe") == 0 || strcmp(arch, "cohere2") == 0)
+            pattern = 4;
         m->sliding_layers =
             is_half ? floor(m->layers / 2) : m->layers - (pattern > 1 ? floor(m->layers / pattern) : 0);
+        header_flags(gguf, arch, &m->sliding_layers);
     }
     if (strcmp(arch, "gpt-oss") == 0)
         m->attention_bits = 16;

@@ -106,6 +106,14 @@ static void config_json_of_families(void **state)
                "\"num_key_value_heads\":8,\"head_dim\":64,\"intermediate_size\":2880,\"vocab_size\":201088,"
                "\"num_local_experts\":128,\"num_experts_per_tok\":4,\"sliding_window\":128}");
 
+    struct plan_model trinity = config(
+        "{\"model_type\":\"afmoe\",\"num_hidden_layers\":32,\"hidden_size\":2048,\"num_attention_heads\":32,"
+        "\"num_key_value_heads\":4,\"head_dim\":128,\"intermediate_size\":6144,\"vocab_size\":200192,"
+        "\"num_experts\":128,\"num_experts_per_tok\":8,\"num_shared_experts\":1,\"num_dense_layers\":2,"
+        "\"moe_intermediate_size\":1024,\"tie_word_embeddings\":false}");
+
+    assert_true(trinity.shared_experts == 1 && trinity.dense_layers == 2);
+    assert_true(fabs(plan_model_params(&trinity) / 26e9 - 1) < 0.02);
     assert_true(plan_model_params(&llama) == 70552387584);
     assert_true(plan_model_params(&mixtral) == 46702526464);
     assert_true(mixtral.sliding_layers == 0);
@@ -127,6 +135,12 @@ static void networks_without_gates_have_two_matrices(void **state)
                "heads\":24,"
                "\"num_key_value_heads\":2,\"intermediate_size\":12288,\"vocab_size\":49152}");
 
+    struct plan_model apertus = config("{\"model_type\":\"apertus\",\"num_hidden_layers\":32,\"hidden_size\":"
+                                       "4096,\"num_attention_heads\":32,"
+                                       "\"num_key_value_heads\":8,\"intermediate_size\":21504,\"vocab_size\":"
+                                       "131072,\"hidden_act\":\"xielu\"}");
+
+    assert_true(apertus.ffn_matrices == 2 && fabs(plan_model_params(&apertus) / 8.05e9 - 1) < 0.01);
     assert_true(arcee.ffn_matrices == 2 && !(arcee.tied_embeddings > 0));
     assert_true(fabs(plan_model_params(&arcee) / 4.5e9 - 1) < 0.05);
     assert_true(starcoder.ffn_matrices == 2 && starcoder.tied_embeddings > 0);

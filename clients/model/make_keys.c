@@ -27,6 +27,39 @@ static const struct own_key OWN_KEYS[] = {
     {"qwen3vl", "rope.freq_base", "5000000.0"},
     {"exaone", "rope.freq_base", "500000.0"},
     {"nemotron", "attention.layer_norm_epsilon", "1e-5"},
+    {"olmo", "attention.layer_norm_epsilon", "1e-5"},
+    {"gptneox", "attention.layer_norm_epsilon", "1e-5"},
+    {"gptneox", "use_parallel_residual", "true"},
+    {"apertus", "rope.freq_base", "12000000.0"},
+    {"apertus", "xielu.alpha_p", "0.2"},
+    {"apertus", "xielu.alpha_n", "-1.05"},
+    {"apertus", "xielu.beta", "0.5"},
+    {"apertus", "xielu.eps", "-1e-6"},
+    {"phimoe", "expert_count", "16"},
+    {"phimoe", "expert_used_count", "2"},
+    {"phimoe", "expert_feed_forward_length", "6400"},
+    {"afmoe", "attention.sliding_window", "2048"},
+    {"afmoe", "leading_dense_block_count", "1"},
+    {"afmoe", "expert_count", "128"},
+    {"afmoe", "expert_used_count", "8"},
+    {"afmoe", "expert_shared_count", "1"},
+    {"afmoe", "expert_feed_forward_length", "1024"},
+    {"afmoe", "expert_weights_scale", "2.826"},
+    {"bailingmoe", "rope.freq_base", "600000.0"},
+    {"bailingmoe", "expert_count", "64"},
+    {"bailingmoe", "expert_used_count", "6"},
+    {"bailingmoe", "expert_shared_count", "2"},
+    {"bailingmoe", "expert_feed_forward_length", "1408"},
+    {"bailingmoe", "expert_weights_norm", "true"},
+    {"cohere2moe", "rope.freq_base", "50000.0"},
+    {"cohere2moe", "attention.sliding_window", "4096"},
+    {"cohere2moe", "logit_scale", "0.25"},
+    {"cohere2moe", "leading_dense_block_count", "1"},
+    {"cohere2moe", "expert_count", "128"},
+    {"cohere2moe", "expert_used_count", "8"},
+    {"cohere2moe", "expert_shared_count", "1"},
+    {"cohere2moe", "expert_feed_forward_length", "1024"},
+    {"cohere2moe", "expert_weights_norm", "true"},
     {"stablelm", "attention.layer_norm_epsilon", "1e-5"},
     {"gemma2", "attention.sliding_window", "4096"},
     {"gemma2", "attn_logit_softcapping", "50.0"},
@@ -238,6 +271,25 @@ static const struct own_key OWN_KEYS[] = {
     {"glm-dsa", "expert_gating_func", "2"},
 };
 
+/* Numbers with commas between them, one with a point at least. */
+static int put_fractions(struct gguf_writer *writer, const char *key, const char *value)
+{
+    float list[4096];
+    uint32_t n = 0;
+
+    for (const char *at = value; n < ARRAY_LEN(list); n++, at++) {
+        char *end;
+
+        list[n] = strtof(at, &end);
+        if (end == at || (*end != ',' && *end != '\0'))
+            return E_INVAL;
+        at = end;
+        if (*end == '\0')
+            return gguf_put_f32_array(writer, key, list, n + 1);
+    }
+    return E_LIMIT;
+}
+
 /* Whole numbers with commas between them. */
 static int put_list(struct gguf_writer *writer, const char *key, const char *value)
 {
@@ -269,6 +321,8 @@ static int make_keys_put_value(struct gguf_writer *writer, const char *key, cons
         return gguf_put_u32(writer, key, (uint32_t)whole);
     if (strchr(value, ',') != NULL && strspn(value, "0123456789,") == strlen(value))
         return put_list(writer, key, value);
+    if (strchr(value, ',') != NULL && strspn(value, "0123456789,.-") == strlen(value))
+        return put_fractions(writer, key, value);
     if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
         return gguf_put_bool(writer, key, value[0] == 't');
     number = strtof(value, &end);

@@ -60,7 +60,9 @@ static bool is_within_another(const struct make_shape *shape, const char *name)
                  {"attn_qkv", ".attn_k."},
                  {"attn_qkv", ".attn_v."},
                  {"ffn_gate_up_exps", ".ffn_gate_exps.weight"},
-                 {"ffn_gate_up_exps", ".ffn_up_exps.weight"}};
+                 {"ffn_gate_up_exps", ".ffn_up_exps.weight"},
+                 {"ffn_gate_up_exps.bias", ".ffn_gate_exps.bias"},
+                 {"ffn_gate_up_exps.bias", ".ffn_up_exps.bias"}};
 
     for (size_t i = 0; i < ARRAY_LEN(FUSED); i++)
         if (strstr(name, FUSED[i].part) && is_asked_for(shape, FUSED[i].whole))
@@ -78,6 +80,8 @@ static bool is_left_out(const struct make_shape *shape, const struct model_tenso
         return shape->is_tied;
     if (strstr(tensor->name, "attn_qkv.bias")) /* "bias" alone asks for those of q, k and v */
         return !is_asked_for(shape, "attn_qkv");
+    if (strstr(tensor->name, "ffn_gate_up_exps.bias")) /* so it does for those of gate and up */
+        return !is_asked_for(shape, "ffn_gate_up_exps.bias");
     for (size_t i = 0; shape->optional[i]; i++)
         if (strstr(tensor->name, shape->optional[i]))
             return false;

@@ -82,6 +82,8 @@ class Model:
                  if name.startswith(prefix)}
         if "ffn_gate_up_exps" in found:
             found["ffn_gate_exps"], found["ffn_up_exps"] = found["ffn_gate_up_exps"].chunk(2, 1)
+        if "ffn_gate_up_exps.bias" in found:
+            found["ffn_gate_exps.bias"], found["ffn_up_exps.bias"] = found["ffn_gate_up_exps.bias"].chunk(2, 1)
         return found
 
     @property

@@ -41,6 +41,7 @@ MAMBA = ("--set ssm.conv_kernel=4 --set ssm.state_size=12 --set ssm.group_count=
 GEMMA4 = "--head-dim 24 --set attention.key_length_swa=12 --set attention.value_length_swa=12 --set rope.dimension_count_swa=12 --set attention.sliding_window=7"
 LLAMA4 = ("--set attention.sliding_window=32 --set attention.temperature_scale=0.7 --set attention.temperature_length=7 "
           "--set expert_count=8 --set expert_feed_forward_length=32")
+PAIR = "--set expert_count=8 --set expert_used_count=2 --set expert_feed_forward_length=32"
 NARROW = "--set expert_count=8 --set expert_used_count=3 --set expert_feed_forward_length=32"
 CASES = {
     "llama": ("llama", f"--arch llama --layers 2 {TINY}"),
@@ -250,6 +251,28 @@ CASES = {
     "nemotron": ("hf_norm", f"--arch nemotron --layers 2 --set rope.dimension_count=6 {TINY}"),
     "stablelm": ("hf_norm", f"--arch stablelm --layers 2 --with attn_q.bias --with attn_k.bias --with attn_v.bias "
                  f"--set rope.dimension_count=6 {TINY}"),
+    "gpt-oss-fused-biases": ("gptoss", "--arch gpt-oss --layers 2 --head-dim 32 --set attention.sliding_window=9 "
+                             "--set rope.scaling.type=yarn --set rope.scaling.factor=32.0 "
+                             "--set rope.scaling.original_context_length=64 --with ffn_gate_up_exps.weight "
+                             f"--with ffn_gate_up_exps.bias {NARROW} {TINY}"),
+    "phimoe": ("hf_norm", "--arch phimoe --layers 3 --with rope_factors --set rope.scaling.original_context_length=256 "
+               f"--set rope.scaling.attn_factor=1.1902381 --set attention.sliding_window=17 {PAIR} {TINY}"),
+    "phimoe-plain": ("hf_norm", f"--arch phimoe --layers 2 {PAIR} {TINY}"),
+    "olmo": ("hf_norm", f"--arch olmo --layers 3 --tied {TINY}"),
+    "olmo-clamped": ("hf_norm", f"--arch olmo --layers 2 --set attention.clamp_kqv=0.6 {TINY} --kv-heads 4"),
+    "gptneox": ("hf_norm", f"--arch gptneox --layers 3 --set rope.dimension_count=6 {TINY} --kv-heads 4"),
+    "gptneox-serial": ("hf_norm", "--arch gptneox --layers 3 --set rope.dimension_count=6 "
+                       f"--set use_parallel_residual=false {TINY} --kv-heads 4"),
+    "apertus": ("hf", "--arch apertus --layers 3 --set xielu.alpha_p=0.2,0.9,-0.4 --set xielu.alpha_n=-1.05,0.3,-0.2 "
+                f"--set xielu.beta=0.5,0.5,0.25 {TINY}"),
+    "afmoe": ("hf", f"--arch afmoe --layers 5 --head-dim 16 --with exp_probs_b {NARROW} --set attention.sliding_window=9 "
+              f"--set leading_dense_block_count=1 --set expert_shared_count=1 --set expert_weights_scale=2.5 {TINY}"),
+    "bailingmoe": ("hf", f"--arch bailingmoe --layers 3 --head-dim 16 {NARROW} --set leading_dense_block_count=0 {TINY}"),
+    "hunyuan_vl": ("hf", "--arch hunyuan_vl --layers 2 --head-dim 24 --tied --set rope.scaling.alpha=1000.0 "
+                   f"--set rope.dimension_sections=3,3,3,3 {TINY}"),
+    "cohere2moe": ("hf_norm", f"--arch cohere2moe --layers 5 --tied --head-dim 16 {NARROW} --set attention.sliding_window=7 "
+                   "--set attention.sliding_window_pattern=0,1,1,1,0 --set leading_dense_block_count=1 "
+                   f"--set expert_shared_count=2 {TINY}"),
     # append new cases: the place of a case seeds its tokens
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)

@@ -16,8 +16,8 @@ HEADS = {f"self_attn.{m}_norm.weight": f"attn_{m}_norm" for m in "qk"}
 TURNED = {"self_attn.query_layernorm.weight": "attn_q_norm", "self_attn.key_layernorm.weight": "attn_k_norm"}
 
 PERIODS = {"gemma2": 2}  # of layers with a window; the last of each has none
-VISION = ("qwen2vl", "qwen3vl", "qwen3vlmoe")  # the class of their text model has no head
-WIDE = ("dots1", "exaone-moe", "glm4moe", "bailingmoe2", "ernie4_5-moe")  # their dense layers have a width of their own
+VISION = ("qwen2vl", "qwen3vl", "qwen3vlmoe", "hunyuan_vl")  # the class of their text model has no head
+WIDE = ("afmoe", "bailingmoe", "dots1", "exaone-moe", "glm4moe", "bailingmoe2", "ernie4_5-moe")  # their dense layers have a width of their own
 # name in transformers, {name of a layer's tensor there: here}, settings besides
 FAMILIES = {
     "qwen2moe": ("Qwen2Moe", {**PRE, **EXPERTS, "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
@@ -54,6 +54,16 @@ FAMILIES = {
     "qwen2vl": ("Qwen2VL", {**PRE, **DENSE}, {}),
     "qwen3vl": ("Qwen3VL", {**PRE, **HEADS, **DENSE}, {}),
     "qwen3vlmoe": ("Qwen3VLMoe", {**PRE, **HEADS, **EXPERTS}, {"norm_topk_prob": True}),
+    "apertus": ("Apertus", {"attention_layernorm.weight": "attn_norm", "feedforward_layernorm.weight": "ffn_norm", **HEADS,
+                            **DENSE}, {}),
+    "afmoe": ("Afmoe", {**LATE, **HEADS, **DENSE, "pre_mlp_layernorm.weight": "ffn_norm",
+                        "post_mlp_layernorm.weight": "post_ffw_norm", "self_attn.gate_proj.weight": "attn_gate",
+                        "mlp.router.gate.weight": "ffn_gate_inp", "mlp.experts.down_proj": "ffn_down_exps",
+                        "mlp.expert_bias": "exp_probs_b.bias",
+                        **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {"mup_enabled": True}),
+    "bailingmoe": ("Ernie4_5_Moe", {**PRE, **DENSE, **EXPERTS,  # of the same arithmetic
+                                    **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {}),
+    "hunyuan_vl": ("HunYuanVL", {**PRE, **TURNED, **DENSE}, {}),
     "exaone4": ("Exaone4", {**POST, **HEADS, **DENSE}, {"sliding_window_pattern": 4}),
 }
 
@@ -63,7 +73,10 @@ def rope_settings(model):
     rope = {"rope_type": "default", "rope_theta": model.key("rope.freq_base", 10000.0),
             "partial_rotary_factor": model.key("rope.dimension_count", dim) / dim}
     if model.key("rope.dimension_sections"):
-        rope["mrope_section"] = model.key("rope.dimension_sections")[:3]
+        sections = model.key("rope.dimension_sections")
+        rope["mrope_section"] = sections if model.arch == "hunyuan_vl" else sections[:3]
+    if model.key("rope.scaling.alpha"):
+        rope.update(rope_type="dynamic", alpha=model.key("rope.scaling.alpha"), factor=1.0)
     if model.key("rope.scaling.type") == "yarn":
         rope.update(rope_type="yarn", factor=model.key("rope.scaling.factor"), beta_fast=32.0, beta_slow=1.0,
                     original_max_position_embeddings=model.key("rope.scaling.original_context_length"), mscale=1.0,
@@ -91,7 +104,9 @@ def settings(model):
     scaled = {k: model.key(v) for k, v in scales.items() if model.key(v) is not None}
     routed = {"num_experts": experts, "num_local_experts": experts, "moe_intermediate_size": width,
               "num_experts_per_tok": model.key("expert_used_count"), "moe_topk": model.key("expert_used_count"),
-              "n_shared_experts": n_shared, "num_shared_experts": n_shared, "moe_num_shared_experts": n_shared, "first_k_dense_replace": n_dense,
+              "n_shared_experts": n_shared, "num_shared_experts": n_shared, "moe_num_shared_experts": n_shared,
+              "first_k_dense_replace": n_dense, "num_dense_layers": n_dense,
+              "route_scale": model.key("expert_weights_scale", 1.0),
               "moe_layer_start_index": n_dense, "moe_layer_interval": model.key("interleave_moe_layer_step", 1),
               "n_group": model.key("expert_group_count", 1), "topk_group": model.key("expert_group_used_count", 1),
               "routed_scaling_factor": model.key("expert_weights_scale", 1.0),
@@ -139,7 +154,13 @@ def weights(model, names, adjacent):
         if "ffn_gate_exps" in w:
             place = "block_sparse_moe" if any(name.startswith("block") for name in names) else "mlp"
             state[at + place + ".experts.gate_up_proj"] = torch.cat((w["ffn_gate_exps"], w["ffn_up_exps"]), 1)
+        if model.arch == "apertus":
+            for name in ("alpha_p", "alpha_n", "beta", "eps"):
+                number = torch.tensor(model.key(f"xielu.{name}")).expand(n_layers(model))[index]
+                state[at + f"mlp.act_fn.{name}"] = number[None] if "alpha" in name else number
         statics = at + "mlp.gate.moe_statics.e_score_correction_bias"
+        if model.arch == "bailingmoe" and "ffn_gate_exps" in w:
+            state[statics] = torch.zeros(model.key("expert_count"))
         if statics in state:
             state[statics] = state[statics][None]
         if "ffn_gate_inp_shexp" in w:
@@ -155,7 +176,7 @@ def forward(model, tokens):
     config.attention_bias = getattr(config, "attention_bias", False) or "blk.0.attn_q.bias" in model.tensors
     config.mlp_bias = "blk.0.ffn_up.bias" in model.tensors
     network = getattr(transformers, name + ("TextModel" if is_vision else "ForCausalLM"))(config).double().eval()
-    adjacent = model.arch in ("granitemoe", "mistral3", "arcee")
+    adjacent = model.arch in ("granitemoe", "mistral3", "arcee")  # ernie4_5-moe and bailingmoe turn neighbours there, too
     state = weights(model, names, adjacent)
     if model.arch == "gemma2":  # its norms add one to their gains
         state = {k: v - 1 if "norm" in k else v for k, v in state.items()}

@@ -191,7 +191,96 @@ def cohere2(model):
     return cohere(model, "Cohere2", {"sliding_window": model.key("attention.sliding_window"), "layer_types": kinds})
 
 
-FAMILIES = {"nemotron": nemotron, "stablelm": stablelm, "starcoder2": starcoder2, "phi2": phi2, "gpt2": gpt2, "falcon": falcon, "command-r": command_r,
+def cohere2moe(model):
+    n_layers, n_dense = model.key("block_count"), model.key("leading_dense_block_count", 0)
+    state = whole(model, "model.embed_tokens", "model.norm", "lm_head")
+    for i in range(n_layers):
+        w, at = model.layer(i), f"model.layers.{i}"
+        norm(state, f"{at}.input_layernorm", w, "attn_norm")
+        for theirs, ours in (("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+                             ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"),
+                             ("mlp.gate", "ffn_gate_inp"),
+                             *((f"mlp.{m}_proj", f"ffn_{m}") for m in ("gate", "up", "down")),
+                             *((f"mlp.shared_experts.{m}_proj", f"ffn_{m}_shexp") for m in ("gate", "up", "down"))):
+            linear(state, f"{at}.{theirs}", w, ours)
+        if "ffn_gate_exps" in w:
+            state[f"{at}.mlp.experts.gate_up_proj"] = torch.cat((w["ffn_gate_exps"], w["ffn_up_exps"]), 1)
+            state[f"{at}.mlp.experts.down_proj"] = w["ffn_down_exps"]
+    settings = common_settings(model)
+    settings["intermediate_size"] = model.key("expert_feed_forward_length")
+    config = transformers.Cohere2MoeConfig(
+        **settings, head_dim=model.key("attention.key_length"), logit_scale=model.key("logit_scale"),
+        rms_norm_eps=model.key("attention.layer_norm_rms_epsilon"), num_experts=model.key("expert_count"),
+        num_experts_per_tok=model.key("expert_used_count"), num_shared_experts=model.key("expert_shared_count"),
+        expert_selection_fn="sigmoid", norm_topk_prob=True, sliding_window=model.key("attention.sliding_window"),
+        prefix_dense_intermediate_size=model.key("feed_forward_length"), _experts_implementation="eager",
+        mlp_layer_types=["dense" if i < n_dense else "sparse" for i in range(n_layers)],
+        layer_types=["sliding_attention" if flag else "full_attention"
+                     for flag in model.key("attention.sliding_window_pattern")])
+    return transformers.Cohere2MoeForCausalLM(config), state
+
+
+def phimoe(model):
+    state = whole(model, "model.embed_tokens", "model.norm", "lm_head")
+    for i in range(model.key("block_count")):
+        w, at = model.layer(i), f"model.layers.{i}"
+        norm(state, f"{at}.input_layernorm", w, "attn_norm")
+        norm(state, f"{at}.post_attention_layernorm", w, "ffn_norm")
+        for theirs, ours in (("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+                             ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"),
+                             ("mlp.router", "ffn_gate_inp")):
+            linear(state, f"{at}.{theirs}", w, ours)
+        state[f"{at}.mlp.experts.gate_up_proj"] = torch.cat((w["ffn_gate_exps"], w["ffn_up_exps"]), 1)
+        state[f"{at}.mlp.experts.down_proj"] = w["ffn_down_exps"]
+    settings = common_settings(model)
+    settings["intermediate_size"] = model.key("expert_feed_forward_length")
+    if "rope_factors_short.weight" in model.tensors:
+        factors = {m: model.tensors[f"rope_factors_{m}.weight"].tolist() for m in ("short", "long")}
+        settings["rope_parameters"] = {
+            "rope_type": "longrope", "rope_theta": model.key("rope.freq_base", 10000.0),
+            "short_factor": factors["short"], "long_factor": factors["long"],
+            "short_mscale": 1.243163121016122, "long_mscale": 1.243163121016122,
+            "original_max_position_embeddings": model.key("rope.scaling.original_context_length")}
+    config = transformers.PhimoeConfig(
+        **settings, rms_norm_eps=model.key("attention.layer_norm_rms_epsilon"), attention_bias=True, lm_head_bias=True,
+        num_local_experts=model.key("expert_count"), num_experts_per_tok=model.key("expert_used_count"),
+        sliding_window=model.key("attention.sliding_window"), _experts_implementation="eager")
+    return transformers.PhimoeForCausalLM(config), state
+
+
+def olmo(model):
+    state = whole(model, "model.embed_tokens", "model.norm", "lm_head")
+    s = common_settings(model)
+    for i in range(model.key("block_count")):
+        w, at = model.layer(i), f"model.layers.{i}"
+        for m, heads in (("q", "num_attention_heads"), ("k", "num_key_value_heads")):  # pairs half a head apart
+            w[f"attn_{m}"] = w[f"attn_{m}"].unflatten(0, (s[heads], -1, 2)).transpose(1, 2).flatten(0, 2)
+        for theirs, ours in (("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
+                             ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"),
+                             ("mlp.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down")):
+            linear(state, f"{at}.{theirs}", w, ours)
+    return transformers.OlmoForCausalLM(transformers.OlmoConfig(**s, clip_qkv=model.key("attention.clamp_kqv"))), state
+
+
+def gptneox(model):
+    state = whole(model, "gpt_neox.embed_in", "gpt_neox.final_layer_norm", "lm_head")
+    s = common_settings(model)
+    for i in range(model.key("block_count")):
+        w, at = model.layer(i), f"gpt_neox.layers.{i}"
+        norm(state, f"{at}.input_layernorm", w, "attn_norm")
+        norm(state, f"{at}.post_attention_layernorm", w, "ffn_norm")
+        for theirs, ours in (("attention.dense", "attn_output"), ("mlp.dense_h_to_4h", "ffn_up"),
+                             ("mlp.dense_4h_to_h", "ffn_down")):
+            linear(state, f"{at}.{theirs}", w, ours)
+        for part, name in (("weight", "attn_qkv"), ("bias", "attn_qkv.bias")):  # by heads, not by q, k and v
+            rows = w[name].unflatten(0, (3, s["num_attention_heads"], -1)).transpose(0, 1).flatten(0, 2)
+            state[f"{at}.attention.query_key_value.{part}"] = rows
+    config = transformers.GPTNeoXConfig(**s, layer_norm_eps=model.key("attention.layer_norm_epsilon"),
+                                        use_parallel_residual=model.key("use_parallel_residual"))
+    return transformers.GPTNeoXForCausalLM(config), state
+
+
+FAMILIES = {"cohere2moe": cohere2moe, "phimoe": phimoe, "olmo": olmo, "gptneox": gptneox, "nemotron": nemotron, "stablelm": stablelm, "starcoder2": starcoder2, "phi2": phi2, "gpt2": gpt2, "falcon": falcon, "command-r": command_r,
             "cohere2": cohere2}
 
 

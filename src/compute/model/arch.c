@@ -248,11 +248,28 @@ static void read_layers(struct reading *r, struct model_config *config)
         config->n_layers -= config->n_nextn_layers;
 }
 
-static void read_shapes(struct reading *r, struct model_config *config)
+/* The norm and its epsilon. */
+static void read_norm(struct reading *r, struct model *model)
 {
     static const double EPS[2] = {0, 0.1};
+    static const char RMS[] = "attention.layer_norm_rms_epsilon", LAYER[] = "attention.layer_norm_epsilon";
+    char key[128];
     double eps = 0;
 
+    model->norm = r->arch->norm == NORM_LAYER_PLAIN ? NORM_LAYER : r->arch->norm;
+    if (r->arch->norm == NORM_BY_KEY)
+        model->norm =
+            gguf_get_f64(r->gguf, reading_key(r, RMS, key), NULL, &eps) == 0 ? NORM_RMS : NORM_LAYER;
+    read_number(r,
+                r->arch->eps                ? r->arch->eps
+                : model->norm == NORM_LAYER ? LAYER
+                                            : RMS,
+                REQUIRED, EPS, &eps);
+    model->config.norm_eps = (float)eps;
+}
+
+static void read_shapes(struct reading *r, struct model_config *config)
+{
     read_layers(r, config);
     read_count(r, "context_length", REQUIRED, 1u << 30, &config->context_length);
     read_count(r, "embedding_length", REQUIRED, 1u << 20, &config->hidden);
@@ -265,11 +282,7 @@ static void read_shapes(struct reading *r, struct model_config *config)
         config->n_kv_heads = config->n_heads;
         read_kv_heads(r, config);
     }
-    read_number(
-        r, r->arch->norm == NORM_LAYER ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
-        REQUIRED, EPS, &eps);
     config->n_positions = config->context_length;
-    config->norm_eps = (float)eps;
     if (r->code != 0)
         return;
     if (config->n_heads % config->n_kv_heads != 0)
@@ -514,9 +527,11 @@ int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fa
     if (rc < 0)
         return rc;
     model->arch = r.arch;
+    model->is_parallel = r.arch->is_parallel;
     str_copy(config->arch, sizeof(config->arch), r.arch->name);
     refuse_unimplemented(&r);
     refuse_pooling(&r);
+    read_norm(&r, model);
     read_shapes(&r, config);
     read_vocab(&r, config);
     if (r.code == 0) { /* the following code uses the values read so far */

@@ -42,6 +42,7 @@ struct half { /* a way to compute attention or the feed-forward network */
     int (*pack)(struct loading *load, uint32_t layer);
     void (*layer_fini)(struct layer *layer); /* NULL: nothing to free */
     bool is_keyless;                         /* stores no keys and values */
+    bool has_gates;                          /* of attention: rows of gates behind q, k and v */
     /* Bytes of recurrent state of a layer with this half of attention; NULL: it has none. */
     size_t (*state_bytes)(const struct model_config *config);
 };
@@ -51,7 +52,8 @@ extern const struct half attn_grouped_fused;  /* its matrices in one tensor */
 extern const struct half attn_grouped_biased; /* with biases on all matrices */
 extern const struct half attn_grouped_fused_biased;
 extern const struct half attn_grouped_normed; /* with norms on the heads of q and k */
-extern const struct half attn_gated;          /* and a gate for each head's output */
+extern const struct half attn_gated;          /* and a gate for each number of its output */
+extern const struct half attn_grouped_gated;  /* its gates in a tensor of their own */
 extern const struct half attn_conv;           /* forward_conv.c: a gated short convolution */
 extern const struct half attn_delta_grouped;  /* with beta and alpha in one tensor, by groups */
 extern const struct half attn_mamba;          /* forward_mamba.c: Mamba 2 */
@@ -95,10 +97,19 @@ enum activation {
     ACT_GELU /* GELU's tanh form */,
     ACT_GELU_EXACT,
     ACT_RELU_SQUARED,
+    ACT_XIELU, /* forward_plain.c; each layer has its own numbers */
     N_ACTIVATIONS
 };
+struct xielu { /* x > 0: up x^2 + beta x; else down (e^min(x, most) - 1 - x) + beta x */
+    float up, down, beta, most;
+};
 typedef void (*plain_act)(const struct kern_table *table, float *x, uint32_t n); /* x = act(x) */
-enum norm { NORM_RMS, NORM_LAYER };
+enum norm {
+    NORM_RMS,
+    NORM_LAYER,
+    NORM_LAYER_PLAIN, /* LayerNorm without gains and biases */
+    NORM_BY_KEY       /* RMS norm if the file has its epsilon, else LayerNorm */
+};
 
 struct reading;
 
@@ -107,6 +118,7 @@ struct arch {
     enum rope_pairs pairs;
     enum activation activation;
     enum norm norm;                /* of halves, heads and the final one */
+    const char *eps;               /* the key of its epsilon; NULL: the usual one of its kind */
     bool is_parallel;              /* both halves of a layer read the same x: x += attention + feed-forward */
     const struct half *attn, *ffn; /* of every layer, unless read sets others */
     slot_set needs, may;    /* slots of every layer in addition to its halves'; all other slots are refused */
@@ -145,6 +157,9 @@ extern const uint32_t N_LATENT_ARCHS;
 /* archs_hybrid.c: architectures with recurrent layers. */
 extern const struct arch HYBRID_ARCHS[];
 extern const uint32_t N_HYBRID_ARCHS;
+/* archs_norm.c: architectures with LayerNorm. */
+extern const struct arch NORM_ARCHS[];
+extern const uint32_t N_NORM_ARCHS;
 /* NULL past the last row. */
 const struct arch *arch_at(uint32_t index);
 /* The configuration with a layer's own shape. */

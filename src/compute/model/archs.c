@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The architectures: one row each, and the few lines that only one of them needs.  Rows of these kinds have files of
- * their own: experts (archs_experts.c), latent attention (archs_latent.c), recurrent layers (archs_hybrid.c).
+ * their own: experts (archs_experts.c), latent attention (archs_latent.c), recurrent layers (archs_hybrid.c), LayerNorm
+ * (archs_norm.c).
  *
  *    llama     Llama 1 to 3.x, Mistral (windows), Mixtral (experts), and the many models of the same shape
  *    qwen2     Qwen 2 and 2.5: biases on Q, K and V
@@ -23,17 +24,11 @@
  *    ernie4_5  ERNIE 4.5 dense: llama by another name
  *    hunyuan-dense Hunyuan: heads are normed after RoPE
  *    arcee     AFM 4.5B: llama without gates, squared ReLU
+ *    apertus   Apertus: heads of Q and K normed, xIELU without a gate
+ *    hunyuan_vl Hunyuan VL and OCR, text: hunyuan-dense, with a base of RoPE that grows with a key
  *    seed_oss  Seed OSS: qwen2, with the second norm under another name
  *    exaone4   EXAONE 4: norms after each half; with windows, layers without one have no RoPE
  *    mistral3  Mistral 3, Ministral 3: llama, with queries scaled by their position
- *    starcoder2 StarCoder 2: LayerNorm, biases, no gate
- *    nemotron  Nemotron 3 and 4, Minitron: LayerNorm, squared ReLU without a gate, a part of each head turned
- *    stablelm  StableLM 3B, 2 1.6B: LayerNorm, SiLU gate, a part of each head turned
- *    phi2      Phi 1.5 and 2: the same with parallel halves
- *    gpt2      GPT-2: the same with learned positions instead of RoPE
- *    falcon    Falcon 7B to 40B: parallel halves, one or two norms before them
- *    command-r Command R: LayerNorm without bias, parallel halves, SiLU gate
- *    cohere2   Command R7B, Command A: the same with windows; layers without one have no RoPE
  *
  * In files of architectures that descend from llama, the rows of Q and K are ordered so that RoPE turns
  * neighbouring elements. In the others, element i of a head turns with element i + dims/2, as in the
@@ -41,6 +36,7 @@
 #include "compute/model/model_priv.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static const double FREQ_BASE[2] = {1.0001, 1e12}, CAP[2] = {0, 1e6};
 
@@ -95,8 +91,6 @@ static const char *const GEMMA4_KEYS[] = {"final_logit_softcapping", "expert_cou
 
 static const char *const GRANITE_KEYS[] = {"embedding_scale", "residual_scale", "logit_scale",
                                            "attention.scale", NULL};
-
-static const char *const STABLELM_KEYS[] = {"use_parallel_residual", NULL};
 
 void drop_rope(struct model *model)
 {
@@ -210,36 +204,52 @@ static void read_mistral3(struct reading *r, struct model *model)
     read_llama(r, model);
 }
 
-/* Files of older converters have Q, K and V in one tensor. */
-static void read_phi2(struct reading *r, struct model *model)
+/* A number of xIELU, for a layer or for all. Its keys have no architecture before them in files of llama.cpp's
+ * converter. */
+static void archs_read_xielu(struct reading *r, const char *name, uint32_t layer, double *out)
 {
-    for (uint32_t i = 0; i < model->config.n_layers && has_tensor(r, "blk.0.attn_qkv.weight"); i++)
-        model->layers[i].attn = &attn_grouped_fused_biased;
+    static const double BOUNDS[2] = {-1e3, 1e3};
+    char key[128];
+    bool is_there = false;
+
+    for (unsigned prefixed = 0; prefixed < 2 && !is_there; prefixed++) {
+        snprintf(key, sizeof(key), "%s%sxielu.%s", prefixed ? arch_name(r) : "", prefixed ? "." : "", name);
+        is_there =
+            gguf_array_f64(r->gguf, key, layer, out) == 0 || gguf_get_f64(r->gguf, key, NULL, out) == 0;
+    }
+    if (!is_there)
+        arch_complain(r, E_FORMAT, "key xielu.%s has no number for layer %u", name, layer);
+    else if (!(*out >= BOUNDS[0] && *out <= BOUNDS[1]))
+        arch_complain(r, E_FORMAT, "key xielu.%s is %g for layer %u", name, *out, layer);
 }
 
-static void read_gpt2(struct reading *r, struct model *model)
+static void read_apertus(struct reading *r, struct model *model)
 {
-    (void)r;
-    drop_rope(model);
+    for (uint32_t i = 0; i < model->config.n_layers && !has_complaints(r); i++) {
+        double up = 0, down = 0, beta = 0, most = 0;
+
+        archs_read_xielu(r, "alpha_p", i, &up);
+        archs_read_xielu(r, "alpha_n", i, &down);
+        archs_read_xielu(r, "beta", i, &beta);
+        archs_read_xielu(r, "eps", i, &most);
+        model->layers[i].xielu = (struct xielu){.up = (float)log1p(exp(up)),
+                                                .down = (float)(beta + log1p(exp(down))),
+                                                .beta = (float)beta,
+                                                .most = (float)most};
+    }
 }
 
-static const char *const COMMAND_R_KEYS[] = {"logit_scale", NULL};
-
-static void read_command_r(struct reading *r, struct model *model)
+/* The base grows as it does in other files of Hunyuan, whose converter has done so. */
+static void read_hunyuan_vl(struct reading *r, struct model *model)
 {
-    static const double SCALE[2] = {1e-6, 1e6};
-    double logits = 1;
+    static const double ALPHA[2] = {0, 1e6};
+    const double dim = model->config.head_dim;
+    double alpha = 0;
 
-    read_number(r, "logit_scale", REQUIRED, SCALE, &logits);
-    model->config.logit_scale = (float)logits;
-}
-
-static void read_cohere2(struct reading *r, struct model *model)
-{
-    read_command_r(r, model);
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        if (!model->layers[i].is_local)
-            model->layers[i].rope = ROPE_NONE;
+    read_number(r, "rope.scaling.alpha", OPTIONAL, ALPHA, &alpha);
+    if (alpha > 0 && dim > 2)
+        model->rope_params[ROPE_GLOBAL].freq_base *= pow(alpha, dim / (dim - 2));
+    model->config.rope_freq_base = (float)model->rope_params[ROPE_GLOBAL].freq_base;
 }
 
 static const struct arch ARCHS[] = {
@@ -407,6 +417,22 @@ static const struct arch ARCHS[] = {
      .ffn = &ffn_plain_may,
      .needs = PRE_NORMS,
      .may = ATTN_BIASES},
+    {.name = "apertus",
+     .pairs = ROPE_HALVES,
+     .activation = ACT_XIELU,
+     .attn = &attn_grouped,
+     .ffn = &ffn_plain,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .may = ATTN_BIASES,
+     .read = read_apertus},
+    {.name = "hunyuan_vl",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .may = ATTN_BIASES,
+     .norms_turned = true,
+     .read = read_hunyuan_vl},
     {.name = "seed_oss",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,
@@ -432,88 +458,6 @@ static const struct arch ARCHS[] = {
      .has_windows = true,
      .keys = MISTRAL3_KEYS,
      .read = read_mistral3},
-    {.name = "starcoder2",
-     .pairs = ROPE_HALVES,
-     .activation = ACT_GELU,
-     .norm = NORM_LAYER,
-     .attn = &attn_grouped,
-     .ffn = &ffn_plain_may,
-     .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
-     .usual = ATTN_BIASES | SLOT_BIT(UP_BIAS) | SLOT_BIT(DOWN_BIAS),
-     .globals = GLOBAL_BIT(FINAL_NORM_BIAS),
-     .has_windows = true,
-     .window_default = 4096}, /* as published; converters write no key */
-    {.name = "nemotron",
-     .pairs = ROPE_HALVES,
-     .activation = ACT_RELU_SQUARED,
-     .norm = NORM_LAYER,
-     .attn = &attn_grouped,
-     .ffn = &ffn_plain_may,
-     .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
-     .may = ATTN_BIASES,
-     .globals = GLOBAL_BIT(FINAL_NORM_BIAS)},
-    {.name =
-         "stablelm", /* converters write use_parallel_residual for all; files with parallel halves have no FFN_NORM */
-     .keys = STABLELM_KEYS,
-     .pairs = ROPE_HALVES,
-     .norm = NORM_LAYER,
-     .attn = &attn_grouped,
-     .ffn = &ffn_dense,
-     .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
-     .may = ATTN_BIASES,
-     .globals = GLOBAL_BIT(FINAL_NORM_BIAS)},
-    {.name = "phi2",
-     .pairs = ROPE_HALVES,
-     .activation = ACT_GELU,
-     .norm = NORM_LAYER,
-     .is_parallel = true,
-     .attn = &attn_grouped_biased,
-     .ffn = &ffn_plain_biased,
-     .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(ATTN_NORM_BIAS),
-     .globals = GLOBAL_BIT(FINAL_NORM_BIAS) | GLOBAL_BIT(HEAD_BIAS),
-     .read = read_phi2},
-    {.name = "gpt2",
-     .pairs = ROPE_HALVES,
-     .activation = ACT_GELU,
-     .norm = NORM_LAYER,
-     .attn = &attn_grouped_fused_biased,
-     .ffn = &ffn_plain_biased,
-     .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
-     .globals = GLOBAL_BIT(FINAL_NORM_BIAS) | GLOBAL_BIT(POSITIONS),
-     .read = read_gpt2},
-    {.name = "falcon",
-     .pairs = ROPE_HALVES,
-     .activation = ACT_GELU_EXACT,
-     .norm = NORM_LAYER,
-     .is_parallel = true,
-     .attn = &attn_grouped_fused,
-     .ffn = &ffn_plain,
-     .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(ATTN_NORM_BIAS),
-     .may = SLOT_BIT(ATTN_NORM_2) | SLOT_BIT(ATTN_NORM_2_BIAS),
-     .globals = GLOBAL_BIT(FINAL_NORM_BIAS)},
-    {.name = "command-r",
-     .pairs = ROPE_ADJACENT,
-     .norm = NORM_LAYER,
-     .is_parallel = true,
-     .attn = &attn_grouped,
-     .ffn = &ffn_dense,
-     .needs = SLOT_BIT(ATTN_NORM),
-     .may = SLOT_BIT(Q_NORM_HEADS) | SLOT_BIT(K_NORM_HEADS) | ATTN_BIASES,
-     .keys = COMMAND_R_KEYS,
-     .read = read_command_r},
-    {.name = "cohere2",
-     .pairs = ROPE_ADJACENT,
-     .norm = NORM_LAYER,
-     .is_parallel = true,
-     .attn = &attn_grouped,
-     .ffn = &ffn_dense,
-     .needs = SLOT_BIT(ATTN_NORM),
-     .may = ATTN_BIASES,
-     .has_windows = true,
-     .window_period = 4,
-     .window_default = 4096,
-     .keys = COMMAND_R_KEYS,
-     .read = read_cohere2},
 };
 
 const struct arch *arch_at(uint32_t index)
@@ -529,5 +473,8 @@ const struct arch *arch_at(uint32_t index)
     if (index < N_LATENT_ARCHS)
         return &LATENT_ARCHS[index];
     index -= N_LATENT_ARCHS;
-    return index < N_HYBRID_ARCHS ? &HYBRID_ARCHS[index] : NULL;
+    if (index < N_HYBRID_ARCHS)
+        return &HYBRID_ARCHS[index];
+    index -= N_HYBRID_ARCHS;
+    return index < N_NORM_ARCHS ? &NORM_ARCHS[index] : NULL;
 }

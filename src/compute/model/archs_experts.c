@@ -14,8 +14,14 @@
  *    exaone-moe K-EXAONE: like dots1 with windows; layers without one have no RoPE
  *    ernie4_5-moe ERNIE 4.5 with experts, of which some are shared
  *    llama4    Llama 4: arch_llama4.c
+ *    phimoe    Phi 3.5 MoE, Phi mini MoE: LayerNorm and biases, longrope, experts by SparseMixer
+ *    afmoe     Trinity: norms before and after each half, gates on attention, windows and RoPE as in exaone-moe
+ *    bailingmoe Ling 1: llama with experts, some of them shared
+ *    cohere2moe Command A with experts: parallel halves as in cohere2, the mean of chosen and shared experts
  *    gpt-oss   gpt-oss 20b and 120b: sinks, a window in every other layer, experts with biases and limits */
 #include "compute/model/model_priv.h"
+
+#include <math.h>
 
 static const char *const EXPERT_KEYS[] = {"expert_count", NULL};
 
@@ -93,6 +99,56 @@ static void read_gptoss(struct reading *r, struct model *model)
     model->rope_params[ROPE_GLOBAL].has_exact_bounds = true;
     model->route.gate = ROUTE_SOFTMAX_CHOSEN;
     moe_read(r, model, 0, true);
+}
+
+/* Published models turn heads by sines of another size than converters write, which is that of phi3. */
+static const double PHIMOE_FACTOR_OF_FILES = 1.190238, PHIMOE_FACTOR = 1.243163121016122;
+
+static void read_phimoe(struct reading *r, struct model *model)
+{
+    struct rope_params *rope = &model->rope_params[ROPE_GLOBAL];
+
+    if (fabs(rope->attn_factor - PHIMOE_FACTOR_OF_FILES) < 1e-5)
+        rope->attn_factor = PHIMOE_FACTOR;
+    model->route.gate = ROUTE_SPARSEMIXER;
+    moe_read(r, model, 0, true);
+}
+
+static void read_afmoe(struct reading *r, struct model *model)
+{
+    model->config.embedding_scale = sqrtf((float)model->config.hidden);
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (!model->layers[i].is_local)
+            model->layers[i].rope = ROPE_NONE;
+    read_glm4moe(r, model);
+}
+
+static void read_bailingmoe(struct reading *r, struct model *model)
+{
+    uint32_t n_dense = 0;
+
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    model->route.gate = ROUTE_SOFTMAX;
+    moe_read(r, model, n_dense, true);
+}
+
+/* An MTP head is left out. */
+static const char *const COHERE2MOE_KEYS[] = {"expert_count", "logit_scale", "nextn_predict_layers", NULL};
+
+/* The dense layers at the beginning have RoPE without a window. */
+static void read_cohere2moe(struct reading *r, struct model *model)
+{
+    uint32_t n_dense = 0;
+
+    read_cohere2(r, model);
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    for (uint32_t i = 0; i < n_dense && !has_complaints(r); i++)
+        model->layers[i].rope = ROPE_GLOBAL;
+    model->route.gate = ROUTE_SIGMOID;
+    moe_read(r, model, n_dense, true);
+    model->route.averages_shared = model->config.shared_ffn != 0;
+    if (model->route.averages_shared)
+        model->route.scale /= 2;
 }
 
 const struct arch EXPERT_ARCHS[] = {
@@ -212,5 +268,44 @@ const struct arch EXPERT_ARCHS[] = {
      .window_default = 8192,
      .keys = LLAMA4_KEYS,
      .read = read_llama4},
+    {.name = "phimoe",
+     .pairs = ROPE_HALVES,
+     .norm = NORM_LAYER,
+     .eps = "attention.layer_norm_rms_epsilon",
+     .attn = &attn_grouped,
+     .ffn = &ffn_moe,
+     .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
+     .usual = ATTN_BIASES,
+     .globals = GLOBAL_BIT(FINAL_NORM_BIAS) | GLOBAL_BIT(HEAD_BIAS),
+     .has_windows = true,
+     .keys = EXPERT_KEYS,
+     .read = read_phimoe},
+    {.name = "afmoe",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped_gated,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | POST_NORMS | HEAD_NORMS,
+     .has_windows = true,
+     .window_period = 4,
+     .keys = EXPERT_KEYS,
+     .read = read_afmoe},
+    {.name = "bailingmoe",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = EXPERT_KEYS,
+     .read = read_bailingmoe},
+    {.name = "cohere2moe",
+     .pairs = ROPE_ADJACENT,
+     .norm = NORM_BY_KEY,
+     .is_parallel = true,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = SLOT_BIT(ATTN_NORM),
+     .has_windows = true,
+     .window_period = 4,
+     .keys = COHERE2MOE_KEYS,
+     .read = read_cohere2moe},
 };
 const uint32_t N_EXPERT_ARCHS = sizeof(EXPERT_ARCHS) / sizeof(EXPERT_ARCHS[0]);

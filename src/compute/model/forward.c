@@ -106,7 +106,7 @@ void forward_matmul(struct forward *f, const struct weight_group *group, const f
 void forward_norm_row(const struct model *model, const float *x, const struct layer_gain *gain, uint32_t n,
                       float *out)
 {
-    if (model->arch->norm == NORM_LAYER)
+    if (model->norm == NORM_LAYER)
         layer_norm(model->table, x, gain, n, model->config.norm_eps, out);
     else
         rms_norm(model->table, x, gain->gain, n, model->config.norm_eps, out);
@@ -125,19 +125,22 @@ const float *forward_norm(struct forward *f, enum slot slot)
 {
     const float *const *vectors = f->layer->vectors;
 
-    if (vectors[slot] == NULL)
+    if (f->model->arch->norm == NORM_LAYER_PLAIN)
+        f->gain = (struct layer_gain){.gain = f->model->ones};
+    else if (vectors[slot] == NULL)
         return f->state->x;
-    f->gain = (struct layer_gain){.gain = vectors[slot],
-                                  .bias = f->model->arch->norm == NORM_LAYER ? vectors[slot + 1] : NULL};
+    else
+        f->gain = (struct layer_gain){.gain = vectors[slot],
+                                      .bias = f->model->norm == NORM_LAYER ? vectors[slot + 1] : NULL};
     forward_rows(f, norm_rows);
     return f->state->normed;
 }
 
 enum slot forward_ffn_norm(const struct forward *f)
 {
-    if (f->model->arch->is_parallel || f->layer->attn == &attn_none)
-        return SLOT_ATTN_NORM;
-    return f->layer->vectors[SLOT_FFN_NORM] ? SLOT_FFN_NORM : SLOT_FFN_NORM_LATE;
+    if (f->layer->vectors[SLOT_FFN_NORM])
+        return SLOT_FFN_NORM;
+    return f->model->is_parallel || f->layer->attn == &attn_none ? SLOT_ATTN_NORM : SLOT_FFN_NORM_LATE;
 }
 
 static void finish_rows(const struct forward *f, uint32_t from, uint32_t to)

@@ -103,6 +103,13 @@ static void unit_norm_row(const struct forward *f, float *heads, uint32_t n_head
         forward_norm_row(f->model, heads, &gain, head_dim, heads);
 }
 
+/* NaN stays. */
+static void attn_clamp_row(float *x, size_t n, float bound)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] > bound ? bound : x[i] < -bound ? -bound : x[i];
+}
+
 static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
@@ -118,6 +125,8 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
 
         if (bias) /* K's and V's biases follow Q's */
             vec_add(model->table, q, bias, (uint32_t)shape.stride);
+        if (c->qkv_clamp != 0)
+            attn_clamp_row(q, shape.stride, c->qkv_clamp);
         if (model->norms_values)
             norm_values(f, row, &shape);
         if (!model->arch->norms_turned)
@@ -391,6 +400,14 @@ const struct half attn_grouped_fused = {
     .usual = SLOT_BIT(QKV),
     .may = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V),
     .forward = forward_attn,
+};
+
+const struct half attn_grouped_gated = {
+    .name = "grouped, with gates in a tensor of their own",
+    .first = GROUP_QKV,
+    .needs = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(OUT) | SLOT_BIT(ATTN_GATE),
+    .forward = forward_attn,
+    .has_gates = true,
 };
 
 const struct half attn_grouped_normed = {

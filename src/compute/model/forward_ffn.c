@@ -27,7 +27,7 @@ static void relu_squared(const struct kern_table *table, float *x, uint32_t n)
 static const struct activation_row {
     gated_act gated; /* NULL: no architecture has it with gates ... */
     plain_act plain; /* ... without gates */
-} activations[] = {{swiglu, NULL}, {geglu, gelu}, {NULL, gelu_exact}, {NULL, relu_squared}};
+} activations[] = {{swiglu, NULL}, {geglu, gelu}, {NULL, gelu_exact}, {NULL, relu_squared}, {NULL, NULL}};
 CHECK_ROWS(activations, N_ACTIVATIONS);
 
 gated_act ffn_gated_act(const struct model *model)

@@ -59,5 +59,6 @@ const struct half attn_gated = {
     .needs =
         SLOT_BIT(Q_GATED) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(OUT) | SLOT_BIT(Q_NORM) | SLOT_BIT(K_NORM),
     .forward = forward_attn,
+    .has_gates = true,
     .pack = gated_pack,
 };

@@ -271,7 +271,7 @@ static float shared_weight(const struct forward *f, size_t row)
 
     for (uint32_t i = 0; gate && i < hidden; i++)
         score += (double)x[i] * gate[i];
-    return gate ? route_sigmoid(score) : 1;
+    return gate ? route_sigmoid(score) : f->model->route.averages_shared ? 0.5f : 1;
 }
 
 /* Sums a token's picks, and its shared experts unless their rows are wider. */
@@ -447,13 +447,12 @@ const struct half ffn_moe_loose = {
 
 const struct half ffn_moe_biased = {
     .name = "experts with biases",
-    .needs = EXPERTS | SLOT_BIT(ROUTER_BIAS) | SLOT_BIT(GATE_EXPERTS_BIAS) | SLOT_BIT(UP_EXPERTS_BIAS) |
-             SLOT_BIT(DOWN_EXPERTS_BIAS),
-    .usual = GATE_UP,
-    .may = SLOT_BIT(GATE_UP_EXPERTS),
+    .needs = EXPERTS | SLOT_BIT(ROUTER_BIAS) | SLOT_BIT(DOWN_EXPERTS_BIAS),
+    .usual = GATE_UP | SLOT_BIT(GATE_EXPERTS_BIAS) | SLOT_BIT(UP_EXPERTS_BIAS),
+    .may = SLOT_BIT(GATE_UP_EXPERTS) | SLOT_BIT(GATE_UP_EXPERTS_BIAS),
     .forward = forward_moe,
     .lay_out = moe_lay_out,
-    .bind = moe_bind_either,
+    .bind = moe_bind_biased,
     .pack = moe_pack_biased,
     .layer_fini = moe_layer_fini,
 };

@@ -5,14 +5,40 @@
  *     up     [n][F]      = act(normed . Wup^T + bias)      F = ffn; forward_ffn.c lists the acts
  *     x                 += up . Wdown^T + bias
  *
- * `up` lies where the gated half has gate and up. */
+ * `up` lies where the gated half has gate and up.
+ *
+ * Apertus' act is xIELU (Huang & Schlag 2024), whose numbers are a layer's own. e^x comes from the kernels' sigmoid:
+ * s / (1 - s), which loses nothing for x <= 0. */
 #include "compute/model/model_priv.h"
+
+enum { XIELU_CHUNK = 128 };
+
+static void plain_xielu(const struct kern_table *table, const struct xielu *p, float *x, uint32_t n)
+{
+    float least[XIELU_CHUNK], share[XIELU_CHUNK];
+
+    for (uint32_t from = 0; from < n; from += XIELU_CHUNK, x += XIELU_CHUNK) {
+        uint32_t len = n - from < XIELU_CHUNK ? n - from : XIELU_CHUNK;
+
+        for (uint32_t i = 0; i < len; i++) {
+            least[i] = x[i] < p->most ? x[i] : p->most;
+            share[i] = 1;
+        }
+        vec_gate(table, share, least, len);
+        for (uint32_t i = 0; i < len; i++) {
+            float above = p->up * x[i] * x[i], below = (share[i] / (1 - share[i]) - 1 - x[i]) * p->down;
+
+            x[i] = (x[i] > 0 ? above : below) + p->beta * x[i]; /* NaN stays */
+        }
+    }
+}
 
 static void activate_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct kern_table *table = f->model->table;
     const float *bias = f->layer->vectors[SLOT_UP_BIAS];
-    plain_act act = ffn_plain_act(f->model);
+    const bool is_xielu = f->model->arch->activation == ACT_XIELU;
+    plain_act act = is_xielu ? NULL : ffn_plain_act(f->model);
     uint32_t ffn = f->model->config.ffn;
 
     for (size_t row = from; row < to; row++) {
@@ -20,7 +46,10 @@ static void activate_rows(const struct forward *f, uint32_t from, uint32_t to)
 
         if (bias)
             vec_add(table, up, bias, ffn);
-        act(table, up, ffn);
+        if (is_xielu)
+            plain_xielu(table, &f->layer->xielu, up, ffn);
+        else
+            act(table, up, ffn);
     }
 }
 

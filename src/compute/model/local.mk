@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libcompute_model.a
 libcompute_model_a_SOURCES = src/compute/model/model.h src/compute/model/watch.h src/compute/model/model_priv.h src/compute/model/arch_priv.h src/compute/model/slots_priv.h \
-	src/compute/model/reading_priv.h src/compute/model/rope_priv.h src/compute/model/input_priv.h src/compute/model/arch_layers.c \
-	src/compute/model/archs.c src/compute/model/archs_experts.c src/compute/model/archs_hybrid.c src/compute/model/archs_latent.c src/compute/model/arch_llama4.c src/compute/model/arch_gemma4.c src/compute/model/arch_gemma3n.c src/compute/model/forward_altup.c src/compute/model/altup_priv.h src/compute/model/forward_tail.c src/compute/model/mtp.c src/compute/model/mtp_priv.h src/compute/model/watch.c src/compute/model/slots.c \
+	src/compute/model/reading_priv.h src/compute/model/rope_priv.h src/compute/model/input_priv.h src/compute/model/layer_priv.h src/compute/model/arch_layers.c \
+	src/compute/model/archs.c src/compute/model/archs_experts.c src/compute/model/archs_hybrid.c src/compute/model/archs_latent.c src/compute/model/archs_norm.c src/compute/model/arch_llama4.c src/compute/model/arch_gemma4.c src/compute/model/arch_gemma3n.c src/compute/model/forward_altup.c src/compute/model/altup_priv.h src/compute/model/forward_tail.c src/compute/model/mtp.c src/compute/model/mtp_priv.h src/compute/model/watch.c src/compute/model/slots.c \
 	src/compute/model/arch.c src/compute/model/rope.c src/compute/model/weights.c src/compute/model/weight_scales.c src/compute/model/weight_scales_priv.h src/compute/model/model.c \
 	src/compute/model/forward_mla.c src/compute/model/forward_index.c src/compute/model/index_priv.h src/compute/model/mla_weights.c src/compute/model/mla_priv.h \
 	src/compute/model/forward_moe.c src/compute/model/moe_weights.c src/compute/model/moe_priv.h \

@@ -99,7 +99,8 @@ static const struct layer *widest_layer(const struct model *model, enum kv_type 
 /* A gain for norms that have none. */
 static int fill_ones(struct model *model, struct fault *fault)
 {
-    bool is_used = false;
+    bool is_used = model->arch->norm == NORM_LAYER_PLAIN;
+    const uint32_t n = is_used ? model->config.hidden : model->config.head_dim;
 
     for (uint32_t i = 0; i < model->config.n_layers; i++) {
         model->norms_values = model->norms_values || model->layers[i].attn == &attn_values_normed ||
@@ -109,10 +110,10 @@ static int fill_ones(struct model *model, struct fault *fault)
     }
     if (!is_used && !model->norms_values)
         return 0;
-    model->ones = calloc(model->config.head_dim, sizeof(*model->ones));
+    model->ones = calloc(n, sizeof(*model->ones));
     if (model->ones == NULL)
         return fault_set(fault, E_NOMEM, "no memory for a norm");
-    for (uint32_t i = 0; i < model->config.head_dim; i++)
+    for (uint32_t i = 0; i < n; i++)
         model->ones[i] = 1;
     return 0;
 }

@@ -63,6 +63,7 @@ struct model_config { /* shapes, in the field's usual terms */
     float residual_scale;  /* factor of the halves' outputs; usually 1 */
     float logit_scale;     /* factor of the logits; usually 1 */
     float attn_cap;        /* soft cap of scores; 0: none */
+    float qkv_clamp;       /* Q, K and V stay within this of 0; 0: no bound */
     float logit_cap;       /* soft cap of logits; 0: none */
     bool is_mtp;           /* an MTP head, loaded with mtp_of */
     bool is_tied;          /* the output head is the token embedding */

@@ -8,6 +8,7 @@
 #include "compute/model/arch_priv.h"
 #include "compute/model/index_priv.h"
 #include "compute/model/input_priv.h"
+#include "compute/model/layer_priv.h"
 #include "compute/model/model.h"
 #include "compute/model/moe_priv.h"
 #include "compute/model/mla_priv.h"
@@ -18,41 +19,13 @@
 #include "compute/tensor/gated.h"
 #include "compute/tensor/tensor.h"
 
-/* ---- weights.c ---- */
-
-/* Matrices that read the same input. Neighbours of one type are packed into one weight. */
-struct weight_group {
-    struct weight parts[4];
-    uint32_t n_parts;
-    uint32_t rows; /* sum over all parts */
-};
-
-struct layer {
-    const struct half *attn, *ffn, *tail; /* tail: NULL in most models */
-    enum rope_kind rope;
-    uint32_t head_dim, n_kv_heads, ffn_width;
-    uint32_t kv_index; /* number of its keys and values in the KV layout */
-    bool is_shared;    /* the layer kv_source stores them */
-    uint32_t kv_source;
-    size_t state_at; /* a recurrent layer: where its part of the state begins */
-    enum index_kind index;
-    bool is_local;       /* a layer that should have a window, even if the window hides no key */
-    bool is_unit_normed; /* heads of q and k are normed without a gain, after RoPE */
-    bool is_sparse;      /* gates below so many standard deviations over their mean are cut off */
-    float cut_deviations;
-    uint32_t window; /* number of keys that a query attends to, its own included; 0: all before it */
-    const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or a matrix */
-    struct weight_group groups[N_GROUPS];
-    struct expert_weights experts;
-    struct latent_weights latent;
-    struct recurrent_weights recurrent;
-};
-
 struct model {
     struct model_config config;
     const struct arch *arch;
     struct kv_layout layout;
     const struct kern_table *table;
+    enum norm norm;   /* NORM_RMS or NORM_LAYER */
+    bool is_parallel; /* as in the architecture's row, unless a key differs */
     uint32_t globals; /* GLOBAL_BIT()s that the keys ask for */
     uint32_t n_ropes;
     struct rope_params rope_params[N_ROPES];
@@ -67,7 +40,7 @@ struct model {
     struct weight_group altup_in;                      /* [n_streams - 1][hidden][hidden], or empty */
     struct weight_group altup_out[ALTUP_MOST_STREAMS]; /* [hidden][hidden] of each but the first stream */
     const float *inputs_norm;                          /* [input] */
-    float *ones;                                       /* [at least head_dim] a gain for norms without one */
+    float *ones;                                       /* a gain for norms without one, as wide as they are */
     bool norms_values;                                 /* by ones, in layers that store values */
     struct layer_gain final_norm;                      /* [hidden] */
     const float *head_bias;                            /* [vocab], or NULL */

@@ -49,6 +49,7 @@ int moe_bind_loose(struct loading *load, uint32_t layer);
 bool moe_knows_loose(const struct loading *load, struct bytes suffix);
 int moe_pack_loose(struct loading *load, uint32_t layer);
 int moe_pack_plain(struct loading *load, uint32_t layer); /* up and down, without a gate */
+int moe_bind_biased(struct loading *load, uint32_t layer);
 int moe_pack_biased(struct loading *load, uint32_t layer);
 void moe_layer_fini(struct layer *layer);
 /* Gate and up of all experts in one tensor, or in two. */

@@ -9,6 +9,9 @@
  *     chosen   the n_used largest of order, largest first; of equal ones the lower index
  *     weight   chance of the chosen, divided by their sum (is_normed), times scale
  *
+ * SparseMixer (Liu et al. 2024; Phi 3.5 MoE) gives each choice a softmax of its own, over the experts that are left
+ * and nearly as good as the best of them. So weights add up to at most n_used, not to 1.
+ *
  * A softmax over the chosen experts alone equals the normed softmax over all: the factor of the others
  * cancels.
  *
@@ -113,6 +116,32 @@ static void keep_best_groups(struct routing *r, bool two)
         r->is_out[i] = !is_kept[i / each];
 }
 
+/* Experts whose scores differ from the best by more than this share do not count: twice the noise of training. */
+static const double NEARLY = 2 * 0.01;
+
+static void route_sparsemixer(struct routing *r, const float *scores, uint32_t *experts_out,
+                              float *weights_out)
+{
+    for (uint32_t i = 0; i < r->rule->n_experts; i++)
+        r->order[i] = scores[i];
+    for (uint32_t k = 0; k < r->rule->n_used; k++) {
+        uint32_t best = best_of(r->order, r->is_out, r->rule->n_experts);
+        double most, sum = 0;
+
+        ASSERT(best != UINT32_MAX);
+        most = scores[best];
+        for (uint32_t i = 0; i < r->rule->n_experts; i++) {
+            double apart = (most - scores[i]) / fmax(fabs(scores[i]), most);
+
+            if (!r->is_out[i] && !(apart > NEARLY))
+                sum += fixed_exp(scores[i] - most);
+        }
+        r->is_out[best] = true;
+        experts_out[k] = best;
+        weights_out[k] = (float)(r->rule->scale / sum);
+    }
+}
+
 void route_token(const struct route_rule *rule, const float *scores, const float *bias, uint32_t *experts_out,
                  float *weights_out)
 {
@@ -120,6 +149,10 @@ void route_token(const struct route_rule *rule, const float *scores, const float
     bool by_chance = bias != NULL || rule->gate == ROUTE_SIGMOID;
     double chosen = 0, by;
 
+    if (rule->gate == ROUTE_SPARSEMIXER) {
+        route_sparsemixer(&r, scores, experts_out, weights_out);
+        return;
+    }
     compute_chances(&r, scores);
     for (uint32_t i = 0; i < rule->n_experts; i++)
         r.order[i] = !by_chance ? scores[i] : r.chance[i] + (bias ? bias[i] : 0);

@@ -12,7 +12,8 @@ enum { ROUTE_MAX_EXPERTS = 512, ROUTE_MAX_USED = 64 };
 enum route_gate { /* numbers of expert_gating_func in model files */
                   ROUTE_SOFTMAX = 1,
                   ROUTE_SIGMOID = 2,
-                  ROUTE_SOFTMAX_CHOSEN = 3 /* softmax over the chosen experts */
+                  ROUTE_SOFTMAX_CHOSEN = 3, /* softmax over the chosen experts */
+                  ROUTE_SPARSEMIXER = 100   /* has no number in files: phimoe */
 };
 
 struct route_rule {
@@ -21,8 +22,9 @@ struct route_rule {
     uint32_t n_used;        /* at most ROUTE_MAX_USED, and at most the experts of n_groups_used groups */
     uint32_t n_groups;      /* divides n_experts; 1: no groups */
     uint32_t n_groups_used; /* groups from which experts are chosen */
-    bool is_normed;         /* the weights of the chosen experts add up to 1, before scale */
-    bool scales_input;      /* the weight multiplies the input of an expert, not its output */
+    bool averages_shared; /* half of the chosen and half of the shared experts, not their sum (cohere2moe) */
+    bool is_normed;       /* the weights of the chosen experts add up to 1, before scale */
+    bool scales_input;    /* the weight multiplies the input of an expert, not its output */
     float scale;
 };
 

@@ -261,18 +261,34 @@ static int pack_found(struct loading *load, uint32_t layer,
     return rc;
 }
 
-int moe_bind_either(struct loading *load, uint32_t layer)
+/* A layer has `both`, or `gate` and `up`. */
+static int check_either(struct loading *load, uint32_t layer, enum slot gate, enum slot up, enum slot both)
 {
     const struct gguf_tensor *const *slot = load->bound[layer].slot;
     const uint32_t number = load->model->first_layer + layer;
-    const bool has_gate = slot[SLOT_GATE_EXPERTS] != NULL, has_up = slot[SLOT_UP_EXPERTS] != NULL;
+    const bool has_gate = slot[gate] != NULL, has_up = slot[up] != NULL;
 
-    if (slot[SLOT_GATE_UP_EXPERTS] != NULL && (has_gate || has_up))
-        return fault_set(load->fault, E_FORMAT, "blk.%u has gates of experts twice", number);
-    if (slot[SLOT_GATE_UP_EXPERTS] == NULL && !(has_gate && has_up))
+    if (slot[both] != NULL && (has_gate || has_up))
+        return fault_set(load->fault, E_FORMAT, "blk.%u has %s of experts twice", number,
+                         both == SLOT_GATE_UP_EXPERTS ? "gates" : "biases");
+    if (slot[both] == NULL && !(has_gate && has_up))
         return fault_set(load->fault, E_FORMAT, "tensor blk.%u.%s is missing", number,
-                         SLOTS[has_gate ? SLOT_UP_EXPERTS : SLOT_GATE_EXPERTS].suffix);
+                         SLOTS[has_gate ? up : gate].suffix);
     return 0;
+}
+
+int moe_bind_either(struct loading *load, uint32_t layer)
+{
+    return check_either(load, layer, SLOT_GATE_EXPERTS, SLOT_UP_EXPERTS, SLOT_GATE_UP_EXPERTS);
+}
+
+int moe_bind_biased(struct loading *load, uint32_t layer)
+{
+    int rc = moe_bind_either(load, layer);
+
+    return rc < 0 ? rc
+                  : check_either(load, layer, SLOT_GATE_EXPERTS_BIAS, SLOT_UP_EXPERTS_BIAS,
+                                 SLOT_GATE_UP_EXPERTS_BIAS);
 }
 
 int moe_pack_either(struct loading *load, uint32_t layer)
@@ -306,17 +322,21 @@ int moe_pack_biased(struct loading *load, uint32_t layer)
     const struct model_config *c = &load->model->config;
     struct expert_weights *out = &load->model->layers[layer].experts;
 
-    for (enum slot i = SLOT_GATE_EXPERTS_BIAS; i <= SLOT_DOWN_EXPERTS_BIAS; i++)
-        if (!weights_is_plain(slot[i]->type))
+    for (enum slot i = SLOT_GATE_EXPERTS_BIAS; i <= SLOT_GATE_UP_EXPERTS_BIAS; i++)
+        if (slot[i] != NULL && !weights_is_plain(slot[i]->type))
             return fault_set(load->fault, E_UNSUPPORTED, "tensor %.*s is not F32, F16 or BF16",
                              (int)slot[i]->name.len_bytes, (const char *)slot[i]->name.data);
     out->gate_up_bias = calloc((size_t)c->n_experts * 2 * c->expert_ffn, sizeof(float));
     out->down_bias = calloc((size_t)c->n_experts * c->hidden, sizeof(float));
     if (out->gate_up_bias == NULL || out->down_bias == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for the biases of %u experts", c->n_experts);
-    copy_biases(load, slot[SLOT_GATE_EXPERTS_BIAS], out->gate_up_bias, (size_t)2 * c->expert_ffn);
-    copy_biases(load, slot[SLOT_UP_EXPERTS_BIAS], out->gate_up_bias + c->expert_ffn,
-                (size_t)2 * c->expert_ffn);
+    copy_biases(load,
+                slot[SLOT_GATE_UP_EXPERTS_BIAS] ? slot[SLOT_GATE_UP_EXPERTS_BIAS]
+                                                : slot[SLOT_GATE_EXPERTS_BIAS],
+                out->gate_up_bias, (size_t)2 * c->expert_ffn);
+    if (slot[SLOT_UP_EXPERTS_BIAS] != NULL)
+        copy_biases(load, slot[SLOT_UP_EXPERTS_BIAS], out->gate_up_bias + c->expert_ffn,
+                    (size_t)2 * c->expert_ffn);
     copy_biases(load, slot[SLOT_DOWN_EXPERTS_BIAS], out->down_bias, c->hidden);
     return moe_pack_either(load, layer);
 }

@@ -48,6 +48,7 @@ bool read_fraction(const struct reading *r, const char *suffix, uint32_t i, doub
 uint32_t tensor_rows(const struct reading *r, const char *name);
 void read_granite(struct reading *r, struct model *model); /* archs.c: four scales, and a flag for RoPE */
 void read_exaone4(struct reading *r, struct model *model); /* layers with a window alone turn */
+void read_cohere2(struct reading *r, struct model *model); /* archs_norm.c: the same, and a scale of logits */
 void drop_rope(struct model *model);                       /* in all layers */
 __attribute__((format(printf, 3, 4))) void arch_complain(struct reading *r, int code, const char *format,
                                                          ...);

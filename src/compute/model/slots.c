@@ -34,6 +34,7 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_K] = MATRIX("attn_k.weight", DIM_KV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
     [SLOT_V] = MATRIX("attn_v.weight", DIM_KV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
     [SLOT_QKV] = MATRIX("attn_qkv.weight", DIM_QKV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_ATTN_GATE] = MATRIX("attn_gate.weight", DIM_Q, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
     [SLOT_Q_BIAS] = VECTOR("attn_q.bias", DIM_Q, MODEL_BIAS),
     [SLOT_K_BIAS] = VECTOR("attn_k.bias", DIM_KV, MODEL_BIAS),
     [SLOT_V_BIAS] = VECTOR("attn_v.bias", DIM_KV, MODEL_BIAS),
@@ -80,6 +81,8 @@ const struct slot_info SLOTS[N_SLOTS] = {
         MATRIX("ffn_gate_exps.bias", DIM_EXPERTS, DIM_EXPERT_FFN, GROUP_NONE, MODEL_BIAS),
     [SLOT_UP_EXPERTS_BIAS] = MATRIX("ffn_up_exps.bias", DIM_EXPERTS, DIM_EXPERT_FFN, GROUP_NONE, MODEL_BIAS),
     [SLOT_DOWN_EXPERTS_BIAS] = MATRIX("ffn_down_exps.bias", DIM_EXPERTS, DIM_HIDDEN, GROUP_NONE, MODEL_BIAS),
+    [SLOT_GATE_UP_EXPERTS_BIAS] =
+        MATRIX("ffn_gate_up_exps.bias", DIM_EXPERTS, DIM_2_EXPERT_FFN, GROUP_NONE, MODEL_BIAS),
     [SLOT_ROUTER] = MATRIX("ffn_gate_inp.weight", DIM_EXPERTS, DIM_HIDDEN, GROUP_ROUTER, MODEL_MATRIX),
     [SLOT_CHOICE_BIAS] = VECTOR("exp_probs_b.bias", DIM_EXPERTS, MODEL_BIAS),
     [SLOT_GATE_EXPERTS] =
@@ -297,7 +300,7 @@ const char *slot_name(uint32_t layer, enum slot slot, char out[64])
 bool global_is_required(const struct model *model, enum global global)
 {
     if (global == GLOBAL_FINAL_NORM)
-        return !(model->arch->globals >> GLOBAL_FINAL_NORM_LFM2 & 1);
+        return !(model->arch->globals >> GLOBAL_FINAL_NORM_LFM2 & 1) && model->arch->norm != NORM_LAYER_PLAIN;
     return global == GLOBAL_EMBEDDING || ((model->arch->globals | model->globals) >> global & 1);
 }
 

@@ -14,7 +14,8 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_Q,
             SLOT_K,
             SLOT_V,
-            SLOT_QKV, /* q, k and v in one tensor */
+            SLOT_QKV,       /* q, k and v in one tensor */
+            SLOT_ATTN_GATE, /* behind them, of the same input */
             SLOT_Q_BIAS,
             SLOT_K_BIAS,
             SLOT_V_BIAS,
@@ -67,6 +68,7 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_GATE_EXPERTS_BIAS,
             SLOT_UP_EXPERTS_BIAS,
             SLOT_DOWN_EXPERTS_BIAS,
+            SLOT_GATE_UP_EXPERTS_BIAS,
             SLOT_CONV_IN, /* short convolution: forward_conv.c */
             SLOT_CONV_TAPS,
             SLOT_CONV_OUT,

@@ -56,7 +56,7 @@ static bool has_gates(const struct model *model)
     bool has_any = false;
 
     for (uint32_t i = 0; i < model->config.n_layers; i++)
-        has_any = has_any || model->layers[i].attn == &attn_gated;
+        has_any = has_any || model->layers[i].attn->has_gates;
     return has_any;
 }
 
@@ -145,7 +145,7 @@ static void model_state_lay_out(const struct model *model, struct model_state *s
     state->x = carve(carving, rows * c->hidden * word);
     state->normed = carve(carving, rows * c->hidden * word);
     state->joined = model->mtp_of ? carve(carving, rows * 2 * c->hidden * word) : NULL;
-    state->branch = model->arch->is_parallel ? carve(carving, rows * c->hidden * word) : NULL;
+    state->branch = model->is_parallel ? carve(carving, rows * c->hidden * word) : NULL;
     for (unsigned i = 0; i < model->n_ropes; i++) {
         state->cos[i] = carve(carving, rows * (c->rope_dims / 2) * word);
         state->sin[i] = carve(carving, rows * (c->rope_dims / 2) * word);

@@ -381,10 +381,11 @@ static int pack_globals(struct loading *load)
 static void pack_global_vectors(struct loading *load)
 {
     struct model *model = load->model;
+    const struct gguf_tensor *norm =
+        load->globals[global_is_required(model, GLOBAL_FINAL_NORM) ? GLOBAL_FINAL_NORM
+                                                                   : GLOBAL_FINAL_NORM_LFM2];
 
-    model->final_norm.gain = pack_vector(
-        load, load->globals[global_is_required(model, GLOBAL_FINAL_NORM) ? GLOBAL_FINAL_NORM
-                                                                         : GLOBAL_FINAL_NORM_LFM2]);
+    model->final_norm.gain = norm ? pack_vector(load, norm) : model->ones;
     if (load->globals[GLOBAL_FINAL_NORM_BIAS])
         model->final_norm.bias = pack_vector(load, load->globals[GLOBAL_FINAL_NORM_BIAS]);
     if (load->globals[GLOBAL_HEAD_BIAS])
@@ -407,7 +408,7 @@ static int pack_all(struct loading *load)
     struct model_config *config = &model->config;
     int rc = 0;
 
-    model->vectors = calloc(load->n_vector_floats, sizeof(float));
+    model->vectors = calloc(load->n_vector_floats + 1, sizeof(float)); /* a model may have none */
     if (model->vectors == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for norms and biases");
     load->next_vector = model->vectors;

@@ -117,6 +117,18 @@ static const char *const CASES[] = {
     "exaone-moe",
     "nemotron",
     "stablelm",
+    "gpt-oss-fused-biases",
+    "phimoe",
+    "phimoe-plain",
+    "olmo",
+    "olmo-clamped",
+    "gptneox",
+    "gptneox-serial",
+    "apertus",
+    "afmoe",
+    "bailingmoe",
+    "hunyuan_vl",
+    "cohere2moe",
 };
 
 enum { MAX_TOKENS = 64, MAX_SHOWN = 4, MAX_VOCAB = 4096 };

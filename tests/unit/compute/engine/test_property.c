@@ -38,12 +38,20 @@ static uint32_t pick(struct rng *rng, const uint32_t *from, uint32_t n)
 #define PICK(rng, ...)                                                                                       \
     pick(rng, (const uint32_t[]){__VA_ARGS__}, sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
-static void draw_key(struct drawn *d, const char *key, uint32_t value)
+static void draw_text(struct drawn *d, const char *text)
 {
     assert_true(d->n_set < MAX_SET);
-    snprintf(d->text[d->n_set], sizeof(d->text[0]), "%s=%u", key, value);
+    snprintf(d->text[d->n_set], sizeof(d->text[0]), "%s", text);
     d->set[d->n_set] = d->text[d->n_set];
     d->n_set++;
+}
+
+static void draw_key(struct drawn *d, const char *key, uint32_t value)
+{
+    char text[64];
+
+    snprintf(text, sizeof(text), "%s=%u", key, value);
+    draw_text(d, text);
 }
 
 /* Draws types; the first one takes turns.
@@ -76,9 +84,9 @@ static bool is_latent(const char *arch)
 
 static bool has_windows(const char *arch)
 {
-    static const char *const NAMES[] = {"llama",      "gemma2",  "gemma3",  "gemma3n", "gemma4",
-                                        "phi3",       "olmo2",   "gpt-oss", "exaone4", "mistral3",
-                                        "starcoder2", "cohere2", "llama4"};
+    static const char *const NAMES[] = {"llama",  "gemma2",  "gemma3",  "gemma3n",   "gemma4",     "phi3",
+                                        "olmo2",  "gpt-oss", "exaone4", "mistral3",  "starcoder2", "cohere2",
+                                        "llama4", "phimoe",  "afmoe",   "cohere2moe"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -188,6 +196,14 @@ static void draw_gemma3n(struct rng *rng, struct drawn *d)
     draw_key(d, "embedding_length_per_layer_input", d->unit);
 }
 
+static void draw_xielu(struct drawn *d)
+{
+    draw_text(d, "xielu.alpha_p=0.3");
+    draw_text(d, "xielu.alpha_n=0.7");
+    draw_text(d, "xielu.beta=0.5");
+    draw_text(d, "xielu.eps=0.0");
+}
+
 static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct drawn *d)
 {
     struct tiny_shape *s = &d->shape;
@@ -218,7 +234,15 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
     }
     if (strcmp(arch, "gemma2") == 0)
         draw_key(d, "attn_logit_softcapping", 1);
-    if (strcmp(arch, "command-r") == 0 || strcmp(arch, "cohere2") == 0)
+    if (strcmp(arch, "olmo") == 0)
+        draw_key(d, "attention.clamp_kqv", 1);
+    if (strcmp(arch, "hunyuan_vl") == 0)
+        draw_key(d, "rope.scaling.alpha", 50);
+    if (strcmp(arch, "gptneox") == 0)
+        draw_text(d, rng_below(rng, 2) ? "use_parallel_residual=true" : "use_parallel_residual=false");
+    if (strcmp(arch, "apertus") == 0)
+        draw_xielu(d);
+    if (strcmp(arch, "command-r") == 0 || strncmp(arch, "cohere2", 7) == 0)
         draw_key(d, "logit_scale", 2);
     if (rng_below(rng, 4) == 0 && !is_latent(arch))
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
@@ -231,7 +255,8 @@ static bool has_only_experts(const char *arch)
     static const char *const NAMES[] = {
         "qwen3moe",    "gpt-oss", "qwen2moe",       "olmoe",      "granitemoe", "minimax-m2",
         "hunyuan-moe", "glm4moe", "ernie4_5-moe",   "lfm2moe",    "qwen35moe",  "qwen3next",
-        "bailingmoe2", "llama4",  "nemotron_h_moe", "qwen3vlmoe", "dots1",      "exaone-moe"};
+        "bailingmoe2", "llama4",  "nemotron_h_moe", "qwen3vlmoe", "dots1",      "exaone-moe",
+        "phimoe",      "afmoe",   "bailingmoe",     "cohere2moe"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -256,8 +281,8 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
     if (strcmp(arch, "qwen2moe") == 0 || strcmp(arch, "hunyuan-moe") == 0 || strcmp(arch, "qwen35moe") == 0 ||
         strcmp(arch, "qwen3next") == 0)
         s->n_shared = (uint32_t)rng_below(rng, 3);
-    if (strcmp(arch, "glm4moe") == 0 || strcmp(arch, "bailingmoe2") == 0 ||
-        strcmp(arch, "ernie4_5-moe") == 0) {
+    if (strcmp(arch, "glm4moe") == 0 || strncmp(arch, "bailingmoe", 10) == 0 || strcmp(arch, "afmoe") == 0 ||
+        strcmp(arch, "cohere2moe") == 0 || strcmp(arch, "ernie4_5-moe") == 0) {
         s->n_shared = (uint32_t)rng_below(rng, 3);
         s->n_dense = (uint32_t)rng_below(rng, s->n_layers + 1);
     }

@@ -242,6 +242,42 @@ static void gate_and_up_of_two_types_are_the_same(void **state)
     check_same(*state, &shape, widen_up);
 }
 
+/* Gate and up of each expert in one tensor, and so their biases. A file has gate just before up. */
+static bool fuse_gate_up(struct making_over *m, const struct gguf_tensor *tensor)
+{
+    static uint8_t *fused;
+    const bool is_bias = tensor->n_dims == 2;
+    const uint64_t n_experts = tensor->dims[is_bias ? 1 : 2];
+    uint64_t dims[3] = {tensor->dims[0], tensor->dims[1], tensor->dims[2]};
+    char name[96], whole[96];
+
+    name_of(tensor, name);
+    const bool is_up = strstr(name, "ffn_up_exps") != NULL;
+    if (!is_up && strstr(name, "ffn_gate_exps") == NULL)
+        return false;
+    const size_t each_bytes = tensor->len_bytes / n_experts;
+    dims[is_bias ? 0 : 1] *= 2;
+    snprintf(whole, sizeof(whole), "%.5s.ffn_gate_up_exps.%s", name, is_bias ? "bias" : "weight");
+    fused = is_up ? fused : add(m, whole, tensor->type, tensor->n_dims, dims);
+    for (uint64_t e = 0; e < n_experts; e++)
+        memcpy(fused + (2 * e + is_up) * each_bytes, (const uint8_t *)tensor->data + e * each_bytes,
+               each_bytes);
+    return true;
+}
+
+static bool fuse_biases(struct making_over *m, const struct gguf_tensor *tensor)
+{
+    return tensor->n_dims == 2 && fuse_gate_up(m, tensor);
+}
+
+static void gate_and_up_in_one_tensor_are_the_same(void **state)
+{
+    struct tiny_shape shape = tiny_experts("gpt-oss");
+
+    check_same(*state, &shape, fuse_gate_up);
+    check_same(*state, &shape, fuse_biases);
+}
+
 /* ---- memory ---- */
 
 /* Returns how many bytes of the mapping at this address are in this process's memory. */
@@ -569,6 +605,8 @@ int main(void)
                                         check_team_close),
         cmocka_unit_test_setup_teardown(an_expert_too_many_is_refused, check_team_open, check_team_close),
         cmocka_unit_test_setup_teardown(gate_and_up_of_two_types_are_the_same, check_team_open,
+                                        check_team_close),
+        cmocka_unit_test_setup_teardown(gate_and_up_in_one_tensor_are_the_same, check_team_open,
                                         check_team_close),
         cmocka_unit_test_setup_teardown(memory_of_packed_weights_is_given_back, check_team_open,
                                         check_team_close),

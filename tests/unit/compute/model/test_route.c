@@ -49,6 +49,29 @@ static void softmax_over_the_chosen(void **state)
     assert_true(fabs(weights[1] - 3 * exp(2) / all) < 1e-6);
 }
 
+/* Each choice has a softmax over the experts that are left and at most a fiftieth worse. */
+static void sparsemixer_weighs_each_choice_by_itself(void **state)
+{
+    static const float SCORES[5] = {2.0f, 1.99f, -3.0f, 1.97f, 1.0f}, BELOW[3] = {-1.0f, -1.01f, -2.0f};
+    struct route_rule rule = plain_rule(5, 2);
+    uint32_t experts[2];
+    float weights[2];
+
+    (void)state;
+    rule.gate = ROUTE_SPARSEMIXER;
+    route_token(&rule, SCORES, NULL, experts, weights);
+    assert_int_equal(experts[0], 0);
+    assert_int_equal(experts[1], 1);
+    assert_true(fabs(weights[0] - 1 / (1 + exp(-0.01) + exp(-0.03))) < 1e-6);
+    assert_true(fabs(weights[1] - 1 / (1 + exp(-0.02))) < 1e-6);
+    rule.n_experts = 3;
+    route_token(&rule, BELOW, NULL, experts, weights);
+    assert_int_equal(experts[0], 0);
+    assert_int_equal(experts[1], 1);
+    assert_true(fabs(weights[0] - 1 / (1 + exp(-0.01))) < 1e-6);
+    assert_true(fabs(weights[1] - 1) < 1e-6);
+}
+
 static void ties_go_to_the_lower_index(void **state)
 {
     static const float SCORES[6] = {0, 5, 5, 1, 5, 5};
@@ -134,8 +157,11 @@ static void any_scores_give_different_experts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(softmax_over_the_chosen),           cmocka_unit_test(ties_go_to_the_lower_index),
-        cmocka_unit_test(a_bias_chooses_but_does_not_weigh), cmocka_unit_test(groups_count_by_one_or_two),
+        cmocka_unit_test(softmax_over_the_chosen),
+        cmocka_unit_test(sparsemixer_weighs_each_choice_by_itself),
+        cmocka_unit_test(ties_go_to_the_lower_index),
+        cmocka_unit_test(a_bias_chooses_but_does_not_weigh),
+        cmocka_unit_test(groups_count_by_one_or_two),
         cmocka_unit_test(any_scores_give_different_experts),
     };
 

@@ -34,8 +34,8 @@ struct writing {
 
 static bool has_layer_norm(const char *arch)
 {
-    static const char *const NAMES[] = {"nemotron", "stablelm", "starcoder2", "phi2",
-                                        "gpt2",     "falcon",   "command-r",  "cohere2"};
+    static const char *const NAMES[] = {"nemotron", "stablelm",  "starcoder2", "phi2", "gpt2",
+                                        "falcon",   "command-r", "cohere2",    "olmo", "gptneox"};
 
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -57,7 +57,7 @@ struct tiny_shape tiny_shape(const char *arch)
                                .types = {DTYPE_F32, DTYPE_F32, DTYPE_F32},
                                .has_bias = strcmp(arch, "qwen2") == 0 || strcmp(arch, "deepseek32") == 0 ||
                                            strcmp(arch, "glm-dsa") == 0 || strcmp(arch, "gpt-oss") == 0 ||
-                                           has_layer_norm(arch),
+                                           strcmp(arch, "phimoe") == 0 || has_layer_norm(arch),
                                .seed = 1};
 }
 
@@ -120,7 +120,7 @@ static void twisted_key(struct writing *w)
         assert_int_equal(gguf_put_bool(w->writer, twist->name, twist->value != 0), 0);
 }
 
-/* Only digits: a number; digits with a point: a float; otherwise text. */
+/* Only digits: a number; digits with a point: a float; true or false: a flag; otherwise text. */
 static void set_key(struct writing *w, const char *text)
 {
     const char *equals = strchr(text, '=');
@@ -142,6 +142,8 @@ static void set_key(struct writing *w, const char *text)
         assert_int_equal(gguf_put_u32(w->writer, key, (uint32_t)strtoul(text, NULL, 10)), 0);
     else if (strspn(text, "0123456789.") == strlen(text))
         assert_int_equal(gguf_put_f32(w->writer, key, strtof(text, NULL)), 0);
+    else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+        assert_int_equal(gguf_put_bool(w->writer, key, text[0] == 't'), 0);
     else
         assert_int_equal(gguf_put_str(w->writer, key, bytes_str(text)), 0);
 }

@@ -273,6 +273,15 @@ CASES = {
     "cohere2moe": ("hf_norm", f"--arch cohere2moe --layers 5 --tied --head-dim 16 {NARROW} --set attention.sliding_window=7 "
                    "--set attention.sliding_window_pattern=0,1,1,1,0 --set leading_dense_block_count=1 "
                    f"--set expert_shared_count=2 {TINY}"),
+    "mimo2": ("hf", f"--arch mimo2 --layers 5 --head-dim 24 --with exp_probs_b {NARROW} --set attention.value_length=16 "
+              "--set attention.head_count_kv=2,4,4,2,4 --set attention.sliding_window_pattern=0,1,1,0,1 "
+              "--set attention.sliding_window=8 --set rope.dimension_count=8 --set leading_dense_block_count=1 "
+              f"--with blk.1.attn_sinks --with blk.2.attn_sinks --with blk.4.attn_sinks {TINY}"),
+    "step35": ("hf", f"--arch step35 --layers 5 --head-dim 16 --with exp_probs_b {NARROW} --set attention.head_count=4,6,6,4,6 "
+               "--set attention.sliding_window_pattern=0,1,1,0,1 --set attention.sliding_window=9 "
+               "--set leading_dense_block_count=2 --set expert_shared_feed_forward_length=48 "
+               "--set swiglu_clamp_exp=0.0,0.0,0.5,0.0,0.25 --set swiglu_clamp_shexp=0.0,0.0,0.0,0.4,0.3 "
+               f"{TINY}"),
     # append new cases: the place of a case seeds its tokens
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)

@@ -16,8 +16,8 @@ HEADS = {f"self_attn.{m}_norm.weight": f"attn_{m}_norm" for m in "qk"}
 TURNED = {"self_attn.query_layernorm.weight": "attn_q_norm", "self_attn.key_layernorm.weight": "attn_k_norm"}
 
 PERIODS = {"gemma2": 2}  # of layers with a window; the last of each has none
-VISION = ("qwen2vl", "qwen3vl", "qwen3vlmoe", "hunyuan_vl")  # the class of their text model has no head
-WIDE = ("afmoe", "bailingmoe", "dots1", "exaone-moe", "glm4moe", "bailingmoe2", "ernie4_5-moe")  # their dense layers have a width of their own
+VISION = ("qwen2vl", "qwen3vl", "qwen3vlmoe", "hunyuan_vl", "step35")  # the class of their text model has no head
+WIDE = ("mimo2", "step35", "afmoe", "bailingmoe", "dots1", "exaone-moe", "glm4moe", "bailingmoe2", "ernie4_5-moe")  # their dense layers have a width of their own
 # name in transformers, {name of a layer's tensor there: here}, settings besides
 FAMILIES = {
     "qwen2moe": ("Qwen2Moe", {**PRE, **EXPERTS, "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
@@ -63,6 +63,11 @@ FAMILIES = {
                         **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {"mup_enabled": True}),
     "bailingmoe": ("Ernie4_5_Moe", {**PRE, **DENSE, **EXPERTS,  # of the same arithmetic
                                     **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {}),
+    "mimo2": ("MiMoV2Flash", {**PRE, **DENSE, **EXPERTS, "self_attn.sinks": "attn_sinks",
+                              "mlp.gate.e_score_correction_bias": "exp_probs_b.bias"}, {}),
+    "step35": ("Step3p7", {**PRE, **HEADS, **DENSE, **EXPERTS, "self_attn.g_proj.weight": "attn_gate",
+                           "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+                           **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {"pad_token_id": 0}),
     "hunyuan_vl": ("HunYuanVL", {**PRE, **TURNED, **DENSE}, {}),
     "exaone4": ("Exaone4", {**POST, **HEADS, **DENSE}, {"sliding_window_pattern": 4}),
 }
@@ -83,6 +88,30 @@ def rope_settings(model):
                     mscale_all_dim=model.key("rope.scaling.yarn_log_multiplier"),
                     llama_4_scaling_beta=model.key("attention.temperature_scale"))
     return rope
+
+
+def by_layer(model):
+    """Settings of families whose layers differ in heads, rope and feed-forward networks."""
+    flags = model.key("attention.sliding_window_pattern")
+    dim, local = model.key("attention.key_length"), [i for i, flag in enumerate(flags) if flag]
+    share = model.key("rope.dimension_count", dim) / dim
+    bases = {"full_attention": model.key("rope.freq_base"), "sliding_attention": model.key("rope.freq_base_swa")}
+    shares = {"full_attention": share / (2 if model.arch == "step35" else 1), "sliding_attention": share}
+    found = {"rope_parameters": {kind: {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": shares[kind]}
+                                 for kind, base in bases.items()},
+             "layer_types": ["sliding_attention" if flag else "full_attention" for flag in flags],
+             "mlp_layer_types": ["sparse" if f"blk.{i}.ffn_gate_inp.weight" in model.tensors else "dense"
+                                 for i in range(n_layers(model))]}
+    if model.arch == "mimo2":  # a window's own token is not counted
+        return {**found, "num_key_value_heads": min(model.key("attention.head_count_kv")),
+                "v_head_dim": model.key("attention.value_length"), "n_routed_experts": model.key("expert_count"),
+                "attention_value_scale": model.key("attention.value_scale"),
+                "sliding_window": model.key("attention.sliding_window") + 1}
+    heads = model.key("attention.head_count")
+    return {**found, "num_attention_heads": heads[flags.index(0)], "num_sliding_attention_heads": heads[local[0]],
+            "share_expert_dim": model.key("expert_shared_feed_forward_length"), "n_routed_experts": model.key("expert_count"),
+            "moe_router_scaling_factor": model.key("expert_weights_scale"),
+            "swiglu_limits": model.key("swiglu_clamp_exp"), "swiglu_limits_shared": model.key("swiglu_clamp_shexp")}
 
 
 def n_layers(model):
@@ -172,13 +201,14 @@ def forward(model, tokens):
     name, names, besides = FAMILIES[model.arch]
     is_vision = model.arch in VISION
     kind = getattr(transformers, name + ("TextConfig" if is_vision else "Config"))
-    config = kind(**{**settings(model), **besides})
+    own = by_layer(model) if model.arch in ("mimo2", "step35") else {}
+    config = kind(**{**settings(model), **besides, **own})
     config.attention_bias = getattr(config, "attention_bias", False) or "blk.0.attn_q.bias" in model.tensors
     config.mlp_bias = "blk.0.ffn_up.bias" in model.tensors
     network = getattr(transformers, name + ("TextModel" if is_vision else "ForCausalLM"))(config).double().eval()
     adjacent = model.arch in ("granitemoe", "mistral3", "arcee")  # ernie4_5-moe and bailingmoe turn neighbours there, too
     state = weights(model, names, adjacent)
-    if model.arch == "gemma2":  # its norms add one to their gains
+    if model.arch in ("gemma2", "step35"):  # their norms add one to their gains
         state = {k: v - 1 if "norm" in k else v for k, v in state.items()}
     if is_vision:
         head = state.pop("lm_head.weight")

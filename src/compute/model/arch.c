@@ -227,7 +227,9 @@ static void read_head_dim(struct reading *r, struct model_config *config)
         return;
     }
     config->head_dim = key_length ? key_length : config->hidden / config->n_heads;
-    if (value_length != 0 && value_length != config->head_dim)
+    if (arch_heeds(r->arch, "attention.value_length") && value_length < config->head_dim)
+        config->value_dim = value_length;
+    else if (value_length != 0 && value_length != config->head_dim)
         arch_complain(r, E_UNSUPPORTED, "keys of %u and values of %u: only equal lengths are supported",
                       config->head_dim, value_length);
     if (config->head_dim > 1024)
@@ -278,7 +280,7 @@ static void read_shapes(struct reading *r, struct model_config *config)
         config->head_dim = 2;
     } else {
         read_largest(r, "feed_forward_length", REQUIRED, 1u << 22, &config->ffn);
-        read_count(r, "attention.head_count", REQUIRED, 1u << 12, &config->n_heads);
+        read_largest(r, "attention.head_count", REQUIRED, 1u << 12, &config->n_heads);
         config->n_kv_heads = config->n_heads;
         read_kv_heads(r, config);
     }
@@ -510,11 +512,20 @@ static void set_layers(struct reading *r, struct model *model)
         return;
     }
     for (uint32_t i = 0; i < model->config.n_layers; i++) {
-        model->layers[i].attn = r->arch->attn;
-        model->layers[i].ffn = r->arch->ffn;
-        model->layers[i].head_dim = model->config.head_dim;
-        model->layers[i].n_kv_heads = read_listed(r, "attention.head_count_kv", i, model->config.n_kv_heads);
-        model->layers[i].ffn_width = read_listed(r, "feed_forward_length", i, model->config.ffn);
+        struct layer *layer = &model->layers[i];
+
+        layer->attn = r->arch->attn;
+        layer->ffn = r->arch->ffn;
+        layer->head_dim = model->config.head_dim;
+        layer->value_dim = model->config.latent ? 0 : model->config.value_dim;
+        layer->n_heads = read_listed(r, "attention.head_count", i, model->config.n_heads);
+        layer->n_kv_heads = read_listed(r, "attention.head_count_kv", i, model->config.n_kv_heads);
+        layer->ffn_width = read_listed(r, "feed_forward_length", i, model->config.ffn);
+        if (layer->n_kv_heads != 0 && layer->n_heads % layer->n_kv_heads != 0) {
+            arch_complain(r, E_FORMAT, "layer %u has %u heads, no multiple of %u", i, layer->n_heads,
+                          layer->n_kv_heads);
+            return;
+        }
     }
 }
 

@@ -51,16 +51,17 @@ extern const struct half attn_grouped;        /* forward_attn.c: multi-head, gro
 extern const struct half attn_grouped_fused;  /* its matrices in one tensor */
 extern const struct half attn_grouped_biased; /* with biases on all matrices */
 extern const struct half attn_grouped_fused_biased;
-extern const struct half attn_grouped_normed; /* with norms on the heads of q and k */
-extern const struct half attn_gated;          /* and a gate for each number of its output */
-extern const struct half attn_grouped_gated;  /* its gates in a tensor of their own */
-extern const struct half attn_conv;           /* forward_conv.c: a gated short convolution */
-extern const struct half attn_delta_grouped;  /* with beta and alpha in one tensor, by groups */
-extern const struct half attn_mamba;          /* forward_mamba.c: Mamba 2 */
-extern const struct half attn_mamba_beside;   /* grouped attention and Mamba 2 side by side */
-extern const struct half attn_none, ffn_none; /* a layer of one half only */
-extern const struct half attn_delta;          /* forward_delta.c: a gated delta net */
-extern const struct half attn_values_normed;  /* values are normed, too */
+extern const struct half attn_grouped_normed;     /* with norms on the heads of q and k */
+extern const struct half attn_gated;              /* and a gate for each number of its output */
+extern const struct half attn_grouped_head_gated; /* and a gate for each head */
+extern const struct half attn_grouped_gated;      /* its gates in a tensor of their own */
+extern const struct half attn_conv;               /* forward_conv.c: a gated short convolution */
+extern const struct half attn_delta_grouped;      /* with beta and alpha in one tensor, by groups */
+extern const struct half attn_mamba;              /* forward_mamba.c: Mamba 2 */
+extern const struct half attn_mamba_beside;       /* grouped attention and Mamba 2 side by side */
+extern const struct half attn_none, ffn_none;     /* a layer of one half only */
+extern const struct half attn_delta;              /* forward_delta.c: a gated delta net */
+extern const struct half attn_values_normed;      /* values are normed, too */
 extern const struct half attn_values_may; /* without a matrix of their own they are the keys before norm */
 extern const struct half attn_shared;     /* reads the KV of an earlier layer */
 extern const struct half tail_scale;      /* forward_tail.c: a layer's end, after its halves */

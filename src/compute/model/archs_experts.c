@@ -17,6 +17,8 @@
  *    phimoe    Phi 3.5 MoE, Phi mini MoE: LayerNorm and biases, longrope, experts by SparseMixer
  *    afmoe     Trinity: norms before and after each half, gates on attention, windows and RoPE as in exaone-moe
  *    bailingmoe Ling 1: llama with experts, some of them shared
+ *    mimo2     MiMo V2: values narrower than keys, layers with a window have more heads of keys and sinks
+ *    step35    Step 3.5: layers with a window have more heads and turn all of each; a gate for each head
  *    cohere2moe Command A with experts: parallel halves as in cohere2, the mean of chosen and shared experts
  *    gpt-oss   gpt-oss 20b and 120b: sinks, a window in every other layer, experts with biases and limits */
 #include "compute/model/model_priv.h"
@@ -121,6 +123,89 @@ static void read_afmoe(struct reading *r, struct model *model)
         if (!model->layers[i].is_local)
             model->layers[i].rope = ROPE_NONE;
     read_glm4moe(r, model);
+}
+
+/* Layers whose tensors have no router are dense: files of these families do not say which ones. */
+static void read_sparse_layers(struct reading *r, struct model *model)
+{
+    const struct half *sparse;
+    uint32_t n_dense = 0;
+    char name[64];
+
+    read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
+    model->route.gate = ROUTE_SIGMOID;
+    model->route.is_normed = true;
+    moe_read(r, model, n_dense, true);
+    sparse = model->config.shared_ffn ? &ffn_moe_shared : &ffn_moe;
+    for (uint32_t i = 0; i < model->config.n_layers && has_tensor(r, "token_embd.weight"); i++)
+        model->layers[i].ffn = has_tensor(r, slot_name(i, SLOT_ROUTER, name)) ? sparse : &ffn_dense;
+}
+
+/* MTP heads are left out. */
+static const char *const MIMO2_KEYS[] = {"expert_count", "nextn_predict_layers", "attention.value_length",
+                                         NULL};
+
+static const double LOCAL_BASE[2] = {1.0001, 1e12};
+
+/* A query of MiMo attends to a whole window before its own key (as in SGLang and transformers, not in llama.cpp). */
+static void widen_windows(struct model *model)
+{
+    if (model->config.window == 0)
+        return;
+    model->config.window++;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (model->layers[i].window != 0)
+            model->layers[i].window++;
+}
+
+static void read_mimo2(struct reading *r, struct model *model)
+{
+    static const double SCALE[2] = {0, 1e3};
+    double base = model->rope_params[ROPE_GLOBAL].freq_base, scale = 0;
+
+    read_number(r, "rope.freq_base_swa", OPTIONAL, LOCAL_BASE, &base);
+    use_local_rope(model, base);
+    widen_windows(model);
+    read_number(r, "attention.value_scale", OPTIONAL, SCALE, &scale);
+    model->config.value_scale = scale == 1 ? 0 : (float)scale;
+    read_sparse_layers(r, model);
+}
+
+static const char *const STEP35_KEYS[] = {"expert_count", "nextn_predict_layers", NULL};
+
+/* A limit for a layer; one number is a limit for all. */
+static float experts_read_limit(struct reading *r, const char *suffix, uint32_t layer)
+{
+    static const double LIMIT[2] = {0, 1e6};
+    double limit = 0;
+
+    if (!read_fraction(r, suffix, layer, &limit))
+        read_number(r, suffix, OPTIONAL, LIMIT, &limit);
+    if (!(limit >= LIMIT[0] && limit <= LIMIT[1]))
+        arch_complain(r, E_FORMAT, "key %s.%s is %g for layer %u", arch_name(r), suffix, limit, layer);
+    return (float)limit;
+}
+
+static void read_step35(struct reading *r, struct model *model)
+{
+    struct rope_params *rope = &model->rope_params[ROPE_GLOBAL];
+    double base = rope->freq_base;
+
+    read_number(r, "rope.freq_base_swa", OPTIONAL, LOCAL_BASE, &base);
+    if (model->config.rope_dims % 4 != 0)
+        arch_complain(r, E_FORMAT, "%u turned elements of a head cannot be halved", model->config.rope_dims);
+    rope->dims = model->config.rope_dims / 2; /* layers without a window turn half of each head */
+    use_local_rope(model, base);
+    read_sparse_layers(r, model);
+    for (uint32_t i = 0; i < model->config.n_layers && !has_complaints(r); i++) {
+        struct layer *layer = &model->layers[i];
+
+        layer->shared_limit = experts_read_limit(r, "swiglu_clamp_shexp", i);
+        layer->expert_limit = experts_read_limit(r, "swiglu_clamp_exp", i);
+        if (layer->ffn == &ffn_dense && layer->shared_limit != 0)
+            arch_complain(r, E_UNSUPPORTED, "layer %u: limits in a layer without experts are not supported",
+                          i);
+    }
 }
 
 static void read_bailingmoe(struct reading *r, struct model *model)
@@ -296,6 +381,26 @@ const struct arch EXPERT_ARCHS[] = {
      .needs = PRE_NORMS,
      .keys = EXPERT_KEYS,
      .read = read_bailingmoe},
+    {.name = "mimo2",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .may = SLOT_BIT(SINKS),
+     .has_shapes = true,
+     .has_windows = true,
+     .keys = MIMO2_KEYS,
+     .read = read_mimo2},
+    {.name = "step35",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped_head_gated,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .usual = HEAD_NORMS,
+     .has_shapes = true,
+     .has_windows = true,
+     .keys = STEP35_KEYS,
+     .read = read_step35},
     {.name = "cohere2moe",
      .pairs = ROPE_ADJACENT,
      .norm = NORM_BY_KEY,

@@ -26,8 +26,9 @@
 /* The part of the next matrix that is prefetched before attention is still cached after it. */
 enum { FEW_KEYS_BYTES = 4 << 20 };
 
-struct qkv_shape { /* floats */
-    size_t q, kv;  /* of one row */
+struct qkv_shape {  /* floats */
+    size_t q, k, v; /* of one row; v: as wide as k in most models */
+    size_t out;     /* what attention gives */
     size_t stride;
 };
 
@@ -36,14 +37,18 @@ static struct qkv_shape qkv_shape(const struct forward *f)
 {
     const struct layer *layer = f->layer;
 
-    return (struct qkv_shape){.q = (size_t)f->model->config.n_heads * layer->head_dim,
-                              .kv = layer->is_shared ? 0 : (size_t)layer->n_kv_heads * layer->head_dim,
+    const size_t n_stored = layer->is_shared ? 0 : layer->n_kv_heads;
+
+    return (struct qkv_shape){.q = (size_t)layer->n_heads * layer->head_dim,
+                              .k = n_stored * layer->head_dim,
+                              .v = n_stored * layer_value_dim(layer),
+                              .out = (size_t)layer->n_heads * layer_value_dim(layer),
                               .stride = layer->groups[GROUP_QKV].rows};
 }
 
 static bool values_are_keys(const struct qkv_shape *shape)
 {
-    return shape->stride == shape->q + shape->kv && shape->kv != 0;
+    return shape->stride == shape->q + shape->k && shape->k != 0;
 }
 
 /* The norms that a model may have on the heads of q, or of k: at most one of the three. */
@@ -72,22 +77,21 @@ static void norm_values(const struct forward *f, size_t row, const struct qkv_sh
 {
     const uint32_t head_dim = f->layer->head_dim;
     const struct layer_gain gain = {.gain = f->model->ones};
-    float *keys = f->state->qkv + row * shape->stride + shape->q, *v = keys + shape->kv;
+    float *keys = f->state->qkv + row * shape->stride + shape->q, *v = keys + shape->k;
 
     if (values_are_keys(shape)) {
-        v = f->state->values + row * shape->kv;
-        memcpy(v, keys, shape->kv * sizeof(float));
+        v = f->state->values + row * shape->v;
+        memcpy(v, keys, shape->v * sizeof(float));
     }
-    for (size_t at = 0; at < shape->kv; at += head_dim)
+    for (size_t at = 0; at < shape->v; at += head_dim)
         forward_norm_row(f->model, v + at, &gain, head_dim, v + at);
 }
 
 /* The heads of q, and those of k after them. */
 static void norm_row(const struct forward *f, float *q)
 {
-    const struct model_config *c = &f->model->config;
-
-    norm_heads(f, q, c->n_heads, (struct head_norms){SLOT_Q_NORM, SLOT_Q_NORM_WIDE, SLOT_Q_NORM_HEADS});
+    norm_heads(f, q, f->layer->n_heads,
+               (struct head_norms){SLOT_Q_NORM, SLOT_Q_NORM_WIDE, SLOT_Q_NORM_HEADS});
     if (!f->layer->is_shared)
         norm_heads(f, q + qkv_shape(f).q, f->layer->n_kv_heads,
                    (struct head_norms){SLOT_K_NORM, SLOT_K_NORM_WIDE, SLOT_K_NORM_HEADS});
@@ -118,7 +122,7 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
     const float *bias = vectors[SLOT_QKV_BIAS] ? vectors[SLOT_QKV_BIAS] : vectors[SLOT_Q_BIAS];
     struct qkv_shape shape = qkv_shape(f);
     enum rope_kind rope = f->layer->rope;
-    uint32_t n_heads = c->n_heads + (f->layer->is_shared ? 0 : f->layer->n_kv_heads);
+    uint32_t n_heads = f->layer->n_heads + (f->layer->is_shared ? 0 : f->layer->n_kv_heads);
 
     for (size_t row = from; row < to; row++) {
         float *q = f->state->qkv + row * shape.stride;
@@ -127,6 +131,8 @@ static void bias_norm_rotate(const struct forward *f, uint32_t from, uint32_t to
             vec_add(model->table, q, bias, (uint32_t)shape.stride);
         if (c->qkv_clamp != 0)
             attn_clamp_row(q, shape.stride, c->qkv_clamp);
+        if (c->value_scale != 0)
+            vec_scale(model->table, q + shape.q + shape.k, c->value_scale, (uint32_t)shape.v);
         if (model->norms_values)
             norm_values(f, row, &shape);
         if (!model->arch->norms_turned)
@@ -152,7 +158,7 @@ static void forward_attn_store(const struct forward *f, uint32_t from, uint32_t 
     struct qkv_shape shape = qkv_shape(f);
     bool is_same = values_are_keys(&shape);
 
-    for (uint32_t i = 0; i < f->pass->n_items && shape.kv != 0; i++) {
+    for (uint32_t i = 0; i < f->pass->n_items && shape.k != 0; i++) {
         const struct attn_item *item = &f->state->items[i];
         uint32_t first = item->first > from ? item->first : from;
         uint32_t end = item->first + item->n_tokens < to ? item->first + item->n_tokens : to;
@@ -166,16 +172,16 @@ static void forward_attn_store(const struct forward *f, uint32_t from, uint32_t 
                                          .kv_type = model_kv_dtype(model),
                                          .n_kv_heads = f->layer->n_kv_heads,
                                          .k_dim = f->layer->head_dim,
-                                         .v_dim = f->layer->head_dim,
+                                         .v_dim = layer_value_dim(f->layer),
                                          .block_tokens = model->layout.block_tokens,
                                          .blocks = item->blocks,
                                          .position = item->position + (first - item->first),
                                          .n = end - first,
                                          .k = row + shape.q,
-                                         .v = is_same ? f->state->values + first * shape.kv
-                                                      : row + shape.q + shape.kv,
+                                         .v = is_same ? f->state->values + first * shape.v
+                                                      : row + shape.q + shape.k,
                                          .k_stride = shape.stride,
-                                         .v_stride = is_same ? shape.kv : shape.stride});
+                                         .v_stride = is_same ? shape.v : shape.stride});
     }
 }
 
@@ -257,14 +263,14 @@ static void forward_attn_attend(const struct forward *f)
                                         .q = f->state->qkv,
                                         .q_stride = shape.stride,
                                         .out = f->state->attended,
-                                        .out_stride = shape.q,
+                                        .out_stride = shape.out,
                                         .kv_layer = f->kv_layer,
                                         .block_bytes = kv_layout_layer_block_bytes(&model->layout),
                                         .kv_type = model_kv_dtype(model),
-                                        .n_heads = model->config.n_heads,
+                                        .n_heads = f->layer->n_heads,
                                         .n_kv_heads = f->layer->n_kv_heads,
                                         .k_dim = f->layer->head_dim,
-                                        .v_dim = f->layer->head_dim,
+                                        .v_dim = layer_value_dim(f->layer),
                                         .block_tokens = model->layout.block_tokens,
                                         .sinks = f->layer->vectors[SLOT_SINKS],
                                         .scale = model->config.attn_scale,
@@ -286,14 +292,34 @@ static void out_bias_rows(const struct forward *f, uint32_t from, uint32_t to)
         vec_add(f->model->table, out + row * hidden, f->layer->vectors[SLOT_OUT_BIAS], hidden);
 }
 
+/* A gate for each head. */
+static void attn_gate_heads(const struct forward *f, const float *gates, float *out)
+{
+    const uint32_t value_dim = layer_value_dim(f->layer);
+
+    for (uint32_t i = 0; i < f->layer->n_heads; i++) {
+        float share = 1;
+
+        vec_gate(f->model->table, &share, gates + i, 1);
+        vec_scale(f->model->table, out + (size_t)i * value_dim, share, value_dim);
+    }
+}
+
 /* The gates of the heads follow v in each row. */
 static void attn_gate_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct qkv_shape shape = qkv_shape(f);
+    const size_t at = shape.q + shape.k + shape.v;
 
-    for (size_t row = from; row < to; row++)
-        vec_gate(f->model->table, f->state->attended + row * shape.q,
-                 f->state->qkv + row * shape.stride + shape.q + 2 * shape.kv, (uint32_t)shape.q);
+    for (size_t row = from; row < to; row++) {
+        const float *gates = f->state->qkv + row * shape.stride + at;
+        float *out = f->state->attended + row * shape.out;
+
+        if (shape.stride - at == shape.out)
+            vec_gate(f->model->table, out, gates, (uint32_t)shape.out);
+        else
+            attn_gate_heads(f, gates, out);
+    }
 }
 
 /* Finds the layer's part of the arena, and the block tables that its group uses. */
@@ -319,7 +345,7 @@ void forward_attn(struct forward *f, uint32_t layer)
     struct model_state *state = f->state;
     const float *const *vectors = f->layer->vectors;
     struct qkv_shape shape = qkv_shape(f);
-    const bool is_gated = shape.stride > shape.q + 2 * shape.kv;
+    const bool is_gated = shape.stride > shape.q + shape.k + shape.v;
     const float *input = /* x, if the model norms only outputs */
         forward_norm(f, vectors[SLOT_ATTN_NORM_2] ? SLOT_ATTN_NORM_2 : SLOT_ATTN_NORM);
 
@@ -338,7 +364,7 @@ void forward_attn(struct forward *f, uint32_t layer)
     if (is_gated)
         forward_rows(f, attn_gate_rows);
     f->next = forward_first(f, f->layer, f->layer->ffn->first);
-    forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, shape.q,
+    forward_matmul(f, &f->layer->groups[GROUP_OUT], state->attended, shape.out,
                    state->branch ? state->branch : state->normed);
     if (vectors[SLOT_OUT_BIAS])
         forward_rows(f, out_bias_rows);
@@ -406,6 +432,16 @@ const struct half attn_grouped_gated = {
     .name = "grouped, with gates in a tensor of their own",
     .first = GROUP_QKV,
     .needs = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(OUT) | SLOT_BIT(ATTN_GATE),
+    .forward = forward_attn,
+    .has_gates = true,
+};
+
+const struct half attn_grouped_head_gated = {
+    .name = "grouped, with a gate for each head",
+    .first = GROUP_QKV,
+    .needs = SLOT_BIT(OUT),
+    .usual = SLOT_BIT(Q) | SLOT_BIT(K) | SLOT_BIT(V) | SLOT_BIT(HEAD_GATE),
+    .may = SLOT_BIT(QKV),
     .forward = forward_attn,
     .has_gates = true,
 };

@@ -51,6 +51,24 @@ void ffn_activate(const struct model *model, const float *row, uint32_t ffn, uin
         ffn_gated_act(model)(model->table, out, row + ffn, ffn);
 }
 
+/* out = min(silu(gate), limit) * up, with up within -limit..limit (Step 3.5) */
+void ffn_activate_limited(const struct model *model, const float *row, uint32_t ffn, float limit, float *out)
+{
+    enum { CHUNK = 128 };
+    float ones[CHUNK];
+
+    for (uint32_t i = 0; i < CHUNK; i++)
+        ones[i] = 1;
+    memcpy(out, row, ffn * sizeof(*out));
+    for (uint32_t at = 0; at < ffn; at += CHUNK)
+        swiglu(model->table, out + at, ones, ffn - at < CHUNK ? ffn - at : CHUNK);
+    for (uint32_t i = 0; i < ffn; i++) {
+        float up = row[ffn + i] > limit ? limit : row[ffn + i] < -limit ? -limit : row[ffn + i];
+
+        out[i] = (out[i] > limit ? limit : out[i]) * up;
+    }
+}
+
 /* Cuts off the gates that are not far above their mean (Gemma 3n). */
 static void cut_gates(const struct layer *layer, float *gate, size_t ffn)
 {

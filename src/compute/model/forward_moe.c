@@ -88,9 +88,12 @@ static void load_token(const struct grouped_piece *piece, uint32_t i, float *out
 }
 
 /* Row i of gate | up, gated; or of up alone. */
-static void gate_into(const struct forward *f, const float *row, uint32_t ffn, float *out)
+static void gate_into(const struct forward *f, const float *row, uint32_t ffn, float limit, float *out)
 {
-    ffn_activate(f->model, row, ffn, f->model->config.expert_parts, out);
+    if (limit != 0)
+        ffn_activate_limited(f->model, row, ffn, limit, out);
+    else
+        ffn_activate(f->model, row, ffn, f->model->config.expert_parts, out);
 }
 
 static void load_gated(const struct grouped_piece *piece, uint32_t i, float *out)
@@ -99,7 +102,7 @@ static void load_gated(const struct grouped_piece *piece, uint32_t i, float *out
     uint32_t ffn = f->model->config.expert_ffn;
     size_t stride = (size_t)f->model->config.expert_parts * ffn;
 
-    gate_into(f, f->state->moe.gate_up + stride * (piece->first + i), ffn, out);
+    gate_into(f, f->state->moe.gate_up + stride * (piece->first + i), ffn, f->layer->expert_limit, out);
 }
 
 static void load_gated_shared(const struct grouped_piece *piece, uint32_t i, float *out)
@@ -107,7 +110,8 @@ static void load_gated_shared(const struct grouped_piece *piece, uint32_t i, flo
     const struct forward *f = piece->arg;
     uint32_t ffn = f->model->config.shared_ffn;
 
-    gate_into(f, f->state->moe.shared_gate_up + (size_t)f->model->config.expert_parts * ffn * i, ffn, out);
+    gate_into(f, f->state->moe.shared_gate_up + (size_t)f->model->config.expert_parts * ffn * i, ffn,
+              f->layer->shared_limit, out);
 }
 
 /* gate | up of one expert, or up alone. */

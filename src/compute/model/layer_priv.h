@@ -21,9 +21,10 @@ struct weight_group {
 struct layer {
     const struct half *attn, *ffn, *tail; /* tail: NULL in most models */
     enum rope_kind rope;
-    uint32_t head_dim, n_kv_heads, ffn_width;
-    uint32_t kv_index; /* number of its keys and values in the KV layout */
-    bool is_shared;    /* the layer kv_source stores them */
+    uint32_t n_heads, n_kv_heads, ffn_width;
+    uint32_t head_dim, value_dim; /* of a head's query and key, and of its value; 0: the same */
+    uint32_t kv_index;            /* number of its keys and values in the KV layout */
+    bool is_shared;               /* the layer kv_source stores them */
     uint32_t kv_source;
     size_t state_at; /* a recurrent layer: where its part of the state begins */
     enum index_kind index;
@@ -31,13 +32,19 @@ struct layer {
     bool is_unit_normed; /* heads of q and k are normed without a gain, after RoPE */
     bool is_sparse;      /* gates below so many standard deviations over their mean are cut off */
     float cut_deviations;
-    struct xielu xielu; /* with ACT_XIELU */
-    uint32_t window;    /* number of keys that a query attends to, its own included; 0: all before it */
+    float expert_limit, shared_limit; /* of gates and ups of experts; 0: none */
+    struct xielu xielu;               /* with ACT_XIELU */
+    uint32_t window; /* number of keys that a query attends to, its own included; 0: all before it */
     const float *vectors[N_SLOTS]; /* norms and biases; NULL: absent, or a matrix */
     struct weight_group groups[N_GROUPS];
     struct expert_weights experts;
     struct latent_weights latent;
     struct recurrent_weights recurrent;
 };
+
+static inline uint32_t layer_value_dim(const struct layer *layer)
+{
+    return layer->value_dim ? layer->value_dim : layer->head_dim;
+}
 
 #endif

@@ -80,6 +80,12 @@ enum dtype model_kv_dtype(const struct model *model)
     return DTYPE_F32;
 }
 
+/* A key and a value of one head. */
+static size_t layer_token_bytes(const struct layer *layer, enum kv_type type)
+{
+    return kv_layout_row_bytes(type, layer->head_dim) + kv_layout_row_bytes(type, layer_value_dim(layer));
+}
+
 /* Layers may differ in the shape of their heads. The layout has room for the layer with the most bytes; other
  * layers use the beginning of it. */
 static const struct layer *widest_layer(const struct model *model, enum kv_type type)
@@ -89,8 +95,8 @@ static const struct layer *widest_layer(const struct model *model, enum kv_type 
     for (uint32_t i = 1; i < model->config.n_layers; i++) {
         const struct layer *layer = &model->layers[i];
 
-        if (layer->n_kv_heads * kv_layout_row_bytes(type, layer->head_dim) >
-            widest->n_kv_heads * kv_layout_row_bytes(type, widest->head_dim))
+        if (layer->n_kv_heads * layer_token_bytes(layer, type) >
+            widest->n_kv_heads * layer_token_bytes(widest, type))
             widest = layer;
     }
     return widest;
@@ -187,7 +193,7 @@ static int apply_opts(struct model *model, const struct model_opts *opts, struct
                                        .state_bytes = model->layout.state_bytes,
                                        .n_kv_heads = widest->n_kv_heads,
                                        .k_dim = widest->head_dim,
-                                       .v_dim = widest->head_dim,
+                                       .v_dim = layer_value_dim(widest),
                                        .block_tokens = opts->block_tokens ? opts->block_tokens : 32,
                                        .type = opts->kv_type};
     if (config->n_kv_layers == 0)

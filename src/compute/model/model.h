@@ -32,7 +32,7 @@ struct model_config { /* shapes, in the field's usual terms */
     uint32_t input;                  /* width of a layer's own embedding of each token; 0: layers have none */
     uint32_t latent;   /* multi-head latent attention: width of the cached latent; 0: the cache holds heads */
     uint32_t q_latent; /* width of the queries' latent; 0: queries have none */
-    uint32_t value_dim;              /* of a head, with a latent */
+    uint32_t value_dim;              /* of a head, with a latent; without one 0: as head_dim */
     uint32_t index_heads, index_dim; /* sparse attention: heads of the indexer and their length; 0: none */
     uint32_t index_top;              /* keys that a query attends to at most */
     bool index_is_adjacent;          /* the indexer turns pairs of neighbours, not halves */
@@ -63,6 +63,7 @@ struct model_config { /* shapes, in the field's usual terms */
     float residual_scale;  /* factor of the halves' outputs; usually 1 */
     float logit_scale;     /* factor of the logits; usually 1 */
     float attn_cap;        /* soft cap of scores; 0: none */
+    float value_scale;     /* factor of values; 0: none */
     float qkv_clamp;       /* Q, K and V stay within this of 0; 0: no bound */
     float logit_cap;       /* soft cap of logits; 0: none */
     bool is_mtp;           /* an MTP head, loaded with mtp_of */

@@ -213,6 +213,8 @@ gated_act ffn_gated_act(const struct model *model);
 plain_act ffn_plain_act(const struct model *model);
 /* out [ffn] = act(gate) * up of a row gate | up (n_parts 2), or act(up) of a row up (n_parts 1). */
 void ffn_activate(const struct model *model, const float *row, uint32_t ffn, uint32_t n_parts, float *out);
+/* The same of a row gate | up, whose silu(gate) and up are limited. */
+void ffn_activate_limited(const struct model *model, const float *row, uint32_t ffn, float limit, float *out);
 /* normed = act(input . Wgate^T) * (input . Wup^T) . Wdown^T, with gate_up for all rows. */
 void ffn_by_products(struct forward *f, uint32_t layer, const float *input);
 void ffn_add_down_bias(struct forward *f); /* to normed, if the layer has one */

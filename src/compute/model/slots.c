@@ -32,12 +32,13 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_ATTN_NORM_2_BIAS] = VECTOR("attn_norm_2.bias", DIM_HIDDEN, MODEL_BIAS),
     [SLOT_Q] = MATRIX("attn_q.weight", DIM_Q, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
     [SLOT_K] = MATRIX("attn_k.weight", DIM_KV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
-    [SLOT_V] = MATRIX("attn_v.weight", DIM_KV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_V] = MATRIX("attn_v.weight", DIM_KV_VALUES, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
     [SLOT_QKV] = MATRIX("attn_qkv.weight", DIM_QKV, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
+    [SLOT_HEAD_GATE] = MATRIX("attn_gate.weight", DIM_HEADS, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
     [SLOT_ATTN_GATE] = MATRIX("attn_gate.weight", DIM_Q, DIM_HIDDEN, GROUP_QKV, MODEL_MATRIX),
     [SLOT_Q_BIAS] = VECTOR("attn_q.bias", DIM_Q, MODEL_BIAS),
     [SLOT_K_BIAS] = VECTOR("attn_k.bias", DIM_KV, MODEL_BIAS),
-    [SLOT_V_BIAS] = VECTOR("attn_v.bias", DIM_KV, MODEL_BIAS),
+    [SLOT_V_BIAS] = VECTOR("attn_v.bias", DIM_KV_VALUES, MODEL_BIAS),
     [SLOT_QKV_BIAS] = VECTOR("attn_qkv.bias", DIM_QKV, MODEL_BIAS),
     [SLOT_Q_NORM] = VECTOR("attn_q_norm.weight", DIM_HEAD, MODEL_NORM),
     [SLOT_K_NORM] = VECTOR("attn_k_norm.weight", DIM_HEAD, MODEL_NORM),
@@ -45,7 +46,7 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_K_NORM_WIDE] = VECTOR("attn_k_norm.weight", DIM_KV, MODEL_NORM),
     [SLOT_Q_NORM_HEADS] = MATRIX("attn_q_norm.weight", DIM_HEADS, DIM_HEAD, GROUP_NONE, MODEL_NORM),
     [SLOT_K_NORM_HEADS] = MATRIX("attn_k_norm.weight", DIM_KV_HEADS, DIM_HEAD, GROUP_NONE, MODEL_NORM),
-    [SLOT_OUT] = MATRIX("attn_output.weight", DIM_HIDDEN, DIM_Q, GROUP_OUT, MODEL_WRITER),
+    [SLOT_OUT] = MATRIX("attn_output.weight", DIM_HIDDEN, DIM_VALUES, GROUP_OUT, MODEL_WRITER),
     [SLOT_OUT_BIAS] = VECTOR("attn_output.bias", DIM_HIDDEN, MODEL_BIAS),
     [SLOT_POST_ATTN_NORM] = VECTOR("post_attention_norm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_FFN_NORM] = VECTOR("ffn_norm.weight", DIM_HIDDEN, MODEL_NORM),
@@ -244,8 +245,10 @@ uint64_t dim_of(const struct model_config *config, enum dim dim)
         return kv;
     case DIM_2_Q:
         return 2 * q;
+    case DIM_KV_VALUES:
+        return (uint64_t)config->n_kv_heads * config->value_dim;
     case DIM_QKV:
-        return q + 2 * kv;
+        return q + kv + (uint64_t)config->n_kv_heads * config->value_dim;
     case DIM_HEAD:
         return config->head_dim;
     case DIM_FFN:
@@ -340,6 +343,9 @@ struct model_config layer_config(const struct model *model, uint32_t index)
     struct model_config config = model->config;
 
     config.head_dim = layer->head_dim;
+    config.n_heads = layer->n_heads;
+    if (config.latent == 0)
+        config.value_dim = layer_value_dim(layer);
     config.n_kv_heads = layer->n_kv_heads;
     config.ffn = layer->ffn_width;
     return config;

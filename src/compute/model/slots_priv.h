@@ -16,6 +16,7 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_V,
             SLOT_QKV,       /* q, k and v in one tensor */
             SLOT_ATTN_GATE, /* behind them, of the same input */
+            SLOT_HEAD_GATE, /* a number for each head (step35) */
             SLOT_Q_BIAS,
             SLOT_K_BIAS,
             SLOT_V_BIAS,
@@ -124,6 +125,7 @@ enum dim {           /* widths, which dim_of() computes from the configuration *
            DIM_HIDDEN,
            DIM_Q,
            DIM_KV,
+           DIM_KV_VALUES,
            DIM_QKV,
            DIM_HEAD,
            DIM_FFN,

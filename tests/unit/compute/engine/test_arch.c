@@ -129,6 +129,8 @@ static const char *const CASES[] = {
     "bailingmoe",
     "hunyuan_vl",
     "cohere2moe",
+    "mimo2",
+    "step35",
 };
 
 enum { MAX_TOKENS = 64, MAX_SHOWN = 4, MAX_VOCAB = 4096 };

@@ -84,9 +84,9 @@ static bool is_latent(const char *arch)
 
 static bool has_windows(const char *arch)
 {
-    static const char *const NAMES[] = {"llama",  "gemma2",  "gemma3",  "gemma3n",   "gemma4",     "phi3",
-                                        "olmo2",  "gpt-oss", "exaone4", "mistral3",  "starcoder2", "cohere2",
-                                        "llama4", "phimoe",  "afmoe",   "cohere2moe"};
+    static const char *const NAMES[] = {"llama",  "gemma2",  "gemma3",  "gemma3n",    "gemma4",     "phi3",
+                                        "olmo2",  "gpt-oss", "exaone4", "mistral3",   "starcoder2", "cohere2",
+                                        "llama4", "phimoe",  "afmoe",   "cohere2moe", "mimo2",      "step35"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -104,6 +104,39 @@ static void draw_list(struct drawn *d, const char *key, uint32_t bits, uint32_t 
     for (uint32_t i = 0; i < d->shape.n_layers; i++)
         len += snprintf(text + len, sizeof(d->text[0]) - (size_t)len, "%u,", bits >> i & 1 ? value : 0);
     d->set[d->n_set++] = text;
+}
+
+/* A number for each layer: one if the layer's bit is set, another if it is not. */
+static void draw_either(struct drawn *d, const char *key, uint32_t bits, uint32_t set, uint32_t unset)
+{
+    char *text = d->text[d->n_set];
+    int len = snprintf(text, sizeof(d->text[0]), "%s=", key);
+
+    assert_true(d->n_set < MAX_SET);
+    for (uint32_t i = 0; i < d->shape.n_layers; i++)
+        len += snprintf(text + len, sizeof(d->text[0]) - (size_t)len, "%u,", bits >> i & 1 ? set : unset);
+    d->set[d->n_set++] = text;
+}
+
+/* Layers with a window have other heads than the others. */
+static void draw_kinds(struct rng *rng, const char *arch, struct drawn *d)
+{
+    struct tiny_shape *s = &d->shape;
+    uint32_t bits = (uint32_t)rng_below(rng, 128);
+
+    draw_list(d, "attention.sliding_window_pattern", bits, 1);
+    draw_key(d, "rope.freq_base_swa", 500);
+    if (strcmp(arch, "mimo2") == 0) {
+        draw_either(d, "attention.head_count_kv", bits, s->n_kv_heads, 1);
+        if (s->head_dim > 32 && s->n_heads * 32 % d->unit == 0)
+            s->value_dim = 32;
+        draw_text(d, "attention.value_scale=0.7");
+        return;
+    }
+    draw_either(d, "attention.head_count", bits, s->n_heads * 2, s->n_heads);
+    draw_text(d, "swiglu_clamp_exp=0.25");
+    if (s->n_dense == 0)
+        draw_text(d, "swiglu_clamp_shexp=0.125");
 }
 
 /* Layers with KV heads: one for sure, and some of the others. */
@@ -244,7 +277,7 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
         draw_xielu(d);
     if (strcmp(arch, "command-r") == 0 || strncmp(arch, "cohere2", 7) == 0)
         draw_key(d, "logit_scale", 2);
-    if (rng_below(rng, 4) == 0 && !is_latent(arch))
+    if (rng_below(rng, 4) == 0 && !is_latent(arch) && strcmp(arch, "step35") != 0)
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
     if (is_windowed && strcmp(arch, "llama4") != 0 && rng_below(rng, 4) > 0)
         draw_key(d, "attention.sliding_window", 1 + (uint32_t)rng_below(rng, SHORT));
@@ -256,7 +289,7 @@ static bool has_only_experts(const char *arch)
         "qwen3moe",    "gpt-oss", "qwen2moe",       "olmoe",      "granitemoe", "minimax-m2",
         "hunyuan-moe", "glm4moe", "ernie4_5-moe",   "lfm2moe",    "qwen35moe",  "qwen3next",
         "bailingmoe2", "llama4",  "nemotron_h_moe", "qwen3vlmoe", "dots1",      "exaone-moe",
-        "phimoe",      "afmoe",   "bailingmoe",     "cohere2moe"};
+        "phimoe",      "afmoe",   "bailingmoe",     "cohere2moe", "mimo2",      "step35"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -282,7 +315,7 @@ static void draw_experts(struct rng *rng, const char *arch, struct drawn *d)
         strcmp(arch, "qwen3next") == 0)
         s->n_shared = (uint32_t)rng_below(rng, 3);
     if (strcmp(arch, "glm4moe") == 0 || strncmp(arch, "bailingmoe", 10) == 0 || strcmp(arch, "afmoe") == 0 ||
-        strcmp(arch, "cohere2moe") == 0 || strcmp(arch, "ernie4_5-moe") == 0) {
+        strcmp(arch, "step35") == 0 || strcmp(arch, "cohere2moe") == 0 || strcmp(arch, "ernie4_5-moe") == 0) {
         s->n_shared = (uint32_t)rng_below(rng, 3);
         s->n_dense = (uint32_t)rng_below(rng, s->n_layers + 1);
     }
@@ -346,6 +379,8 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
         draw_gemma4(rng, d);
     if (strcmp(arch, "gemma3n") == 0)
         draw_gemma3n(rng, d);
+    if (strcmp(arch, "mimo2") == 0 || strcmp(arch, "step35") == 0)
+        draw_kinds(rng, arch, d);
     d->shape.set = d->set;
     d->shape.seed = rng_u64(rng) >> 33;
     d->opts.kv_type = (enum kv_type)PICK(rng, KV_F32, KV_F16, KV_F16, KV_BF16, KV_Q8_0, KV_Q4_0);

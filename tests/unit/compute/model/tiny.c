@@ -182,13 +182,14 @@ static void keys(struct writing *w)
     key_u32(w, "embedding_length", s->hidden);
     if (!is_set(s, "feed_forward_length="))
         key_u32(w, "feed_forward_length", s->ffn);
-    key_u32(w, "attention.head_count", s->n_heads);
+    if (!is_set(s, "attention.head_count="))
+        key_u32(w, "attention.head_count", s->n_heads);
     snprintf(key, sizeof(key), "%s.attention.head_count_kv", s->arch);
     if (!is_set(s, "attention.head_count_kv=") && !twisted(w, TINY_KEY_FLAGS, key))
         key_u32(w, "attention.head_count_kv", s->n_kv_heads);
-    if (s->hidden != s->n_heads * s->head_dim) {
+    if (s->hidden != s->n_heads * s->head_dim || s->value_dim) {
         key_u32(w, "attention.key_length", s->head_dim);
-        key_u32(w, "attention.value_length", s->latent ? s->value_dim : s->head_dim);
+        key_u32(w, "attention.value_length", s->value_dim ? s->value_dim : s->head_dim);
     }
     if (s->n_experts)
         expert_keys(w);

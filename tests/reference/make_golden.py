@@ -36,6 +36,9 @@ SPARSE = (f"{LATENT} --set attention.q_lora_rank=40 --set attention.key_length_m
           "--set attention.indexer.top_k=11")
 DELTA = ("--head-dim 16 --set rope.dimension_count=8 --set ssm.conv_kernel=4 --set ssm.state_size=12 "
          "--set ssm.group_count=2 --set ssm.time_step_rank=4 --set ssm.inner_size=40 --set full_attention_interval=3")
+KIMI = ("--set attention.kv_lora_rank=32 --set attention.key_length_mla=24 --set attention.value_length_mla=16 "
+        "--set rope.dimension_count=8 --set kda.head_dim=12 --set expert_shared_count=1 --set expert_weights_scale=2.5 "
+        "--set leading_dense_block_count=1")
 MAMBA = ("--set ssm.conv_kernel=4 --set ssm.state_size=12 --set ssm.group_count=2 --set ssm.time_step_rank=4 "
          "--with ssm_conv1d.bias")
 GEMMA4 = "--head-dim 24 --set attention.key_length_swa=12 --set attention.value_length_swa=12 --set rope.dimension_count_swa=12 --set attention.sliding_window=7"
@@ -282,6 +285,10 @@ CASES = {
                "--set leading_dense_block_count=2 --set expert_shared_feed_forward_length=48 "
                "--set swiglu_clamp_exp=0.0,0.0,0.5,0.0,0.25 --set swiglu_clamp_shexp=0.0,0.0,0.0,0.4,0.3 "
                f"{TINY}"),
+    "kimi-linear": ("hf_hybrid", f"--arch kimi-linear --layers 4 --with exp_probs_b {KIMI} {NARROW} "
+                    f"--set attention.head_count_kv=0,1,0,1 {TINY}"),
+    "kimi-linear-last": ("hf_hybrid", f"--arch kimi-linear --layers 3 --with exp_probs_b {KIMI} {NARROW} "
+                         f"--set attention.head_count_kv=0,1,0 {TINY}"),
     # append new cases: the place of a case seeds its tokens
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)

@@ -156,7 +156,44 @@ def qwen3next(model):
     return transformers.Qwen3NextForCausalLM(config), qwen35_state(model)
 
 
-FAMILIES = {"qwen3next": qwen3next, "qwen35": qwen35, "qwen35moe": qwen35moe, "lfm2": lfm2, "lfm2moe": lfm2moe}
+KIMI = {"input_layernorm.weight": "attn_norm", "post_attention_layernorm.weight": "ffn_norm",
+        "self_attn.o_proj.weight": "attn_output", "self_attn.q_proj.weight": "attn_q",
+        "self_attn.k_proj.weight": "attn_k", "self_attn.v_proj.weight": "attn_v",
+        "self_attn.forget_gate.f_a_proj.weight": "ssm_f_a", "self_attn.forget_gate.f_b_proj.weight": "ssm_f_b",
+        "self_attn.forget_gate.dt_bias": "ssm_dt.bias", "self_attn.g_a_proj.weight": "ssm_g_a",
+        "self_attn.g_b_proj.weight": "ssm_g_b", "self_attn.b_proj.weight": "ssm_beta", "self_attn.o_norm.weight": "ssm_norm",
+        "self_attn.kv_a_proj_with_mqa.weight": "attn_kv_a_mqa", "self_attn.kv_a_layernorm.weight": "attn_kv_a_norm",
+        "self_attn.kv_b_proj.weight": "attn_kv_b", "mlp.gate.weight": "ffn_gate_inp", "mlp.experts.down_proj": "ffn_down_exps",
+        "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+        **{f"mlp.{m}_proj.weight": f"ffn_{m}" for m in ("gate", "up", "down")},
+        **{f"mlp.shared_experts.{m}_proj.weight": f"ffn_{m}_shexp" for m in ("gate", "up", "down")}}
+
+
+def kimi_linear(model):
+    state, n = whole(model, "model.norm.weight"), model.key("block_count")
+    for i in range(n):
+        w, at = model.layer(i), f"model.layers.{i}"
+        state.update({f"{at}.{theirs}": w[ours] for theirs, ours in KIMI.items() if ours in w})
+        if "ssm_a" in w:
+            state[f"{at}.self_attn.conv1d.weight"] = torch.cat([w[f"ssm_conv1d_{m}"] for m in "qkv"])
+            state[f"{at}.self_attn.forget_gate.A_log"] = torch.log(-w["ssm_a"]).view(1, 1, -1, 1)
+        if "ffn_gate_exps" in w:
+            state[f"{at}.mlp.experts.gate_up_proj"] = torch.cat((w["ffn_gate_exps"], w["ffn_up_exps"]), 1)
+    heads, rope = model.key("attention.head_count"), model.key("rope.dimension_count")
+    config = transformers.KimiLinearConfig(
+        **{**common_settings(model), "num_key_value_heads": heads}, rms_norm_eps=model.key("attention.layer_norm_rms_epsilon"),
+        layer_types=["full_attention" if k else "linear_attention" for k in model.key("attention.head_count_kv")],
+        mlp_layer_types=["dense" if i < model.key("leading_dense_block_count") else "sparse" for i in range(n)],
+        linear_head_dim=model.key("kda.head_dim"), linear_num_heads=heads, linear_conv_kernel_dim=model.key("ssm.conv_kernel"),
+        kv_lora_rank=model.key("attention.kv_lora_rank"), q_lora_rank=None, qk_rope_head_dim=rope,
+        qk_nope_head_dim=model.key("attention.key_length_mla") - rope, v_head_dim=model.key("attention.value_length_mla"),
+        moe_intermediate_size=model.key("expert_feed_forward_length"), num_local_experts=model.key("expert_count"),
+        num_experts_per_tok=model.key("expert_used_count"), n_shared_experts=model.key("expert_shared_count"),
+        routed_scaling_factor=model.key("expert_weights_scale"), _experts_implementation="eager")
+    return transformers.KimiLinearForCausalLM(config), state
+
+
+FAMILIES = {"kimi-linear": kimi_linear, "qwen3next": qwen3next, "qwen35": qwen35, "qwen35moe": qwen35moe, "lfm2": lfm2, "lfm2moe": lfm2moe}
 
 
 def forward(model, tokens):

@@ -267,7 +267,7 @@ static void read_norm(struct reading *r, struct model *model)
                 : model->norm == NORM_LAYER ? LAYER
                                             : RMS,
                 REQUIRED, EPS, &eps);
-    model->config.norm_eps = (float)eps;
+    model->config.norm_eps = model->config.latent_eps = (float)eps;
 }
 
 static void read_shapes(struct reading *r, struct model_config *config)

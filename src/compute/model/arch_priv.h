@@ -61,6 +61,7 @@ extern const struct half attn_mamba;              /* forward_mamba.c: Mamba 2 */
 extern const struct half attn_mamba_beside;       /* grouped attention and Mamba 2 side by side */
 extern const struct half attn_none, ffn_none;     /* a layer of one half only */
 extern const struct half attn_delta;              /* forward_delta.c: a gated delta net */
+extern const struct half attn_kda;                /* forward_kda.c: one that fades by keys (kimi-linear) */
 extern const struct half attn_values_normed;      /* values are normed, too */
 extern const struct half attn_values_may; /* without a matrix of their own they are the keys before norm */
 extern const struct half attn_shared;     /* reads the KV of an earlier layer */

@@ -3,6 +3,7 @@
  *
  *    deepseek2  DeepSeek V2, V2-Lite and V3, Mistral Large 3: experts, of which some are shared; Youtu: none
  *    deepseek32 DeepSeek V3.2: an indexer chooses the keys that a query attends to
+ *    kimi-linear Kimi Linear: most layers have a delta net, the others latent attention without RoPE
  *    glm-dsa    GLM 5: the same; in GLM 5.2 most layers attend to the keys that an earlier layer chose */
 #include "compute/model/model_priv.h"
 
@@ -109,6 +110,39 @@ static void read_glm_dsa(struct reading *r, struct model *model)
     }
 }
 
+static const char *const KIMI_LINEAR_KEYS[] = {"attention.head_count_kv", "attention.kv_lora_rank",
+                                               "expert_count", NULL};
+
+enum { KIMI_MOST_TAPS = 8 };
+static const float KIMI_LATENT_EPS = 1e-6f; /* no key says so */
+
+static void read_kimi_linear(struct reading *r, struct model *model)
+{
+    struct model_config *c = &model->config;
+    uint32_t n_dense = 0;
+    char k_b[64], v_b[64];
+
+    read_count(r, "ssm.conv_kernel", REQUIRED, KIMI_MOST_TAPS, &c->conv_taps);
+    read_count(r, "kda.head_dim", REQUIRED, 1024, &c->delta_key);
+    c->delta_value = c->delta_key;
+    c->delta_heads = c->delta_key_heads = c->n_heads;
+    c->latent_eps = KIMI_LATENT_EPS;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        bool is_split =
+            has_tensor(r, slot_name(i, SLOT_K_B, k_b)) && has_tensor(r, slot_name(i, SLOT_V_B, v_b));
+
+        model->layers[i].attn = c->q_latent ? is_split ? &attn_latent_q_split : &attn_latent_q
+                                : is_split  ? &attn_latent_split
+                                            : &attn_latent;
+    }
+    use_recurrent(r, model, &attn_kda);
+    drop_rope(model);
+    read_whole(r, "leading_dense_block_count", c->n_layers, &n_dense);
+    model->route.gate = ROUTE_SIGMOID;
+    model->route.is_normed = true;
+    moe_read(r, model, n_dense, true);
+}
+
 const struct arch LATENT_ARCHS[] = {
     {.name = "deepseek2",
      .pairs = ROPE_ADJACENT,
@@ -126,6 +160,13 @@ const struct arch LATENT_ARCHS[] = {
      .has_mtp = true,
      .keys = DEEPSEEK32_KEYS,
      .read = read_deepseek32},
+    {.name = "kimi-linear",
+     .pairs = ROPE_ADJACENT,
+     .attn = &attn_latent,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS,
+     .keys = KIMI_LINEAR_KEYS,
+     .read = read_kimi_linear},
     {.name = "glm-dsa",
      .pairs = ROPE_ADJACENT,
      .attn = &attn_latent_index,

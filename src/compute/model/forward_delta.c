@@ -13,10 +13,7 @@
 #include "compute/model/model_priv.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define LENGTH_EPS 1e-6f /* added to the squared length of a key */
 
 struct delta_shape { /* floats of a row */
     size_t qkv, values, in;
@@ -69,19 +66,13 @@ static void delta_prepare(const struct forward *f, uint32_t from, uint32_t to)
     const struct model_config *c = &f->model->config;
     const struct delta_shape s = delta_shape(c);
     const float *bias = f->layer->vectors[SLOT_DELTA_TIME_BIAS], *rate = f->layer->vectors[SLOT_DELTA_DECAY];
-    const float *gains = f->layer->recurrent.key_gain;
 
     for (size_t row = from; row < to; row++) {
         float *in = f->state->recurrent.in + row * s.in;
         float *decay = f->state->recurrent.decay + row * c->delta_heads;
         float *beta = f->state->recurrent.beta + row * c->delta_heads;
 
-        for (uint32_t head = 0; head < 2 * c->delta_key_heads; head++) { /* those of q, then of k */
-            float *at = in + (size_t)head * c->delta_key;
-
-            rms_norm(f->model->table, at, head < c->delta_key_heads ? gains + c->delta_key : gains,
-                     c->delta_key, LENGTH_EPS / (float)c->delta_key, at);
-        }
+        recurrent_norm_keys(f, in);
         for (uint32_t head = 0; head < c->delta_heads; head++) {
             struct delta_gates gates = delta_gates_of(c, &s, head);
 
@@ -144,23 +135,9 @@ static void delta_lay_out(const struct model *model, struct model_state *state, 
 static int delta_pack(struct loading *load, uint32_t index)
 {
     const struct model_config *c = &load->model->config;
-    struct recurrent_weights *weights = &load->model->layers[index].recurrent;
-    float root = sqrtf((float)c->delta_key);
+    int rc = recurrent_pack_gains(load, index);
 
-    weights->key_gain = calloc(2 * (size_t)c->delta_key, sizeof(float));
-    if (weights->key_gain == NULL)
-        return fault_set(load->fault, E_NOMEM, "no memory for gains");
-    for (uint32_t i = 0; i < c->delta_key; i++) {
-        weights->key_gain[i] = 1 / root;
-        weights->key_gain[c->delta_key + i] = 1 / (root * root);
-    }
-    return recurrent_pack_taps(load, index, SLOT_DELTA_TAPS, dim_of(c, DIM_DELTA_QKV));
-}
-
-static void delta_layer_fini(struct layer *layer)
-{
-    free(layer->recurrent.taps);
-    free(layer->recurrent.key_gain);
+    return rc < 0 ? rc : recurrent_pack_taps(load, index, SLOT_DELTA_TAPS, dim_of(c, DIM_DELTA_QKV));
 }
 
 const struct half attn_delta = {
@@ -172,7 +149,7 @@ const struct half attn_delta = {
     .forward = forward_delta,
     .lay_out = delta_lay_out,
     .pack = delta_pack,
-    .layer_fini = delta_layer_fini,
+    .layer_fini = recurrent_layer_fini,
     .is_keyless = true,
     .state_bytes = recurrent_heads_state_bytes,
 };
@@ -185,7 +162,7 @@ const struct half attn_delta_grouped = {
     .forward = forward_delta,
     .lay_out = delta_lay_out,
     .pack = delta_pack,
-    .layer_fini = delta_layer_fini,
+    .layer_fini = recurrent_layer_fini,
     .is_keyless = true,
     .state_bytes = recurrent_heads_state_bytes,
 };

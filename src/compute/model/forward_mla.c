@@ -76,12 +76,13 @@ static void norm_and_store(const struct forward *f, uint32_t from, uint32_t to)
         struct rope_args turn = forward_rope(f, ROPE_GLOBAL, row);
 
         if (c->q_latent)
-            rms_norm(model->table, q, vectors[SLOT_Q_A_NORM], c->q_latent, c->norm_eps, q);
-        rms_norm(model->table, key, vectors[SLOT_KV_A_NORM], c->latent, c->norm_eps, key);
+            rms_norm(model->table, q, vectors[SLOT_Q_A_NORM], c->q_latent, c->latent_eps, q);
+        rms_norm(model->table, key, vectors[SLOT_KV_A_NORM], c->latent, c->latent_eps, key);
         turn.x = key + c->latent;
         turn.n_heads = 1;
         turn.head_dim = turn.dims = c->rope_dims;
-        rope_rotate(model->table, &turn);
+        if (f->layer->rope != ROPE_NONE)
+            rope_rotate(model->table, &turn);
     }
     forward_mla_store(f, from, to);
 }
@@ -131,7 +132,8 @@ static void turn_queries(const struct forward *f, uint32_t from, uint32_t to)
         turn.n_heads = c->n_heads;
         turn.head_dim = c->head_dim;
         turn.dims = c->rope_dims;
-        rope_rotate(model->table, &turn);
+        if (f->layer->rope != ROPE_NONE)
+            rope_rotate(model->table, &turn);
         for (uint32_t h = 0; h < c->n_heads; h++)
             memcpy(out + h * width, rotary + (size_t)h * c->head_dim, c->rope_dims * sizeof(float));
     }

@@ -13,7 +13,7 @@
 
 /* Matrices that read the same input. Neighbours of one type are packed into one weight. */
 struct weight_group {
-    struct weight parts[4];
+    struct weight parts[8];
     uint32_t n_parts;
     uint32_t rows; /* sum over all parts */
 };

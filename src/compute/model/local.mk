@@ -8,7 +8,7 @@ libcompute_model_a_SOURCES = src/compute/model/model.h src/compute/model/watch.h
 	src/compute/model/forward_moe.c src/compute/model/moe_weights.c src/compute/model/moe_priv.h \
 	src/compute/model/moe_route.c src/compute/model/moe_route_priv.h \
 	src/compute/model/state.c src/compute/model/forward.c src/compute/model/forward_attn.c src/compute/model/forward_ffn.c src/compute/model/forward_plain.c \
-	src/compute/model/forward_last.c src/compute/model/recurrent.c src/compute/model/recurrent_priv.h src/compute/model/forward_conv.c src/compute/model/forward_delta.c src/compute/model/forward_gated.c \
+	src/compute/model/forward_last.c src/compute/model/recurrent.c src/compute/model/recurrent_priv.h src/compute/model/forward_conv.c src/compute/model/forward_delta.c src/compute/model/forward_kda.c src/compute/model/forward_gated.c \
 	src/compute/model/recurrent_heads.c src/compute/model/forward_mamba.c src/compute/model/forward_beside.c
 
 if HAVE_CMOCKA

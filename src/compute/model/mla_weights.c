@@ -32,9 +32,10 @@ void latent_read_heads(struct reading *r, struct model_config *config)
     read_count(r, "attention.q_lora_rank", OPTIONAL, 1u << 16, &config->q_latent);
     read_count(r, "attention.kv_lora_rank", REQUIRED, ATTN_MAX_DIM, &config->latent);
     read_count(r, "attention.key_length", REQUIRED, ATTN_MAX_DIM, &key);
-    read_count(r, "attention.value_length", REQUIRED, ATTN_MAX_DIM, &value);
     read_count(r, "attention.key_length_mla", OPTIONAL, ATTN_MAX_DIM, &key);
     read_count(r, "attention.value_length_mla", OPTIONAL, ATTN_MAX_DIM, &value);
+    if (value == 0)
+        read_count(r, "attention.value_length", REQUIRED, ATTN_MAX_DIM, &value);
     read_count(r, "rope.dimension_count", REQUIRED, ATTN_MAX_DIM, &config->rope_dims);
     if (has_complaints(r))
         return;

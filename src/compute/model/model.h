@@ -57,18 +57,18 @@ struct model_config { /* shapes, in the field's usual terms */
     bool is_chunked;       /* a query attends to the keys of its own chunk of window keys */
     char rope_scaling[16]; /* a word of ROPE_SCALING_TABLE, or "llama3" */
     float rope_freq_base;
-    float norm_eps;
-    float attn_scale;      /* factor of q . k; 1/sqrt(head_dim) unless the architecture has its own */
-    float embedding_scale; /* factor of token embeddings; usually 1 */
-    float residual_scale;  /* factor of the halves' outputs; usually 1 */
-    float logit_scale;     /* factor of the logits; usually 1 */
-    float attn_cap;        /* soft cap of scores; 0: none */
-    float value_scale;     /* factor of values; 0: none */
-    float qkv_clamp;       /* Q, K and V stay within this of 0; 0: no bound */
-    float logit_cap;       /* soft cap of logits; 0: none */
-    bool is_mtp;           /* an MTP head, loaded with mtp_of */
-    bool is_tied;          /* the output head is the token embedding */
-    char weight_type[16];  /* type of most bytes: "Q8_0" */
+    float norm_eps, latent_eps; /* of norms; of those of latents */
+    float attn_scale;           /* factor of q . k; 1/sqrt(head_dim) unless the architecture has its own */
+    float embedding_scale;      /* factor of token embeddings; usually 1 */
+    float residual_scale;       /* factor of the halves' outputs; usually 1 */
+    float logit_scale;          /* factor of the logits; usually 1 */
+    float attn_cap;             /* soft cap of scores; 0: none */
+    float value_scale;          /* factor of values; 0: none */
+    float qkv_clamp;            /* Q, K and V stay within this of 0; 0: no bound */
+    float logit_cap;            /* soft cap of logits; 0: none */
+    bool is_mtp;                /* an MTP head, loaded with mtp_of */
+    bool is_tied;               /* the output head is the token embedding */
+    char weight_type[16];       /* type of most bytes: "Q8_0" */
     uint64_t n_parameters;
     uint64_t weight_bytes; /* in memory: all bytes that a decode step of one token reads */
 };

@@ -63,21 +63,61 @@ void recurrent_write_history(const struct forward *f, uint32_t item, uint32_t cu
     }
 }
 
-int recurrent_pack_taps(struct loading *load, uint32_t layer, unsigned slot, size_t n_channels)
+int recurrent_pack_all_taps(struct loading *load, uint32_t layer, unsigned slot, uint32_t n,
+                            size_t n_channels)
 {
     const uint32_t n_taps = load->model->config.conv_taps;
-    const struct gguf_tensor *tensor = load->bound[layer].slot[slot];
-    float *taps = calloc(n_taps * n_channels, sizeof(float)), row[CONV_MOST_TAPS];
+    float *taps = calloc(n_taps * n * n_channels, sizeof(float)), row[CONV_MOST_TAPS];
 
     load->model->layers[layer].recurrent.taps = taps;
     if (taps == NULL)
         return fault_set(load->fault, E_NOMEM, "no memory for the taps of a convolution");
-    for (size_t channel = 0; channel < n_channels; channel++) {
-        weights_floats(tensor, channel * n_taps, n_taps, row);
+    for (size_t channel = 0; channel < n * n_channels; channel++) {
+        weights_floats(load->bound[layer].slot[slot + channel / n_channels], channel % n_channels * n_taps,
+                       n_taps, row);
         for (size_t tap = 0; tap < n_taps; tap++)
-            taps[tap * n_channels + channel] = row[tap];
+            taps[tap * n * n_channels + channel] = row[tap];
     }
     return 0;
+}
+
+int recurrent_pack_taps(struct loading *load, uint32_t layer, unsigned slot, size_t n_channels)
+{
+    return recurrent_pack_all_taps(load, layer, slot, 1, n_channels);
+}
+
+int recurrent_pack_gains(struct loading *load, uint32_t layer)
+{
+    const uint32_t width = load->model->config.delta_key;
+    struct recurrent_weights *weights = &load->model->layers[layer].recurrent;
+    float root = sqrtf((float)width);
+
+    weights->key_gain = calloc(2 * (size_t)width, sizeof(float));
+    if (weights->key_gain == NULL)
+        return fault_set(load->fault, E_NOMEM, "no memory for gains");
+    for (uint32_t i = 0; i < width; i++) {
+        weights->key_gain[i] = 1 / root;
+        weights->key_gain[width + i] = 1 / (root * root);
+    }
+    return 0;
+}
+
+void recurrent_layer_fini(struct layer *layer)
+{
+    free(layer->recurrent.taps);
+    free(layer->recurrent.key_gain);
+}
+
+#define LENGTH_EPS 1e-6f /* added to the squared length of a key */
+
+void recurrent_norm_keys(const struct forward *f, float *qk)
+{
+    const uint32_t n_heads = f->model->config.delta_key_heads, width = f->model->config.delta_key;
+    const float *gains = f->layer->recurrent.key_gain;
+
+    for (uint32_t head = 0; head < 2 * n_heads; head++, qk += width)
+        rms_norm(f->model->table, qk, head < n_heads ? gains + width : gains, width,
+                 LENGTH_EPS / (float)width, qk);
 }
 
 /* ---- numerics ---- */

@@ -144,6 +144,29 @@ static uint32_t heads_key_of(const struct recurrent_heads *heads, uint32_t head)
     return heads->is_grouped ? head / (c->delta_heads / c->delta_key_heads) : head % c->delta_key_heads;
 }
 
+/* Row by row: the rows of the state fade here, each by its own number, and not in the kernel. */
+static void heads_run_fading(const struct forward *f, const struct heads_part *part,
+                             const struct recurrent_run *run, struct delta_args args)
+{
+    static const float ONE = 1;
+    const size_t step = (size_t)f->model->config.delta_heads * args.n_keys;
+    const float *fades = f->state->recurrent.fades + run->first * step + (size_t)part->head * args.n_keys;
+
+    args.n_rows = 1;
+    args.decay = &ONE;
+    for (uint32_t row = 0; row < run->n; row++, fades += step) {
+        for (size_t i = 0; i < args.n_keys; i++)
+            for (size_t j = 0; j < args.n_values; j++)
+                args.state[i * args.n_values + j] *= fades[i];
+        delta_rows(f->model->table, &args);
+        args.q += args.qk_stride;
+        args.k += args.qk_stride;
+        args.v += args.v_stride;
+        args.beta += args.by_stride;
+        args.out += args.out_stride;
+    }
+}
+
 static void heads_run(const struct forward *f, const struct recurrent_run *run)
 {
     const struct model_config *c = &f->model->config;
@@ -155,21 +178,25 @@ static void heads_run(const struct forward *f, const struct recurrent_run *run)
     const size_t values = dim_of(c, DIM_DELTA_VALUES), value = (size_t)part->head * c->delta_value;
     const size_t by = (size_t)run->first * c->delta_heads + part->head;
 
-    delta_rows(f->model->table, &(struct delta_args){.q = in + heads->q + key,
-                                                     .k = in + heads->k + key,
-                                                     .v = in + heads->v + value,
-                                                     .decay = state->decay + by,
-                                                     .beta = state->beta + by,
-                                                     .qk_stride = heads->in,
-                                                     .v_stride = heads->in,
-                                                     .by_stride = c->delta_heads,
-                                                     .out_stride = values,
-                                                     .state = part->state,
-                                                     .out = state->out + run->first * values + value,
-                                                     .n_rows = run->n,
-                                                     .n_keys = c->delta_key,
-                                                     .n_values = c->delta_value,
-                                                     .is_delta = heads->is_delta});
+    struct delta_args args = {.q = in + heads->q + key,
+                              .k = in + heads->k + key,
+                              .v = in + heads->v + value,
+                              .decay = state->decay + by,
+                              .beta = state->beta + by,
+                              .qk_stride = heads->in,
+                              .v_stride = heads->in,
+                              .by_stride = c->delta_heads,
+                              .out_stride = values,
+                              .state = part->state,
+                              .out = state->out + run->first * values + value,
+                              .n_rows = run->n,
+                              .n_keys = c->delta_key,
+                              .n_values = c->delta_value,
+                              .is_delta = heads->is_delta};
+    if (heads->fades_keys)
+        heads_run_fading(f, part, run, args);
+    else
+        delta_rows(f->model->table, &args);
 }
 
 static void heads_on_rank(void *arg, unsigned rank, unsigned n_ranks)

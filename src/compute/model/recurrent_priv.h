@@ -15,13 +15,14 @@ struct recurrent_weights { /* of a layer; owned */
     float *key_gain;       /* [delta_key] makes an RMSNorm divide by the length; then the same for queries */
 };
 
-struct recurrent_state { /* scratch of a pass */
-    float *in;           /* [max_tokens][...] the products that the recurrence reads */
-    float *out;          /* [max_tokens][...] its output */
-    float *decay, *beta; /* [max_tokens][delta_heads] */
-    float *states;       /* [n_ranks][delta_key][delta_value] */
-    float *beside;       /* [max_tokens][hidden] output of a recurrence beside attention, or NULL */
-    float *history;      /* [conv_taps - 1][channels] inputs before the row, the oldest first */
+struct recurrent_state {  /* scratch of a pass */
+    float *in;            /* [max_tokens][...] the products that the recurrence reads */
+    float *out;           /* [max_tokens][...] its output */
+    float *decay, *beta;  /* [max_tokens][delta_heads] */
+    float *states;        /* [n_ranks][delta_key][delta_value] */
+    float *fades, *gates; /* [max_tokens][delta_heads][delta_key], or NULL: forward_kda.c */
+    float *beside;        /* [max_tokens][hidden] output of a recurrence beside attention, or NULL */
+    float *history;       /* [conv_taps - 1][channels] inputs before the row, the oldest first */
 };
 
 /* A run of rows of one item, between two places where the state is written. */
@@ -42,6 +43,15 @@ void recurrent_walk(const struct forward *f, const struct recurrent_walk *walk, 
 /* Turns the taps of a convolution in the slot, so that neighbours in memory are channels.  The layer owns them. */
 struct loading;
 int recurrent_pack_taps(struct loading *load, uint32_t layer, unsigned slot, size_t n_channels);
+/* The same of n tensors in slots one after another, n_channels each. */
+int recurrent_pack_all_taps(struct loading *load, uint32_t layer, unsigned slot, uint32_t n,
+                            size_t n_channels);
+/* Gains for recurrent_norm_keys(). The layer owns them. */
+int recurrent_pack_gains(struct loading *load, uint32_t layer);
+struct layer;
+void recurrent_layer_fini(struct layer *layer);
+/* Divides each head of q, then of k, by its length; q also by the root of the width. */
+void recurrent_norm_keys(const struct forward *f, float *qk);
 /* Reads or writes channels [from, to) of the history of a convolution, at the beginning of the layer's state. */
 struct recurrent_channels {
     uint32_t from, to, n;
@@ -68,6 +78,7 @@ struct recurrent_heads {
     const float *conv_bias; /* [n_conv], or NULL */
     size_t q, k, v;
     bool is_delta, is_grouped; /* grouped: neighbouring heads of values read one head of keys */
+    bool fades_keys;           /* each key's row of the state fades by a number of its own, in state->fades */
 };
 void recurrent_conv(const struct recurrent_heads *heads);
 /* Reads decay and beta of the state; writes out. */

@@ -73,7 +73,19 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_CONV_IN, /* short convolution: forward_conv.c */
             SLOT_CONV_TAPS,
             SLOT_CONV_OUT,
-            SLOT_Q_GATED,   /* each head's query, then its gate: forward_attn.c */
+            SLOT_Q_GATED, /* each head's query, then its gate: forward_attn.c */
+            SLOT_KDA_Q,   /* Kimi's delta net: forward_kda.c; beta and the norm are those of the following */
+            SLOT_KDA_K,
+            SLOT_KDA_V,
+            SLOT_KDA_FADE_A,
+            SLOT_KDA_GATE_A,
+            SLOT_KDA_FADE_B,
+            SLOT_KDA_GATE_B,
+            SLOT_KDA_TAPS_Q,
+            SLOT_KDA_TAPS_K,
+            SLOT_KDA_TAPS_V,
+            SLOT_KDA_TIME_BIAS,
+            SLOT_KDA_OUT,
             SLOT_DELTA_QKV, /* gated delta net: forward_delta.c */
             SLOT_DELTA_Z,
             SLOT_DELTA_BETA,
@@ -117,6 +129,7 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             N_SLOTS
 };
 
+_Static_assert(N_SLOTS <= 128, "a bit for each slot");
 typedef unsigned __int128 slot_set; /* more slots than a word has bits */
 #define SLOT_BIT(name) ((slot_set)1 << SLOT_##name)
 
@@ -182,6 +195,8 @@ enum group {
     GROUP_LATENT_DOWN,
     GROUP_LATENT_UP,
     GROUP_Q_B,
+    GROUP_KDA_FADE,
+    GROUP_KDA_GATE,
     GROUP_INDEX_LOW,
     GROUP_INDEX_Q,
     GROUP_MAMBA_IN,

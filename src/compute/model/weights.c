@@ -79,7 +79,7 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
     if (info->role != MODEL_ROPE_FACTORS) { /* these are read elsewhere and are no parameters */
         load->total_bytes += tensor->len_bytes;
         load->bytes_of_type[tensor->type & 63] += tensor->len_bytes;
-        load->n_vector_floats += is_vector ? dims[0] * dims[1] : 0;
+        load->n_vector_floats += is_vector ? dims[0] * dims[1] * dims[2] : 0;
         load->model->config.n_parameters += dims[0] * dims[1] * dims[2];
     }
     *out = tensor;
@@ -254,8 +254,10 @@ static const float *pack_vector(struct loading *load, const struct gguf_tensor *
 {
     float *at = load->next_vector;
 
-    to_floats(tensor->type, tensor->data, tensor->dims[0] * tensor->dims[1], at);
-    load->next_vector += tensor->dims[0] * tensor->dims[1];
+    const uint64_t n = tensor->dims[0] * tensor->dims[1] * tensor->dims[2];
+
+    to_floats(tensor->type, tensor->data, n, at);
+    load->next_vector += n;
     weights_report(load, tensor);
     return at;
 }
@@ -294,7 +296,7 @@ int weights_matrix(struct loading *load, const struct gguf_tensor *from, struct 
 static int weights_pack(struct loading *load, const struct gguf_tensor *const *tensors, uint32_t n,
                         uint32_t n_runs, struct weight *out)
 {
-    struct weight_part parts[4] = {0};
+    struct weight_part parts[8] = {0};
     struct weight_packing packing = weights_packing(tensors[0], parts, n);
     int rc;
 

@@ -131,6 +131,8 @@ static const char *const CASES[] = {
     "cohere2moe",
     "mimo2",
     "step35",
+    "kimi-linear",
+    "kimi-linear-last",
 };
 
 enum { MAX_TOKENS = 64, MAX_SHOWN = 4, MAX_VOCAB = 4096 };

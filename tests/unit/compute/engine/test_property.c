@@ -79,7 +79,7 @@ static bool is_sparse(const char *arch)
 
 static bool is_latent(const char *arch)
 {
-    return strcmp(arch, "deepseek2") == 0 || is_sparse(arch);
+    return strcmp(arch, "deepseek2") == 0 || strcmp(arch, "kimi-linear") == 0 || is_sparse(arch);
 }
 
 static bool has_windows(const char *arch)
@@ -379,6 +379,11 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
         draw_gemma4(rng, d);
     if (strcmp(arch, "gemma3n") == 0)
         draw_gemma3n(rng, d);
+    if (strcmp(arch, "kimi-linear") == 0) {
+        draw_attention(rng, d);
+        draw_key(d, "kda.head_dim", d->unit);
+        draw_key(d, "ssm.conv_kernel", 1 + (uint32_t)rng_below(rng, 5));
+    }
     if (strcmp(arch, "mimo2") == 0 || strcmp(arch, "step35") == 0)
         draw_kinds(rng, arch, d);
     d->shape.set = d->set;

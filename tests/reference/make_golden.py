@@ -289,6 +289,12 @@ CASES = {
                     f"--set attention.head_count_kv=0,1,0,1 {TINY}"),
     "kimi-linear-last": ("hf_hybrid", f"--arch kimi-linear --layers 3 --with exp_probs_b {KIMI} {NARROW} "
                          f"--set attention.head_count_kv=0,1,0 {TINY}"),
+    "exaone4-mtp": ("mtp", "--arch exaone4 --layers 5 --head-dim 20 --set attention.sliding_window=9 "
+                    f"--set nextn_predict_layers=1 --with shared_head_norm {TINY}"),
+    "exaone-moe-mtp": ("mtp", f"--arch exaone-moe --layers 5 --head-dim 16 --with exp_probs_b {NARROW} "
+                       "--set attention.sliding_window=9 --set leading_dense_block_count=1 --set expert_shared_count=1 "
+                       "--set expert_weights_scale=2.5 --set nextn_predict_layers=1 --with shared_head_norm "
+                       f"{TINY}"),
     # append new cases: the place of a case seeds its tokens
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)

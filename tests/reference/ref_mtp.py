@@ -24,6 +24,7 @@ import ref_sparse
 from ref_llama4 import wide_angles
 
 SPARSE = ("deepseek32", "glm-dsa")
+FIRST = ("exaone4", "exaone-moe")  # their heads' layers are dense and have a window, as vLLM's exaone_moe_mtp has them
 OWN = {"deepseek2": ref_deepseek2, "llama": ref_llama, "qwen2": ref_qwen, "qwen3": ref_qwen}
 
 
@@ -57,13 +58,17 @@ def rows_and_layer(model, tokens):
     """The rows that the model's output head reads, and the head's layer as a function of its input."""
     n = ref_hf.n_layers(model)
     trunk = cut(model, {i: i for i in range(n)})
-    own = cut(model, {n: 0}, full_attention_interval=1, leading_dense_block_count=0)
+    is_first = model.arch in FIRST
+    own = cut(model, {n: 0}, full_attention_interval=1, leading_dense_block_count=1 if is_first else 0)
     if model.arch in OWN:
         reference = OWN[model.arch]
         return reference.rows(trunk, tokens)[None], lambda x: reference.layer(own, 0, x[0])[None]
     network = network_of(own).model
     places = torch.arange(len(tokens))[None]
     mask = torch.full((len(tokens), len(tokens)), -torch.inf).triu(1)[None, None]
+    if is_first:
+        window = model.key("attention.sliding_window")
+        mask = mask + torch.full_like(mask, -torch.inf).tril(-window)
 
     def layer(x):
         y = network.layers[0](x, attention_mask=mask, position_ids=places, position_embeddings=network.rotary_emb(x, places))

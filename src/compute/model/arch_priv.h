@@ -128,6 +128,7 @@ struct arch {
     uint32_t globals;       /* GLOBAL_BIT()s that a file must have besides the usual ones */
     bool norms_turned;      /* norms of heads run after RoPE, not before it */
     bool has_mtp;           /* layers behind the last are MTP heads as mtp.c computes them */
+    bool mtp_is_first;      /* a head is like the first layer, and dense; else like the last */
     bool has_shapes;        /* layers may differ in shape: some keys may be lists */
     bool has_windows;       /* uses attention.sliding_window; else that key is refused */
     uint32_t window_period; /* each period's last layer attends to all keys; 0: all have the window */

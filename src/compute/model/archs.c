@@ -177,7 +177,7 @@ static void read_llama(struct reading *r, struct model *model)
     moe_read(r, model, 0, false);
 }
 
-/* EXAONE 4.5 has an MTP head, which is left out. */
+/* EXAONE 4.5 has an MTP head. */
 static const char *const EXAONE4_KEYS[] = {"nextn_predict_layers", NULL};
 
 void read_exaone4(struct reading *r, struct model *model)
@@ -445,6 +445,8 @@ static const struct arch ARCHS[] = {
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
      .needs = POST_NORMS | HEAD_NORMS,
+     .has_mtp = true,
+     .mtp_is_first = true,
      .has_windows = true,
      .window_period = 4,
      .keys = EXAONE4_KEYS,

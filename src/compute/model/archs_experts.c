@@ -73,7 +73,6 @@ static void read_glm4moe(struct reading *r, struct model *model)
     moe_read(r, model, n_dense, true);
 }
 
-/* An MTP head of K-EXAONE is left out. */
 static void read_exaone_moe(struct reading *r, struct model *model)
 {
     read_exaone4(r, model);
@@ -264,6 +263,8 @@ const struct arch EXPERT_ARCHS[] = {
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS | HEAD_NORMS,
+     .has_mtp = true,
+     .mtp_is_first = true,
      .has_windows = true,
      .window_period = 4,
      .keys = GLM4MOE_KEYS,

@@ -35,15 +35,18 @@ bool model_has_mtp(const struct model *model, const struct gguf *gguf)
 }
 
 /* A head's layer has attention, also where the model's last layer is recurrent, and chooses keys by itself, also where
- * that layer shares a choice. Its feed-forward network is the last layer's. */
+ * that layer shares a choice. Its feed-forward network is the last layer's; with mtp_is_first all of it is as in the first
+ * layer (EXAONE, whose first layers have a window and RoPE), but for experts. */
 void mtp_keep(struct model *model)
 {
     struct model_config *config = &model->config;
-    uint32_t last = config->n_layers - 1, like = last;
+    uint32_t last = model->arch->mtp_is_first ? 0 : config->n_layers - 1, like = last;
     struct layer head = model->layers[last];
 
     while (like > 0 && (model->layers[like].attn->state_bytes || model->layers[like].index == INDEX_SHARED))
         like--;
+    if (model->arch->mtp_is_first)
+        head.ffn = model->arch->ffn;
     head.attn = model->layers[like].attn;
     head.index = model->layers[like].index;
     model->layers[0] = head;

@@ -17,6 +17,9 @@ SHAPE = ("--layers 4 --hidden 64 --heads 4 --head-dim 16 --kv-heads 2 --ffn 96 -
 FAMILIES = {
     "lfm2": "--set attention.head_count_kv=0,2,0,0",
     "qwen35": "--set ssm.state_size=16 --set ssm.group_count=2 --set ssm.time_step_rank=4 --set ssm.inner_size=64",
+    "kimi-linear": "--set attention.head_count_kv=0,1,0,0 --set attention.kv_lora_rank=32 --set attention.key_length_mla=24 "
+                   "--set attention.value_length_mla=16 --set rope.dimension_count=8 --set kda.head_dim=16 "
+                   "--set expert_count=4 --set expert_used_count=2 --set expert_feed_forward_length=32",
 }
 
 
@@ -40,7 +43,8 @@ def three(c, family, **settings):
     return c.workers
 
 
-KINDS = {"lfm2": ("attention", "recurrent"), "qwen35": ("attention", "recurrent")}
+KINDS = {"lfm2": ("attention", "recurrent"), "qwen35": ("attention", "recurrent"),
+         "kimi-linear": ("attention", "recurrent")}
 WINDOWED = ()  # families with windowed layers beside full ones
 
 
@@ -74,6 +78,10 @@ def convolutions_are_handed_off():
 
 def delta_nets_are_handed_off_over_tcp():
     handed_off("qwen35", "tcp", kv__transport="tcp", kv__tcp_encrypt="no")
+
+
+def nets_that_fade_by_keys_are_handed_off():
+    handed_off("kimi-linear", "shm")
 
 
 def a_repeated_prompt_is_reused_to_its_last_block():
@@ -129,5 +137,5 @@ def a_prefix_fetch_brings_the_state():
 
 
 if __name__ == "__main__":
-    main([convolutions_are_handed_off, delta_nets_are_handed_off_over_tcp, a_repeated_prompt_is_reused_to_its_last_block,
+    main([convolutions_are_handed_off, delta_nets_are_handed_off_over_tcp, nets_that_fade_by_keys_are_handed_off, a_repeated_prompt_is_reused_to_its_last_block,
           a_restarted_worker_reads_the_state_from_disk, a_prefix_fetch_brings_the_state])

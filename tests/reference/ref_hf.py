@@ -2,7 +2,7 @@
 """Families whose reference is their published implementation in Hugging Face transformers, in float64.
 
 A model of transformers gets the tensors of the GGUF under its own names, in its own order of rows. This reverses
-llama.cpp's converter. Written with transformers 5.23.0 and torch 2.15.0 (CPU)."""
+llama.cpp's converter. Written with transformers 5.23.0 and 5.24.0, torch 2.15.0 (CPU)."""
 import torch
 import transformers
 

@@ -22,7 +22,10 @@
 #include "fleet/router/spending_priv.h"
 #include "serve/access/common_limits.h"
 
-enum { SEATS_PER_AHEAD = 8 }; /* a job goes ahead for each of so many seats, and one more */
+enum {
+    SEATS_PER_AHEAD = 8, /* a job goes ahead for each of so many seats, and one more */
+    AHEAD_BEHIND = 4     /* jobs for each worker, of tenants that are behind those of other routers */
+};
 
 static uint32_t ahead_most(uint32_t max_seqs)
 {
@@ -99,6 +102,16 @@ static bool ahead_is_common(const struct job *job, uint32_t slot, const struct p
     return ahead_is_crowded_out(job, n_own, n_others);
 }
 
+/* True if tenants of other routers had more service than the job's, so that the workers' turns favour it. */
+static bool ahead_is_behind(const struct job *job, uint32_t n_others)
+{
+    const struct router *router = job->router;
+    uint32_t n_usable = picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models));
+
+    return n_others > 0 && ahead_has_others(router) && job->model->n_ahead < AHEAD_BEHIND * n_usable &&
+           router_queue_credit(job) >= job->order.n_tokens;
+}
+
 static bool ahead_is_owed(const struct job *job, const struct picker_choice *choice)
 {
     struct picker_worker worker;
@@ -108,7 +121,9 @@ static bool ahead_is_owed(const struct job *job, const struct picker_choice *cho
     picker_fleet_row(job->router->fleet, choice->decode, &worker);
     is_first = *fair_tally(job->place.flow) == 0 && job->model->n_ahead > 0 &&
                (worker.max_seqs == 0 || worker.n_running < worker.max_seqs);
-    return (is_first || ahead_is_common(job, choice->decode, &worker)) &&
+    return (is_first || ahead_is_common(job, choice->decode, &worker) ||
+            ahead_is_behind(job, worker.n_running -
+                                     picker_fleet_ledger(job->router->fleet, choice->decode)->n_seqs)) &&
            router_admission_is_owed(job, choice);
 }
 

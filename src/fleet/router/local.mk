@@ -12,7 +12,7 @@ libfleet_router_a_SOURCES += src/fleet/router/ranking.c src/fleet/router/ranking
 	src/fleet/router/cancels.c src/fleet/router/cancels_priv.h
 libfleet_router_a_SOURCES += src/fleet/router/pause_priv.h src/fleet/router/pause.c
 libfleet_router_a_SOURCES += src/fleet/router/router_message.c src/fleet/router/router_message_priv.h src/fleet/router/state.c src/fleet/router/state_priv.h \
-	src/fleet/router/served.c src/fleet/router/served_priv.h src/fleet/router/streams.c src/fleet/router/streams_priv.h src/fleet/router/state_history.c src/fleet/router/state_history_priv.h
+	src/fleet/router/margins.c src/fleet/router/margins_priv.h src/fleet/router/served.c src/fleet/router/served_priv.h src/fleet/router/streams.c src/fleet/router/streams_priv.h src/fleet/router/state_history.c src/fleet/router/state_history_priv.h
 
 if HAVE_CMOCKA
 router_tests = tests/unit/fleet/router/test_turns tests/unit/fleet/router/test_capabilities tests/unit/fleet/router/test_jobs tests/unit/fleet/router/test_worker_faults tests/unit/fleet/router/test_draws tests/unit/fleet/router/test_jobs_model tests/unit/fleet/router/test_chain \

@@ -13,13 +13,14 @@
 enum { ROUTER_MESSAGE_VERSION = 1, ROUTER_MESSAGE_NODE_BYTES = 64, ROUTER_MESSAGE_LOGIN_BYTES = 24 };
 
 enum router_message_kind {
-    ROUTER_MESSAGE_SPENDING = 1, /* the payload of SPENDING (proto/frame.h) */
-    ROUTER_MESSAGE_LOGINS = 2,   /* wrong keys: address 16, hash 8, for each */
-    ROUTER_MESSAGE_FORGET = 3,   /* a response that its owner deleted: tenant, NUL, id */
-    ROUTER_MESSAGE_GOODBYE = 4,  /* empty: this router ends */
-    ROUTER_MESSAGE_SERVED = 5,   /* service of tenants (served.c) */
-    ROUTER_MESSAGE_CANCEL = 6,   /* a client cancels a response that the sender does not run (cancels.c) */
-    ROUTER_MESSAGE_CANCELLED = 7 /* the answer of the router that ran it */
+    ROUTER_MESSAGE_SPENDING = 1,  /* the payload of SPENDING (proto/frame.h) */
+    ROUTER_MESSAGE_LOGINS = 2,    /* wrong keys: address 16, hash 8, for each */
+    ROUTER_MESSAGE_FORGET = 3,    /* a response that its owner deleted: tenant, NUL, id */
+    ROUTER_MESSAGE_GOODBYE = 4,   /* empty: this router ends */
+    ROUTER_MESSAGE_SERVED = 5,    /* service of tenants (served.c) */
+    ROUTER_MESSAGE_CANCEL = 6,    /* a client cancels a response that the sender does not run (cancels.c) */
+    ROUTER_MESSAGE_CANCELLED = 7, /* the answer of the router that ran it */
+    ROUTER_MESSAGE_MARGINS = 8    /* margins of predictions (margins.c) */
 };
 
 struct router_message {

@@ -6,7 +6,8 @@
  *     wrong API keys ────────┼──> one message, each tick ──> store ──> failed logins of the endpoint
  *     deleted responses ─────┤                                    ├──> kept responses of the endpoint
  *     cancelled responses ───┤                                    ├──> streams of the endpoint (cancels.c)
- *     service of tenants ────┘                                    └──> turns (served.c)
+ *     service of tenants ────┤                                    ├──> turns (served.c)
+ *     margins ───────────────┘                                    └──> margins of predictions (margins.c)
  *
  * The messages of the last two minutes are read at the start, and after the store was away.  Of these, the last row
  * of each router and account is kept until the reading is over, and handled then, as a worker's snapshot would be.
@@ -26,6 +27,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "fleet/router/cancels_priv.h"
+#include "fleet/router/margins_priv.h"
 #include "fleet/router/router_message_priv.h"
 #include "fleet/router/relay_priv.h"
 #include "fleet/router/served_priv.h"
@@ -162,6 +164,8 @@ void router_state_receive(struct router *router, const struct router_message *re
             state_receive_logins(router, section, 0);
         else if (kind == ROUTER_MESSAGE_SERVED)
             served_receive(router, section);
+        else if (kind == ROUTER_MESSAGE_MARGINS)
+            margins_receive(router, section);
         else if (kind == ROUTER_MESSAGE_FORGET)
             state_receive_forget(router, section);
         else if (kind == ROUTER_MESSAGE_CANCEL)
@@ -201,6 +205,8 @@ static void router_state_on_message(void *arg, struct bytes message, uint64_t ag
             state_receive_logins(router, section, age_ms);
         else if (kind == ROUTER_MESSAGE_SERVED && !is_old)
             served_receive(router, section);
+        else if (kind == ROUTER_MESSAGE_MARGINS && !is_old)
+            margins_receive(router, section);
         else if (kind == ROUTER_MESSAGE_FORGET)
             state_receive_forget(router, section);
         else if (kind == ROUTER_MESSAGE_CANCEL && !is_old)
@@ -374,6 +380,18 @@ static void state_send_served(struct router *router)
     buf_fini(&section);
 }
 
+static void state_send_margins(struct router *router)
+{
+    struct buf section = {0};
+
+    margins_pack(router, &section);
+    if (section.len_bytes > 0 && !section.is_bad) {
+        state_message_open(router);
+        router_message_put(&router->shared->message, ROUTER_MESSAGE_MARGINS, buf_view(&section));
+    }
+    buf_fini(&section);
+}
+
 static void state_put_counter(struct metric *metric, uint64_t now, uint64_t *counted)
 {
     metric_add(metric, (double)(now - *counted));
@@ -408,6 +426,7 @@ void router_state_tick(struct router *router)
     if (state_may_send(router)) {
         state_send_logins(router);
         state_send_served(router);
+        state_send_margins(router);
         state_send_forgets(router);
         state_message_send(router);
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "fleet/router/margins_priv.h"
 #include "fleet/router/router_message_priv.h"
 #include "fleet/router/relay_priv.h"
 #include "rig.h"
@@ -146,12 +147,59 @@ static void garbage_and_floods_are_ignored(void **state)
     assert_true(n_received("baton_relay_messages_total{direction=\"in\"} ") >= 1024);
 }
 
+/* A router's margins go half of the way and more to those of another one, and no further. */
+static void margins_of_two_routers_meet(void **state)
+{
+    struct router_model *model = &rig.router.models[0];
+    struct buf section = {0};
+
+    margins_pack(&rig.router, &section);
+    assert_int_equal(section.len_bytes, 0); /* it has learned nothing */
+    model->late = (struct picker_lateness){.share = 0.6, .n_seen = 1};
+    model->itl_late = (struct picker_lateness){.share = -0.2, .least = PICKER_ITL_LEAST, .n_seen = 1};
+    margins_pack(&rig.router, &section);
+    assert_int_equal(section.len_bytes, MARGINS_ROW_BYTES);
+    model->late.share = 0.2;
+    model->itl_late.share = 0.2;
+    for (unsigned i = 0; i < 3; i++)
+        margins_receive(&rig.router, buf_view(&section));
+    assert_true(model->late.share > 0.4 && model->late.share < 0.6);
+    assert_true(model->itl_late.share < 0 && model->itl_late.share > -0.2);
+    section.len_bytes = 0;
+    margins_pack(&rig.router, &section);
+    assert_int_equal(section.len_bytes, 0); /* what others told it does not go round */
+    buf_fini(&section);
+}
+
+static void margins_that_cannot_be_are_ignored(void **state)
+{
+    static const uint32_t hostile[] = {0, 499999, 1750001, UINT32_MAX};
+    struct router_model *model = &rig.router.models[0];
+    struct buf section = {0};
+
+    model->late = (struct picker_lateness){.share = 0.3, .n_seen = 1};
+    margins_pack(&rig.router, &section);
+    for (unsigned i = 0; i < ARRAY_LEN(hostile); i++) {
+        put_u32(section.data + 8, hostile[i]);
+        put_u32(section.data + 12, hostile[i]);
+        margins_receive(&rig.router, buf_view(&section));
+    }
+    put_u64(section.data, 1); /* of a model that is not served here */
+    put_u32(section.data + 8, 1700000);
+    margins_receive(&rig.router, buf_view(&section));
+    margins_receive(&rig.router, bytes_of(section.data, section.len_bytes - 1));
+    assert_true(model->late.share > 0.299 && model->late.share < 0.301);
+    assert_true(model->itl_late.share == 0);
+    buf_fini(&section);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_relay, close_relay)
-    static const struct CMUnitTest tests[] = {T(four_workers_get_each_message),
-                                              T(there_are_others_where_a_worker_says_so),
-                                              T(a_message_counts_once), T(garbage_and_floods_are_ignored)};
+    static const struct CMUnitTest tests[] = {
+        T(four_workers_get_each_message), T(there_are_others_where_a_worker_says_so),
+        T(a_message_counts_once),         T(garbage_and_floods_are_ignored),
+        T(margins_of_two_routers_meet),   T(margins_that_cannot_be_are_ignored)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

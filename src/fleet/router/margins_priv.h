@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Margins of predictions, which routers of the same workers keep alike (margins.c).  Loop thread. */
+#ifndef FLEET_ROUTER_MARGINS_PRIV_H
+#define FLEET_ROUTER_MARGINS_PRIV_H
+
+#include "fleet/router/router_priv.h"
+
+enum { MARGINS_ROW_BYTES = 16, MARGINS_MAX_ROWS = 256 };
+
+/* Appends a row for each model that has learned since the last call. */
+void margins_pack(struct router *router, struct buf *out);
+/* Moves this router's margins towards those of another router. */
+void margins_receive(struct router *router, struct bytes section);
+
+#endif

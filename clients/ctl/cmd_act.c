@@ -10,8 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/name.h"
 #include "clients/ctl/commands.h"
 #include "clients/ctl/status.h"
 
@@ -161,6 +163,16 @@ static int wait_for_role(struct admin_door *door, const char *node, const char *
     return finish_output(CTL_NAME);
 }
 
+static bool is_role(const char *text)
+{
+    static const char *const roles[] = {"prefill", "decode", "both"};
+    bool is_one = false;
+
+    for (size_t i = 0; i < ARRAY_LEN(roles); i++)
+        is_one |= strcmp(text, roles[i]) == 0;
+    return is_one;
+}
+
 int cmd_role(const struct ctl *ctl, int argc, char **argv)
 {
     struct admin_door *door;
@@ -169,9 +181,10 @@ int cmd_role(const struct ctl *ctl, int argc, char **argv)
 
     if (argc != 3)
         return complain_usage(CTL_NAME, "role: a worker's name and prefill, decode or both are wanted");
-    if (strchr(argv[1], '/') != NULL || strchr(argv[2], '/') != NULL ||
-        strlen(argv[1]) + strlen(argv[2]) > 80)
+    if (!name_is_valid(bytes_str(argv[1]), NAME_MOST_BYTES))
         return complain_usage(CTL_NAME, "role: %.80s is no worker's name", argv[1]);
+    if (!is_role(argv[2]))
+        return complain_usage(CTL_NAME, "role: %.80s is none of prefill, decode or both", argv[2]);
     snprintf(verb, sizeof(verb), "role/%s/%s", argv[2], argv[1]);
     door = ctl_open(ctl);
     if (door == NULL)

@@ -81,7 +81,11 @@ def orders_are_checked():
         for daemon, arguments, why in ((router, ("role", "nobody", "decode"), "no worker of this name"),
                                        (router, ("role", "prefill0", "writer"), "prefill, decode or both"),
                                        (prefill, ("role", "decode0", "decode"), "this worker's name is prefill0"),
+                                       (router, ("role", "prefill0", "DECODE"), "prefill, decode or both"),
+                                       (router, ("role", "prefill0", ""), "prefill, decode or both"),
                                        (router, ("role", "a/b", "decode"), "no worker's name"),
+                                       (router, ("role", "", "decode"), "no worker's name"),
+                                       (router, ("role", "a\nb", "decode"), "no worker's name"),
                                        (router, ("role", "prefill0"), "are wanted")):
             said = ctl(daemon, *arguments)
             assert said.returncode != 0 and why in said.stderr, (arguments, said.stderr)

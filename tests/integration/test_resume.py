@@ -169,6 +169,74 @@ def many_streams_survive():
         c.assert_quiet()
 
 
+def a_router_and_a_worker_at_once():
+    """The stream's router and its only worker with a tail are killed together: other workers keep its order, and one computes the
+    answer again.  When streams end, their orders go."""
+    n = 12
+    with Cluster() as c:
+        links = two_routers(c, cache__replay_memory="0", cache__thread_memory="0")
+        for _ in range(3):
+            c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="10ms", engine__sim_answer_tokens="100000")
+        wait_both(c, 0, 3)
+        ports = [r.http for r in c.routers]
+        clients = [Client(*(messages if i % 2 else chat)(f"question {i} {PROMPT}", max_tokens=300)) for i in range(n)]
+        threads = [threading.Thread(target=client.run, args=([ports[0], ports[1]],)) for client in clients]
+        for thread in threads:
+            thread.start()
+        until = time.monotonic() + patience(30)
+        while sum(len(client.events) > 5 for client in clients) < n:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        victim = max(c.workers, key=lambda worker: worker.status()["tasks"])
+        c.routers[0].kill()
+        victim.kill()
+        for thread in threads:
+            thread.join()
+        resumed = [client for client in clients if client.n_resumed > 0]
+        assert len(resumed) > n // 2, len(resumed)
+        for client in resumed:
+            assert_same(whole_of(ports[1], client), client)
+        assert c.routers[1].metric('baton_kept_asks_total{result="found"}') > 0
+        until = time.monotonic() + patience(20)
+        while sum(w.metric("baton_worker_kept ") for w in c.workers if w is not victim) > 0:
+            assert time.monotonic() < until, "orders of ended streams are kept"
+            time.sleep(0.1)
+        c.assert_quiet()
+
+
+def a_paused_stream_survives_its_router():
+    """No worker has a tail of a paused stream.  Its only worker keeps the order, because the stream may be paused."""
+    with Cluster() as c:
+        links = two_routers(c, slo__itl="10s", classes__class=["default priority=10", "low priority=0 may-be-paused=10min"])
+        c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="15ms", engine__sim_answer_tokens="100000",
+                 sched__max_seqs="1", sched__itl="10s")
+        wait_both(c, 0, 1)
+        ports = [r.http for r in c.routers]
+        path, body = chat("low " + PROMPT, seed=3, max_tokens=100)
+        want = Client(path, body).run([ports[1]]).text()
+        low, high = Client(path, body, {"baton-class": "low"}), Client(*chat("high " + PROMPT, max_tokens=400))
+        readers = [threading.Thread(target=client.read, args=(ports[0],)) for client in (low, high)]
+        for reader, client in zip(readers, (low, high)):
+            reader.start()
+            until = time.monotonic() + patience(20)
+            while len(client.events) < 5:
+                assert time.monotonic() < until and reader.is_alive(), (client.status, client.events)
+                time.sleep(0.01)
+        assert c.routers[0].status()["paused"] == 1
+        c.routers[0].kill()
+        for reader in readers:
+            reader.join()
+        assert not low.is_over()
+        low.n_resumed, until = 1, time.monotonic() + patience(60)
+        while not low.is_over():
+            assert time.monotonic() < until and low.status in (200, 503), (low.status, low.error)
+            low.read(ports[1], again=low.last_id())
+            time.sleep(0.05)
+        assert low.text() == want, (low.text(), want)
+        assert_same(whole_of(ports[1], low), low)
+        c.assert_quiet(timeout=60)
+
+
 def a_stream_is_its_keys():
     """Another tenant, another body, a made-up id: 404 or 400, and the stream goes on for its owner."""
     with Cluster() as c:
@@ -288,4 +356,5 @@ def clients_come_back_by_themselves():
         assert c.routers[1].metric("baton_router_resumed_total") == len(runs)
 
 
-main([streams_survive_a_killed_router, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_stopped_router_leaves_its_streams, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])
+main([streams_survive_a_killed_router, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_router_and_a_worker_at_once,
+      a_paused_stream_survives_its_router, a_stopped_router_leaves_its_streams, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])

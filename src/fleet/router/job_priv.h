@@ -129,9 +129,11 @@ struct job { /* fields used for every token come first */
     struct picker_owner owner; /* the owner that the computing worker may fetch cached blocks from; slot
                                   * PICKER_NONE: none */
     uint32_t ask_limit_ms;
-    uint32_t n_asked;                /* RESUMING: workers that have not replied */
-    struct state_ask *store_ask;     /* RESUMING: the shared store was asked for its order (streams.c) ... */
-    bool has_asked_store, is_stored; /* ... once; is_stored: its order is kept there */
+    uint32_t n_asked;      /* RESUMING: workers that have not replied */
+    void *store_ask;       /* RESUMING: the store or the workers were asked for its order (streams.c) ... */
+    bool has_asked_store;  /* ... once */
+    bool is_stored;        /* its order is kept there */
+    uint32_t stored_bytes; /* by workers, and counted in kept.stream_bytes */
 };
 
 static inline bool job_is_in(const struct job *job, unsigned states)

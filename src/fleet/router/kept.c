@@ -97,7 +97,8 @@ static int kept_name(const void *self, const char *kind, struct bytes owner, str
     return state_name_make(kept->key, kind, owner, id, out);
 }
 
-/* Sends a value, or without one that it is to be forgotten.  Returns the number of workers. */
+/* Sends a value.  Without one: that it ends now, or without a life also, that it is to be forgotten.  Returns the number
+ * of workers. */
 static uint32_t kept_send(struct router_kept *kept, const struct state_name *name, uint64_t life_s,
                           struct bytes sealed)
 {
@@ -109,7 +110,7 @@ static uint32_t kept_send(struct router_kept *kept, const struct state_name *nam
     keep.name = (char *)(uintptr_t)name->text;
     keep.life_s = life_s < FRAME_KEPT_LIFE_S ? (uint32_t)life_s : FRAME_KEPT_LIFE_S;
     keep.value = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)sealed.data, .len = sealed.len_bytes};
-    for (uint32_t i = 0; i < ranking.n && (!is_new || n_sent < KEPT_COPIES); i++) {
+    for (uint32_t i = 0; i < ranking.n && (life_s == 0 || n_sent < KEPT_COPIES); i++) {
         const struct link *link = kept->router->workers[ranking.slots[i]].link;
 
         if (link != NULL && (!is_new || link_queued_bytes(link) < KEPT_MAX_QUEUED))
@@ -139,6 +140,14 @@ static int kept_put(void *self, const struct state_name *name, uint64_t life_s, 
 static int kept_remove(void *self, const struct state_name *name)
 {
     return kept_send(self, name, 0, (struct bytes){0}) > 0 ? 0 : E_CLOSED;
+}
+
+/* Workers drop the value in a second.  Unlike kept_remove() it leaves no forgotten name behind, which would take memory
+ * at each worker for each stream.  A copy that another worker has got meanwhile ends with its life. */
+static int kept_expire(void *self, const struct state_name *name, uint64_t life_s)
+{
+    (void)life_s;
+    return kept_send(self, name, 1, (struct bytes){0}) > 0 ? 0 : E_CLOSED;
 }
 
 static int kept_forget(void *self, const struct state_name *name)
@@ -303,7 +312,8 @@ static void kept_take_value(struct kept_ask *ask, const Baton__Fetched *fetched)
 
     while (i < ask->n && strcmp(ask->names[i].text, fetched->name) != 0)
         i++;
-    if (i == ask->n || ask->values[i].len_bytes > 0)
+    if (i == ask->n || ask->values[i].len_bytes > 0 ||
+        fetched->value.len == 0) /* a claim, or it expires now */
         return;
     if (state_record_open(kept->key, &ask->names[i], kept_now_s(),
                           bytes_of(fetched->value.data, fetched->value.len), &ask->values[i]) < 0) {
@@ -406,12 +416,18 @@ void router_kept_worker_down(struct router *router, uint32_t slot)
 
 /* ---- start and end ---- */
 
+uint32_t router_kept_n_workers(const struct router *router)
+{
+    return router->kept == NULL ? 0 : router->kept->n_up;
+}
+
 struct state_values router_kept_values(struct router *router)
 {
     static const struct state_values_ops kept_ops = {.is_up = kept_is_up,
                                                      .name = kept_name,
                                                      .put = kept_put,
                                                      .remove = kept_remove,
+                                                     .expire = kept_expire,
                                                      .forget = kept_forget,
                                                      .ask = kept_ask,
                                                      .cancel = kept_cancel,
@@ -448,6 +464,7 @@ int router_kept_open(struct router *router, const uint8_t cluster_key[32], struc
         return fault_set(fault, E_NOMEM, "out of memory");
     router->kept = kept;
     kept->router = router;
+    kept->others_until_ns = clock_now_ns() + KEPT_UNKNOWN_NS;
     list_init(&kept->asks);
     if (hashmap_new_counted(&kept->by_number) < 0 || kept_copy_open(kept) < 0 ||
         ev_timer_new(router->loop, kept_on_deadline, kept, &kept->deadline) < 0)

@@ -9,6 +9,8 @@
 #include "fleet/router/kept_priv.h"
 #include "fleet/router/ranking_priv.h"
 
+#define KEPT_UNKNOWN_NS (10 * NS_PER_S) /* after the start: other routers are not known yet */
+
 enum {
     KEPT_COPIES = 2,
     KEPT_FORGOTTEN = 128 /* forgotten names that are sent again to workers that come back */
@@ -33,7 +35,10 @@ struct router_kept {
     struct ev_timer *deadline;
     struct state_name forgotten[KEPT_FORGOTTEN]; /* a ring */
     uint64_t n_forgotten;
-    struct kept_copy *copy; /* kept_copy.c */
+    struct kept_copy *copy;   /* kept_copy.c */
+    size_t stream_bytes;      /* of the orders of running streams (streams.c) */
+    uint64_t looked_ns;       /* when streams.c looked for other routers */
+    uint64_t others_until_ns; /* it assumes that there are some */
     struct metric *m_found, *m_missed, *m_late, *m_put, *m_dropped, *m_damaged;
 };
 

@@ -8,7 +8,7 @@
  *                                  |            | TOKENS: the whole answer so far, then new tokens
  *                                  |            v
  *                                  |         ANSWERING
- *                                  |--no worker has it--> the shared store (streams.c), or 404
+ *                                  |--no worker has it--> its order, in a store or at workers (streams.c), or 404
  *                                  '--a worker does not reply within RESUME_WAIT_NS--> 503: try again
  *
  * The worker's SUBMIT replaces the order that the front made from the client's body, because it has the seed and
@@ -96,7 +96,7 @@ void router_resume_not_kept(struct job *job)
     router_job_fail(job, failure->status, failure->type, failure->message, job->n_asked > 0 ? 1 : 0);
 }
 
-/* No worker has it, or a worker is silent: the shared store may have its order. */
+/* No worker has it, or a worker is silent: the shared store, or workers, may have its order. */
 static void resume_elsewhere(struct job *job)
 {
     if (!router_streams_ask(job))
@@ -111,7 +111,9 @@ void router_resume_worker_up(struct job *job, uint32_t slot)
 
 void router_resume_tick(struct job *job, uint64_t now_ns)
 {
-    if (now_ns - job->held_ns > RESUME_WAIT_NS && !router_is_returning(job->router))
+    bool is_unasked = job->n_asked == 0 && job->store_ask == NULL;
+
+    if ((is_unasked || now_ns - job->held_ns > RESUME_WAIT_NS) && !router_is_returning(job->router))
         resume_elsewhere(job);
 }
 

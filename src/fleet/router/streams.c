@@ -1,51 +1,118 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the order of each stream in the store that routers share, while the stream runs and for a minute
- * afterwards.
+/* Keeps the order of each stream in the store that routers share, or else with workers, while the stream runs.
  *
  *     value = digest of the client's body 32 | the payload of SUBMIT: prompt, seed and all that decides the answer
  *
  * It is for a client that returns to a router whose workers have no tail of its stream (resume.c): the first router
- * had other workers, or its worker is gone too.  The answer is then computed again from the order, with the same
- * bits, and the endpoint sends the part that the client lacks.  Orders of prompts beyond FRAME_PIECE_TOKENS are not
+ * had other workers, its worker is gone too, or the stream was paused.  The answer is then computed again from the
+ * order, with the same bits, and the endpoint sends the part that the client lacks.
+ *
+ * A store keeps an order for a minute more after the end.  Two workers keep it otherwise (kept.c).  They also keep
+ * conversations, so the orders of a router's streams are bounded in bytes, each and together.  Without another
+ * router and another worker only streams that may be paused need one.  Orders of prompts beyond FRAME_PIECE_TOKENS are not
  * kept, because packing them would block the loop. */
 #include "fleet/router/streams_priv.h"
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "compute/order/submit.h"
+#include "fleet/router/admission_priv.h"
+#include "fleet/router/kept_types_priv.h"
+#include "fleet/router/relay_priv.h"
 #include "fleet/router/state_priv.h"
 #include "proto/token_list.h"
 
 #define STREAM_LIFE_S  3600u
 #define STREAM_GRACE_S 60u
+#define LOOK_NS        (100 * NS_PER_MS)
+#define OTHERS_NS      (600 * NS_PER_S)
 #define DIGEST_BYTES   sizeof(((struct work_resume *)0)->body_digest)
 
-static int streams_name(const struct job *job, struct state_name *out)
+#define KEPT_ORDER_BYTES  ((size_t)64 << 10) /* of one order at workers */
+#define KEPT_ORDERS_BYTES ((size_t)8 << 20)  /* of all orders of this router */
+
+static struct state_values streams_values(const struct job *job)
 {
-    return state_name(router_state_store(job->router), "stream", bytes_str(job->order.work.tenant),
-                      bytes_str(job->order.work.request_id), out);
+    struct state *store = router_state_store(job->router);
+
+    return store != NULL ? state_values_of(store) : router_kept_values(job->router);
+}
+
+static int streams_name(const struct job *job, const struct state_values *values, struct state_name *out)
+{
+    return state_values_name(values, "stream", bytes_str(job->order.work.tenant),
+                             bytes_str(job->order.work.request_id), out);
+}
+
+/* True if workers had another router lately, or this one has just started and does not know yet.  Looks at all workers,
+ * so not for each stream. */
+static bool streams_has_others(const struct router *router)
+{
+    struct router_kept *kept = router->kept;
+    uint64_t now_ns = clock_now_ns();
+
+    if (now_ns >= kept->looked_ns + LOOK_NS) {
+        kept->looked_ns = now_ns;
+        if (router_relay_has_others(router))
+            kept->others_until_ns = now_ns + OTHERS_NS;
+    }
+    return now_ns < kept->others_until_ns;
+}
+
+/* True if an order would be of use: another router and another worker could go on with the stream, or it may be paused. */
+static bool streams_is_useful(const struct job *job)
+{
+    const struct router *router = job->router;
+
+    return router_state_store(router) != NULL || router_job_class(job).pause_ns > 0 ||
+           (router_kept_n_workers(router) > 1 && streams_has_others(router));
+}
+
+/* Counts bytes at workers.  False: no room. */
+static bool streams_count(struct job *job, size_t n_bytes)
+{
+    struct router_kept *kept = job->router->kept;
+
+    if (router_state_store(job->router) != NULL || kept == NULL)
+        return true;
+    if (n_bytes > KEPT_ORDER_BYTES || kept->stream_bytes + n_bytes > KEPT_ORDERS_BYTES)
+        return false;
+    kept->stream_bytes += n_bytes;
+    job->stored_bytes = (uint32_t)n_bytes;
+    return true;
+}
+
+static void streams_uncount(struct job *job)
+{
+    if (job->router->kept != NULL)
+        job->router->kept->stream_bytes -= job->stored_bytes;
+    job->stored_bytes = 0;
 }
 
 void router_streams_keep(struct job *job)
 {
-    struct state *store = router_state_store(job->router);
+    struct state_values values = streams_values(job);
     struct work_submit packed;
     struct state_name name;
     struct buf value = {0};
     size_t n;
 
-    if (job->is_stored || !job->order.work.resume.is_kept || !state_is_up(store) ||
-        job->order.n_tokens != job->order.n_prompt || job->order.n_tokens > FRAME_PIECE_TOKENS ||
-        streams_name(job, &name) < 0)
+    if (job->is_stored || !job->order.work.resume.is_kept || !state_values_are_up(&values) ||
+        !streams_is_useful(job) || job->order.n_tokens != job->order.n_prompt ||
+        job->order.n_tokens > FRAME_PIECE_TOKENS || streams_name(job, &values, &name) < 0)
         return;
     if (work_submit_pack(&job->order, token_list_width(job->order.tokens, job->order.n_tokens), &packed) ==
         0) {
         packed.submit.request = 1; /* the number of a job, which a checked SUBMIT must have */
         n = baton__submit__get_packed_size(&packed.submit);
         buf_append(&value, job->order.work.resume.body_digest, DIGEST_BYTES);
-        if (buf_reserve(&value, n + 1) == 0)
+        if (streams_count(job, DIGEST_BYTES + n) && buf_reserve(&value, n + 1) == 0) {
             value.len_bytes += baton__submit__pack(&packed.submit, value.data + value.len_bytes);
-        job->is_stored = state_put(store, &name, STREAM_LIFE_S, &value) == 0;
+            job->is_stored = state_values_put(&values, &name, STREAM_LIFE_S, &value) == 0;
+        }
+        if (!job->is_stored)
+            streams_uncount(job);
     }
     work_submit_fini(&packed);
     buf_fini(&value);
@@ -53,29 +120,33 @@ void router_streams_keep(struct job *job)
 
 void router_streams_unask(struct job *job)
 {
-    state_ask_cancel(job->store_ask);
+    struct state_values values = streams_values(job);
+
+    state_values_cancel(&values, job->store_ask);
     job->store_ask = NULL;
 }
 
 void router_streams_moved(struct job *job)
 {
+    streams_uncount(job);
     job->is_stored = false;
 }
 
 void router_streams_over(struct job *job)
 {
-    struct state *store = router_state_store(job->router);
+    struct state_values values = streams_values(job);
     struct state_name name;
 
     router_streams_unask(job);
-    if (!job->is_stored || !state_is_up(store) || streams_name(job, &name) < 0)
+    streams_uncount(job);
+    if (!job->is_stored || !state_values_are_up(&values) || streams_name(job, &values, &name) < 0)
         return;
     if (job->handle.is_left)
         return; /* this router is stopping, and the client will use another one */
-    if (job->handle.outcome == GEN_ENDED)
-        (void)state_expire(store, &name, STREAM_GRACE_S);
+    if (job->handle.outcome == GEN_ENDED || router_state_store(job->router) == NULL)
+        (void)state_values_expire(&values, &name, STREAM_GRACE_S);
     else
-        (void)state_remove(store, &name);
+        (void)state_values_remove(&values, &name);
 }
 
 /* ---- continuing ---- */
@@ -126,14 +197,18 @@ static void streams_on_value(void *arg, struct buf *values, enum state_claim cla
 
 bool router_streams_ask(struct job *job)
 {
-    struct state *store = router_state_store(job->router);
+    struct state_values values = streams_values(job);
     struct state_name name;
     const struct state_question question = {.names = &name, .n = 1, .done = streams_on_value, .arg = job};
+    int rc;
 
     if (job->store_ask != NULL)
         return true;
-    if (job->has_asked_store || !state_is_up(store) || streams_name(job, &name) < 0)
+    if (job->has_asked_store || !state_values_are_up(&values) || streams_name(job, &values, &name) < 0)
         return false;
+    rc = state_values_ask(&values, &question, &job->store_ask);
+    if (rc == E_AGAIN) /* many streams come back together: router_resume_tick() asks again */
+        return true;
     job->has_asked_store = true;
-    return state_ask(store, &question, &job->store_ask) == 0;
+    return rc == 0;
 }

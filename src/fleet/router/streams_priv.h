@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders of streams in the store that routers share, for clients that return to a router without a link to their
- * stream's worker (streams.c).  Loop thread.  Without a store the calls do nothing. */
+/* Orders of streams in the store that routers share, or with workers, for clients that return to a router whose workers
+ * have no tail of the stream (streams.c).  Loop thread. */
 #ifndef FLEET_ROUTER_STREAMS_PRIV_H
 #define FLEET_ROUTER_STREAMS_PRIV_H
 
 #include "fleet/router/router_priv.h"
 
 void router_streams_keep(struct job *job); /* call it after a placement: keeps the order, once */
-/* Call it when the job is freed.  Its order stays for a minute if the answer ended or the stream was left to
- * another router; otherwise it is removed. */
+/* Call it when the job is freed.  Its order stays if the stream was left to another router, and in a store for a minute
+ * if the answer ended; otherwise it is removed. */
 void router_streams_over(struct job *job);
-/* Asks for the order of a job in RESUMING, once, and continues with it.  False: there is no store to ask, or it was
- * asked. */
+/* Asks for the order of a job in RESUMING, once, and continues with it; call it again later while the job has no
+ * question.  False: nobody can be asked, or has been. */
 bool router_streams_ask(struct job *job);
 void router_streams_unask(struct job *job); /* drops the question, because the job leaves RESUMING */
 /* Another router continues the stream, and has its order in the store. */

@@ -27,6 +27,11 @@ static int values_store_remove(void *self, const struct state_name *name)
     return state_remove(self, name);
 }
 
+static int values_store_expire(void *self, const struct state_name *name, uint64_t life_s)
+{
+    return state_expire(self, name, life_s);
+}
+
 static int values_store_forget(void *self, const struct state_name *name)
 {
     return state_forget(self, name);
@@ -53,6 +58,7 @@ struct state_values state_values_of(struct state *state)
                                                       .name = values_store_name,
                                                       .put = values_store_put,
                                                       .remove = values_store_remove,
+                                                      .expire = values_store_expire,
                                                       .forget = values_store_forget,
                                                       .ask = values_store_ask,
                                                       .cancel = values_store_cancel,
@@ -96,6 +102,11 @@ int state_values_put(const struct state_values *values, const struct state_name 
 int state_values_remove(const struct state_values *values, const struct state_name *name)
 {
     return values->ops == NULL ? E_CLOSED : values->ops->remove(values->self, name);
+}
+
+int state_values_expire(const struct state_values *values, const struct state_name *name, uint64_t life_s)
+{
+    return values->ops == NULL ? E_CLOSED : values->ops->expire(values->self, name, life_s);
 }
 
 int state_values_forget(const struct state_values *values, const struct state_name *name)

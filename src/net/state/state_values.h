@@ -14,6 +14,7 @@ struct state_values_ops {
                 struct state_name *out);
     int (*put)(void *self, const struct state_name *name, uint64_t life_s, struct buf *value);
     int (*remove)(void *self, const struct state_name *name);
+    int (*expire)(void *self, const struct state_name *name, uint64_t life_s);
     int (*forget)(void *self, const struct state_name *name);
     int (*ask)(void *self, const struct state_question *question, void **out);
     void (*cancel)(void *ask);
@@ -37,6 +38,8 @@ int state_values_name(const struct state_values *values, const char *kind, struc
 int state_values_put(const struct state_values *values, const struct state_name *name, uint64_t life_s,
                      struct buf *value);
 int state_values_remove(const struct state_values *values, const struct state_name *name);
+/* Where workers keep the values, they end at once. */
+int state_values_expire(const struct state_values *values, const struct state_name *name, uint64_t life_s);
 int state_values_forget(const struct state_values *values, const struct state_name *name);
 /* out: for state_values_cancel() until the question's done is called. */
 int state_values_ask(const struct state_values *values, const struct state_question *question, void **out);

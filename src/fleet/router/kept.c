@@ -421,6 +421,16 @@ uint32_t router_kept_n_workers(const struct router *router)
     return router->kept == NULL ? 0 : router->kept->n_up;
 }
 
+bool router_kept_is_late(const struct router *router)
+{
+    uint64_t now_ns = clock_now_ns();
+    bool is_late = false;
+
+    for (uint32_t slot = 0; router->kept != NULL && slot < PICKER_MAX_WORKERS && !is_late; slot++)
+        is_late = router->kept->workers[slot].is_up && now_ns < router->kept->workers[slot].late_until_ns;
+    return is_late;
+}
+
 struct state_values router_kept_values(struct router *router)
 {
     static const struct state_values_ops kept_ops = {.is_up = kept_is_up,

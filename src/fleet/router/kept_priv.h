@@ -11,6 +11,8 @@ int router_kept_open(struct router *router, const uint8_t cluster_key[32], struc
 void router_kept_close(struct router *router);
 /* None, unless router_kept_open() was called. */
 struct state_values router_kept_values(struct router *router);
+/* True if a worker did not answer a question in time, so that it is not asked now: a value that was not found may exist. */
+bool router_kept_is_late(const struct router *router);
 uint32_t router_kept_n_workers(const struct router *router); /* that keep values now */
 /* A worker that states it keeps values is up; it is down. */
 void router_kept_worker_up(struct router *router, uint32_t slot);

@@ -184,6 +184,8 @@ static void streams_on_value(void *arg, struct buf *values, enum state_claim cla
         if (rc != E_NOT_FOUND)
             log_warn("resume_failed", LOG_STR("request_id", job->order.work.request_id),
                      LOG_STR("worker", ""), LOG_ERR(rc));
+        else if (router_kept_is_late(job->router))
+            job->n_asked = 1; /* it may have the order: the client comes back again */
         router_resume_not_kept(job);
         return;
     }

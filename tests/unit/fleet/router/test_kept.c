@@ -39,6 +39,7 @@ struct rig_kept {
     bool is_done;
     char got[64];
     enum state_claim claim;
+    bool was_late; /* router_kept_is_late() at the end */
 };
 
 static struct rig_kept *now; /* of the test that runs */
@@ -83,6 +84,7 @@ static void on_done(void *arg, struct buf *values, enum state_claim claim)
 
     rig->is_done = true;
     rig->claim = claim;
+    rig->was_late = router_kept_is_late(&rig->rig.router);
     snprintf(rig->got, sizeof(rig->got), "%.*s", (int)values[0].len_bytes, (const char *)values[0].data);
 }
 
@@ -274,6 +276,20 @@ static int close_kept(void **state)
     return 0;
 }
 
+static bool metric_is_zero(struct rig_kept *rig, const char *series)
+{
+    struct buf text = {0};
+    const char *at;
+    bool is_zero;
+
+    metrics_render(rig->rig.router.metrics, &text);
+    buf_append_byte(&text, '\0');
+    at = strstr((const char *)text.data, series);
+    is_zero = at != NULL && strtod(at + strlen(series), NULL) == 0;
+    buf_fini(&text);
+    return is_zero;
+}
+
 /* ---- the tests ---- */
 
 static void a_value_has_two_copies_at_workers_that_are_asked(void **state)
@@ -396,8 +412,37 @@ static void a_question_ends_with_its_value(void **state)
         if (rig->workers[i].n_fetches > 0)
             answer(&rig->workers[i]);
     }
+    assert_true(rig->is_done && !rig->was_late);
+    assert_string_equal(rig->got, "");
+}
+
+/* The two workers that keep it get an empty value for a second.  The name is not forgotten, which would last. */
+static void a_value_that_expires_leaves_nothing(void **state)
+{
+    struct rig_kept *rig = *state;
+    struct state_name name;
+    unsigned n_ended = 0;
+
+    put(rig, "1", "hello", &name);
+    assert_int_equal(state_values_expire(&rig->values, &name, 60), 0);
+    for (unsigned i = 0; i < N_WORKERS; i++) {
+        const struct script *worker = &rig->workers[i];
+
+        assert_int_equal(worker->n_removed, 0);
+        assert_true(worker->n_kept == 0 || worker->n_kept == 2);
+        n_ended += worker->n_kept == 2 && worker->kept[1].value.len_bytes == 0 &&
+                   strcmp(worker->kept[1].name, name.text) == 0;
+    }
+    assert_int_equal(n_ended, 2);
+    ask(rig, &name, NULL); /* before the second has passed */
+    for (unsigned i = 0; i < N_WORKERS; i++)
+        if (rig->workers[i].n_fetches > 0) {
+            fetched(&rig->workers[i], name.text, (struct bytes){0}, false, 0);
+            answer_last(&rig->workers[i], BATON__CLAIM__CLAIM_UNKNOWN);
+        }
     assert_true(rig->is_done);
     assert_string_equal(rig->got, "");
+    assert_true(metric_is_zero(rig, "\nbaton_kept_damaged_total "));
 }
 
 static void another_value_or_garbage_is_not_taken(void **state)
@@ -439,11 +484,13 @@ static void a_worker_that_is_silent_ends_nothing_but_its_turn(void **state)
         else if (rig->workers[i].n_fetches > 0)
             answer_last(&rig->workers[i], BATON__CLAIM__CLAIM_UNKNOWN);
     run_until_done(rig); /* state.wait */
+    assert_true(rig->was_late);
     ask(rig, &name, NULL);
     assert_int_equal(rig->workers[silent].n_fetches, 0);
     assert_int_equal(n_asked(rig), 4);
     /* a late answer makes it one of the four again */
     answer_last(&rig->workers[silent], BATON__CLAIM__CLAIM_UNKNOWN);
+    assert_false(router_kept_is_late(&rig->rig.router));
     ask(rig, &name, NULL);
     assert_int_equal(rig->workers[silent].n_fetches, 1);
 }
@@ -541,6 +588,7 @@ int main(void)
                                        T(a_lost_workers_values_get_a_second_copy_again),
                                        T(lists_that_do_not_match_are_ignored),
                                        T(a_question_ends_with_its_value),
+                                       T(a_value_that_expires_leaves_nothing),
                                        T(another_value_or_garbage_is_not_taken),
                                        T(a_worker_that_is_silent_ends_nothing_but_its_turn),
                                        T(a_worker_that_is_lost_is_not_waited_for),

@@ -305,6 +305,7 @@ static int kept_ask(void *self, const struct state_question *question, void **ou
 
 /* ---- messages of workers ---- */
 
+/* The worker counts the life, so that neither a jump of the Unix clock nor another host's clock loses a value. */
 static void kept_take_value(struct kept_ask *ask, const Baton__Fetched *fetched)
 {
     struct router_kept *kept = ask->kept;
@@ -315,7 +316,7 @@ static void kept_take_value(struct kept_ask *ask, const Baton__Fetched *fetched)
     if (i == ask->n || ask->values[i].len_bytes > 0 ||
         fetched->value.len == 0) /* a claim, or it expires now */
         return;
-    if (state_record_open(kept->key, &ask->names[i], kept_now_s(),
+    if (state_record_open(kept->key, &ask->names[i], STATE_NO_CLOCK,
                           bytes_of(fetched->value.data, fetched->value.len), &ask->values[i]) < 0) {
         metric_add(kept->m_damaged, 1);
         buf_fini(&ask->values[i]);

@@ -25,6 +25,7 @@ tests_unit_fleet_router_test_long_stream_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=cloc
 tests_unit_fleet_router_test_long_stream_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 router_tests += tests/unit/fleet/router/test_router_message tests/unit/fleet/router/test_ranking tests/unit/fleet/router/test_kept
 tests_unit_fleet_router_test_kept_SOURCES = tests/unit/fleet/router/test_kept.c $(router_rig)
+tests_unit_fleet_router_test_kept_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_unix_ns
 tests_unit_fleet_router_test_kept_LDADD = tests/unit/serve/endpoint/libsim.a $(link_fleet_router) $(CMOCKA_LIBS)
 tests_unit_fleet_router_test_router_message_SOURCES = tests/unit/fleet/router/test_router_message.c
 tests_unit_fleet_router_test_router_message_LDADD = $(link_fleet_router) $(CMOCKA_LIBS)

@@ -151,8 +151,8 @@ int state_record_open(const uint8_t key[STATE_KEY_BYTES], const struct state_nam
     rc = state_record_decrypt(key, name, image, plain);
     if (rc < 0)
         return rc;
-    if (get_u64(plain) > now_s + STATE_CLOCKS_S ||
-        (now_s > STATE_CLOCKS_S && get_u64(plain + 8) < now_s - STATE_CLOCKS_S))
+    if (now_s != STATE_NO_CLOCK && (get_u64(plain) > now_s + STATE_CLOCKS_S ||
+                                    (now_s > STATE_CLOCKS_S && get_u64(plain + 8) < now_s - STATE_CLOCKS_S)))
         return E_RANGE;
     memmove(plain, plain + STATE_TIMES_BYTES, n - STATE_TIMES_BYTES);
     out->len_bytes += n - STATE_TIMES_BYTES;

@@ -26,6 +26,8 @@ enum {
     STATE_CLOCKS_S = 60 /* largest accepted difference between the clocks of two hosts */
 };
 
+#define STATE_NO_CLOCK UINT64_MAX
+
 struct state_name {
     char text[STATE_NAME_BYTES];
 };
@@ -36,7 +38,7 @@ int state_name_make(const uint8_t key[STATE_KEY_BYTES], const char *kind, struct
 /* Appends the sealed value.  E_NOMEM, E_INTERNAL. */
 int state_record_seal(const uint8_t key[STATE_KEY_BYTES], const struct state_name *name,
                       const uint64_t times_s[2], struct bytes value, struct buf *out);
-/* Appends the value. now_s is the reader's clock.  E_FORMAT, E_TRUNCATED, E_AUTH (it was not sealed under this
+/* Appends the value. now_s is the reader's clock; STATE_NO_CLOCK: the lifetime does not matter.  E_FORMAT, E_TRUNCATED, E_AUTH (it was not sealed under this
  * name), E_RANGE (its lifetime is over), E_NOMEM. */
 int state_record_open(const uint8_t key[STATE_KEY_BYTES], const struct state_name *name, uint64_t now_s,
                       struct bytes image, struct buf *out);

@@ -43,6 +43,15 @@ struct rig_kept {
 };
 
 static struct rig_kept *now; /* of the test that runs */
+static int64_t jump_s;       /* of the Unix clock */
+
+uint64_t __real_clock_unix_ns(void);
+uint64_t __wrap_clock_unix_ns(void);
+
+uint64_t __wrap_clock_unix_ns(void)
+{
+    return __real_clock_unix_ns() + (uint64_t)(jump_s * (int64_t)NS_PER_S);
+}
 
 static void on_send(struct link *link, enum frame_type type, const ProtobufCMessage *message)
 {
@@ -445,6 +454,26 @@ static void a_value_that_expires_leaves_nothing(void **state)
     assert_true(metric_is_zero(rig, "\nbaton_kept_damaged_total "));
 }
 
+/* The Unix clock is set back, and then far ahead: the worker's answer counts. */
+static void a_jump_of_the_clock_loses_no_value(void **state)
+{
+    static const int64_t jumps_s[] = {-86400, 40 * 86400};
+    struct rig_kept *rig = *state;
+    struct state_name name;
+
+    put(rig, "1", "hello", &name);
+    for (unsigned k = 0; k < ARRAY_LEN(jumps_s); k++) {
+        jump_s = jumps_s[k];
+        ask(rig, &name, NULL);
+        for (unsigned i = 0; i < N_WORKERS && !rig->is_done; i++)
+            if (rig->workers[i].n_fetches > 0)
+                answer(&rig->workers[i]);
+        jump_s = 0;
+        assert_true(rig->is_done);
+        assert_string_equal(rig->got, "hello");
+    }
+}
+
 static void another_value_or_garbage_is_not_taken(void **state)
 {
     struct rig_kept *rig = *state;
@@ -589,6 +618,7 @@ int main(void)
                                        T(lists_that_do_not_match_are_ignored),
                                        T(a_question_ends_with_its_value),
                                        T(a_value_that_expires_leaves_nothing),
+                                       T(a_jump_of_the_clock_loses_no_value),
                                        T(another_value_or_garbage_is_not_taken),
                                        T(a_worker_that_is_silent_ends_nothing_but_its_turn),
                                        T(a_worker_that_is_lost_is_not_waited_for),

@@ -39,9 +39,9 @@ void margins_pack(struct router *router, struct buf *out)
         uint32_t n_learned = model->late.n_seen + model->itl_late.n_seen;
         uint8_t image[MARGINS_ROW_BYTES];
 
-        if (n_learned == model->n_margins_told)
+        if (n_learned == model->n_margins_sent)
             continue;
-        model->n_margins_told = n_learned;
+        model->n_margins_sent = n_learned;
         put_u64(image, str_digest(model->gen.fingerprint));
         put_u32(image + 8, margins_encode(&model->late));
         put_u32(image + 12, margins_encode(&model->itl_late));

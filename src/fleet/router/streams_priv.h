@@ -11,7 +11,7 @@ void router_streams_keep(struct job *job); /* call it after a placement: keeps t
  * if the answer ended; otherwise it is removed. */
 void router_streams_over(struct job *job);
 /* Asks for the order of a job in RESUMING, once, and continues with it; call it again later while the job has no
- * question.  False: nobody can be asked, or has been. */
+ * question.  False: there are no workers and no store to ask, or they were asked. */
 bool router_streams_ask(struct job *job);
 void router_streams_unask(struct job *job); /* drops the question, because the job leaves RESUMING */
 /* Another router continues the stream, and has its order in the store. */

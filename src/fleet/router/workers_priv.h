@@ -34,7 +34,7 @@ struct router_model {
     struct rate pair_share;
     /* Errors of predictions that admission learned, and its schedule of retries (admission.c). */
     struct picker_lateness late, itl_late;
-    uint32_t n_margins_told; /* what they had seen when other routers were told (margins.c) */
+    uint32_t n_margins_sent; /* samples that they had when margins.c sent them to other routers */
     struct picker_local_prefill local_prefill;
     struct picker_answers answers[PICKER_MAX_CLASSES];
     struct picker_returns returns;

@@ -167,7 +167,7 @@ static void margins_of_two_routers_meet(void **state)
     assert_true(model->itl_late.share < 0 && model->itl_late.share > -0.2);
     section.len_bytes = 0;
     margins_pack(&rig.router, &section);
-    assert_int_equal(section.len_bytes, 0); /* what others told it does not go round */
+    assert_int_equal(section.len_bytes, 0); /* margins of others are not passed on */
     buf_fini(&section);
 }
 

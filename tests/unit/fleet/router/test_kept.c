@@ -433,19 +433,16 @@ static void a_value_that_expires_leaves_nothing(void **state)
 /* The Unix clock is set back, and then far ahead: the worker's answer counts. */
 static void a_jump_of_the_clock_loses_no_value(void **state)
 {
-    static const int64_t jumps_s[] = {-86400, 40 * 86400};
     struct rig_kept *rig = *state;
     struct state_name name;
 
     put(rig, "1", "hello", &name);
-    for (unsigned k = 0; k < ARRAY_LEN(jumps_s); k++) {
-        jump_s = jumps_s[k];
+    for (jump_s = -86400; jump_s <= 40 * 86400; jump_s += 41 * 86400) {
         ask(rig, &name, NULL);
         answer_asked(rig);
-        jump_s = 0;
-        assert_true(rig->is_done);
-        assert_string_equal(rig->got, "hello");
+        assert_true(rig->is_done && strcmp(rig->got, "hello") == 0);
     }
+    jump_s = 0;
 }
 
 static void another_value_or_garbage_is_not_taken(void **state)

@@ -113,7 +113,6 @@ def a_worker_that_drains_leaves_two_copies():
         a, b = c.routers
         first = [respond(a, input=f"hello {i}", max_output_tokens=3) for i in range(10)]
         assert all(status == 200 for status, _ in first), first
-        n = kept(workers, "baton_worker_kept ") / 2
         stream = stream_response(a, "", input="tell me all", max_output_tokens=100000)
         running = []
 
@@ -124,6 +123,8 @@ def a_worker_that_drains_leaves_two_copies():
         wait_until(runs_at_one, "the stream runs nowhere")
         busy = running[-1][0]
         rest = [w for w in workers if w is not busy]
+        n = kept(workers, "baton_worker_kept ") / 2  # with the order of the stream
+        assert n == int(n) and n > 10, n
         busy.process.send_signal(signal.SIGTERM)
         wait_until(lambda: [w.metric("baton_worker_kept ") for w in rest] == [n] * 2, "a value has one copy only")
         assert busy.process.poll() is None

@@ -44,7 +44,6 @@ struct rig_kept {
 
 static struct rig_kept *now; /* of the test that runs */
 static int64_t jump_s;       /* of the Unix clock */
-
 uint64_t __real_clock_unix_ns(void);
 uint64_t __wrap_clock_unix_ns(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that workers keep for all of their routers: conversations, responses, remembered answers, claims.
+/* Values that workers keep for all of their routers: conversations, responses, remembered answers, orders of streams, claims.
  *
  *     put ────KEEP────> the 2 workers that rank first for the name
  *     ask ────FETCH───> the 4 that rank first, each name's own        FETCHED ──> done

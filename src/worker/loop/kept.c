@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps sealed values for the routers: conversations, responses, remembered answers, claims.
+/* Keeps sealed values for the routers: conversations, responses, remembered answers, orders of streams, claims.
  *
  *      KEEP ──> by_name ──> FETCHED       until its life ends, KEEP without a life, or memory is short
  *
@@ -294,7 +294,8 @@ int worker_kept_open(struct worker *worker)
     list_init(&kept->by_age);
     kept->m_count =
         metric_single(worker->metrics, METRIC_GAUGE, "baton_worker_kept",
-                      "Conversations, responses, remembered answers and claims kept for routers.");
+                      "Conversations, responses, remembered answers, orders of streams and claims kept for "
+                      "routers.");
     kept->m_bytes = metric_single(worker->metrics, METRIC_GAUGE, "baton_worker_kept_bytes",
                                   "Memory of the values kept for routers.");
     kept->m_evicted = metric_single(worker->metrics, METRIC_COUNTER, "baton_worker_kept_evicted_total",

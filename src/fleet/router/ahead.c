@@ -18,13 +18,16 @@
 #include "fleet/router/ahead_priv.h"
 
 #include "base/err.h"
+#include "fleet/picker/turn.h"
 #include "fleet/router/admission_priv.h"
 #include "fleet/router/spending_priv.h"
 #include "serve/access/common_limits.h"
 
 enum {
     SEATS_PER_AHEAD = 8, /* a job goes ahead for each of so many seats, and one more */
-    AHEAD_BEHIND = 4     /* jobs for each worker, of tenants that are behind those of other routers */
+    AHEAD_BEHIND = 4,    /* jobs for each worker, of tenants that are behind those of other routers ... */
+    LEAST_BEHIND =
+        PICKER_TURN_CREDIT / 4 /* ... by so many tokens; equal tenants are behind by less now and then */
 };
 
 static uint32_t ahead_most(uint32_t max_seqs)
@@ -109,7 +112,7 @@ static bool ahead_is_behind(const struct job *job, uint32_t n_others)
     uint32_t n_usable = picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models));
 
     return n_others > 0 && ahead_has_others(router) && job->model->n_ahead < AHEAD_BEHIND * n_usable &&
-           router_queue_credit(job) >= job->order.n_tokens;
+           router_queue_credit(job) >= LEAST_BEHIND;
 }
 
 static bool ahead_is_owed(const struct job *job, const struct picker_choice *choice)

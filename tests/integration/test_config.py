@@ -260,6 +260,9 @@ def the_router_refuses():
         accepted(bench, "router", {"http.listen": "0.0.0.0:0", "http.api_keys": bench.keys})
         accepted(bench, "router", {"http.listen": f"localhost:{free_port()}", "http.api_keys": bench.keys})
         accepted(bench, "router", {"http.api_keys": bench.write("nokeys", "# none yet\n", 0o600)}, "http.api_keys: warning: ")
+        of_no_class = bench.write("noclass", "0" * 64 + " shop class=gold\n", 0o600)
+        accepted(bench, "router", {"http.api_keys": of_no_class}, "http.api_keys: warning: ")
+        accepted(bench, "router", {"http.api_keys": of_no_class, "classes.class": ["gold priority=9"]})
         accepted(bench, "router", {"http.cors_origin": ["https://app.example", "http://localhost:3000"]})
 
 

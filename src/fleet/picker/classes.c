@@ -70,21 +70,63 @@ static int class_share(const char *text, double *out)
     return 0;
 }
 
-static int class_word(struct picker_class *it, const char *word)
+enum class_key {
+    CLASS_TTFT,
+    CLASS_ITL,
+    CLASS_PRIORITY,
+    CLASS_WEIGHT,
+    CLASS_SHARE,
+    CLASS_PAUSE,
+    CLASS_N_KEYS
+};
+
+static const char *const class_keys[CLASS_N_KEYS] = {
+    "ttft=", "itl=", "priority=", "weight=", "share=", "may-be-paused="};
+
+static enum class_key class_key(const char *word)
 {
-    if (strncmp(word, "ttft=", 5) == 0)
-        return class_duration(word + 5, &it->ttft_slo_ns);
-    if (strncmp(word, "itl=", 4) == 0)
-        return class_duration(word + 4, &it->itl_slo_ns);
-    if (strncmp(word, "priority=", 9) == 0)
-        return class_number(word + 9, 0, 100, &it->priority);
-    if (strncmp(word, "weight=", 7) == 0)
-        return class_number(word + 7, 1, 100, &it->weight);
-    if (strncmp(word, "share=", 6) == 0)
-        return class_share(word + 6, &it->share);
-    if (strncmp(word, "may-be-paused=", 14) == 0)
-        return class_pause(word + 14, &it->pause_ns);
+    unsigned key = 0;
+
+    while (key < CLASS_N_KEYS && strncmp(word, class_keys[key], strlen(class_keys[key])) != 0)
+        key++;
+    return (enum class_key)key;
+}
+
+static int class_value(struct picker_class *it, enum class_key key, const char *value)
+{
+    switch (key) {
+    case CLASS_TTFT:
+        return class_duration(value, &it->ttft_slo_ns);
+    case CLASS_ITL:
+        return class_duration(value, &it->itl_slo_ns);
+    case CLASS_PRIORITY:
+        return class_number(value, 0, 100, &it->priority);
+    case CLASS_WEIGHT:
+        return class_number(value, 1, 100, &it->weight);
+    case CLASS_SHARE:
+        return class_share(value, &it->share);
+    case CLASS_PAUSE:
+        return class_pause(value, &it->pause_ns);
+    case CLASS_N_KEYS:
+        break;
+    }
     return E_FORMAT;
+}
+
+/* Takes one word of a class.  seen: a bit for each key that came before. */
+static int class_word(struct picker_class *it, const char *word, unsigned *seen, struct fault *fault)
+{
+    const enum class_key key = class_key(word);
+
+    if (key < CLASS_N_KEYS && (*seen & 1u << key) != 0)
+        return fault_set(fault, E_FORMAT, "%s: %s is there twice", it->name, class_keys[key]);
+    if (key == CLASS_N_KEYS || class_value(it, key, word + strlen(class_keys[key])) < 0)
+        return fault_set(fault, E_FORMAT,
+                         "%s: wanted is ttft=TIME, itl=TIME, priority=0..100, weight=1..100, share=N%% or "
+                         "may-be-paused=TIME",
+                         word);
+    *seen |= 1u << key;
+    return 0;
 }
 
 /* Copies the next word and moves on; false: none is left, or it is too long. */
@@ -108,6 +150,7 @@ int picker_classes_add(struct picker_classes *classes, struct bytes text, struct
 {
     struct picker_class it = classes->all[0];
     char word[MAX_WORD];
+    unsigned seen = 0;
     uint32_t at;
 
     if (!class_next(&text, word) || !class_is_name(word))
@@ -117,21 +160,25 @@ int picker_classes_add(struct picker_classes *classes, struct bytes text, struct
     at = class_find(classes, word);
     if (at == UINT32_MAX && classes->n == PICKER_MAX_CLASSES)
         return fault_set(fault, E_FORMAT, "more than %d classes, \"default\" included", PICKER_MAX_CLASSES);
-    if (at != UINT32_MAX && at > 0)
+    if (at != UINT32_MAX && (at > 0 || classes->is_default_given))
         return fault_set(fault, E_FORMAT, "%s: this class is defined twice", word);
     str_copy(it.name, sizeof(it.name), word);
-    while (class_next(&text, word))
-        if (class_word(&it, word) < 0)
-            return fault_set(
-                fault, E_FORMAT,
-                "%s: wanted is ttft=TIME, itl=TIME, priority=0..100, weight=1..100, share=N%% or "
-                "may-be-paused=TIME",
-                word);
+    while (class_next(&text, word)) {
+        int rc = class_word(&it, word, &seen, fault);
+        if (rc < 0)
+            return rc;
+    }
     if (text.len_bytes > 0)
         return fault_set(fault, E_FORMAT, "a word of the class is too long, or not text");
     classes->all[at == 0 ? 0 : classes->n] = it;
     classes->n += at != 0;
+    classes->is_default_given = classes->is_default_given || at == 0;
     return 0;
+}
+
+bool picker_classes_has(const struct picker_classes *classes, const char *name)
+{
+    return class_find(classes, name) != UINT32_MAX;
 }
 
 uint32_t picker_classes_choose(const struct picker_classes *classes, const char *allowed, const char *wanted)

@@ -26,6 +26,7 @@ struct picker_class {
 struct picker_classes {
     struct picker_class all[PICKER_MAX_CLASSES]; /* [n]; the first is "default" */
     uint32_t n;
+    bool is_default_given; /* a text defined it */
 };
 
 /* Begins the table with "default". */
@@ -33,6 +34,7 @@ void picker_classes_init(struct picker_classes *classes, uint64_t ttft_slo_ns, u
 /* Adds the class that the text defines.  Missing settings are those of "default".  The name "default" changes that
  * class.  E_FORMAT with the fault; the table does not change. */
 int picker_classes_add(struct picker_classes *classes, struct bytes text, struct fault *fault);
+bool picker_classes_has(const struct picker_classes *classes, const char *name);
 /* Returns the class of a request. `allowed` is the class of its API key (empty or unknown: "default").  The request
  * gets the wanted class if that has no higher priority, weight or share than `allowed`, and no shorter pause.
  * Otherwise, and if `wanted` is unknown or empty, it gets `allowed`. */

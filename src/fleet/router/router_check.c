@@ -9,7 +9,33 @@
 #include "fleet/picker/classes.h"
 #include "fleet/router/router_priv.h"
 #include "net/otlp/otlp_encode.h"
+#include "serve/access/auth.h"
 #include "serve/setup/setup.h"
+
+/* Warns of the first line of the key file that names a class which is not there. */
+static void check_key_classes(struct config_check *check, const char *path,
+                              const struct picker_classes *classes)
+{
+    struct auth_keys *keys = NULL;
+    struct auth_entry entry;
+    struct fault fault = {0};
+
+    if (path[0] == '\0' || auth_keys_load(path, &fault, &keys) < 0)
+        return; /* setup_check_common() has said it */
+    for (size_t i = 0;
+         auth_key_at(keys, i, &entry) || auth_tenant_at(keys, i - auth_keys_count(keys), &entry); i++) {
+        if (entry.rule == NULL || entry.rule->class_name[0] == '\0' ||
+            picker_classes_has(classes, entry.rule->class_name))
+            continue;
+        config_warn(
+            check, "http.api_keys",
+            "%s: a line of tenant %s names the class %s, which [classes] does not define: its requests get "
+            "the class default",
+            path, entry.tenant, entry.rule->class_name);
+        break;
+    }
+    auth_keys_free(keys);
+}
 
 static void check_classes(struct config_check *check, const struct router_conf *conf)
 {
@@ -23,6 +49,7 @@ static void check_classes(struct config_check *check, const struct router_conf *
         if (picker_classes_add(&classes, bytes_of(text, strlen(text)), &fault) < 0)
             config_refuse_item(check, "classes.class", i, "%s", fault.text);
     }
+    check_key_classes(check, conf->http.api_keys, &classes);
 }
 
 void router_check(struct config_check *check)

@@ -80,7 +80,7 @@ size_t auth_keys_count(const struct auth_keys *keys);
 bool auth_key_at(const struct auth_keys *keys, size_t index, struct auth_entry *out);
 bool auth_tenant_at(const struct auth_keys *keys, size_t index, struct auth_entry *out);
 
-/* Parses one word "name=value" into the rule.  E_FORMAT with the fault. */
+/* Parses one word "name=value" into the rule, which must not have it yet.  E_FORMAT with the fault. */
 int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *fault);
 bool auth_rule_allows(const struct auth_rule *rule, const char *model);
 

@@ -120,6 +120,16 @@ static bool is_model_list(const char *text)
     return !is_begin;
 }
 
+static bool auth_rule_has(const struct auth_rule *rule, struct bytes name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        if (bytes_is(name, numbers[i].name))
+            return *(const uint64_t *)((const char *)rule + numbers[i].offset) != 0;
+    return (bytes_is(name, "expires") && rule->expires_unix_s != 0) ||
+           (bytes_is(name, "class") && rule->class_name[0] != '\0') ||
+           (bytes_is(name, "models") && rule->models[0] != '\0');
+}
+
 int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *fault)
 {
     const char *value = strchr(word, '=');
@@ -127,6 +137,8 @@ int auth_rule_parse(struct auth_rule *rule, const char *word, struct fault *faul
 
     if (n == 0)
         return fault_set(fault, E_FORMAT, "%.60s: a rule is written name=value", word);
+    if (auth_rule_has(rule, bytes_of(word, n)))
+        return fault_set(fault, E_FORMAT, "%.60s: this rule is there twice", word);
     value++;
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
         if (!bytes_is(bytes_of(word, n), numbers[i].name))

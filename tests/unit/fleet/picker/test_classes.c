@@ -54,6 +54,8 @@ static void a_wrong_definition_changes_nothing(void **state)
         "a ttft=0",
         "a ttft=-1s",
         "a itl=",
+        "a ttft=1s itl=1s ttft=2s",
+        "a share=10% share=10%",
         "a_name_that_is_longer_than_31_bytes ttft=1s",
         "a xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx=1"};
     struct picker_classes before = classes;
@@ -64,6 +66,8 @@ static void a_wrong_definition_changes_nothing(void **state)
     }
     assert_int_equal(add("twice"), 0);
     assert_int_equal(add("twice"), E_FORMAT);
+    assert_int_equal(add("default weight=2"), 0);
+    assert_int_equal(add("default weight=3"), E_FORMAT);
     for (char name[] = "c0"; classes.n < PICKER_MAX_CLASSES; name[1]++)
         assert_int_equal(add(name), 0);
     assert_int_equal(add("many"), E_FORMAT);

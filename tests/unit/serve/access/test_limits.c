@@ -317,6 +317,14 @@ static void rules_are_read_whole_or_refused(void **state)
     assert_int_equal(rule.per_min[LIMIT_TOKENS], 40000);
     assert_int_equal(auth_rule_parse(&rule, "expires=2028-02-29", NULL), 0);
     assert_int_equal(rule.expires_unix_s, 1835395200);
+    /* a rule that is there twice */
+    assert_int_equal(auth_rule_parse(&rule, "class=low", NULL), 0);
+    assert_int_equal(auth_rule_parse(&rule, "models=a", NULL), 0);
+    assert_int_equal(auth_rule_parse(&rule, "tpm=50k", NULL), E_FORMAT);
+    assert_int_equal(auth_rule_parse(&rule, "expires=2029-01-01", NULL), E_FORMAT);
+    assert_int_equal(auth_rule_parse(&rule, "class=high", NULL), E_FORMAT);
+    assert_int_equal(auth_rule_parse(&rule, "models=b", NULL), E_FORMAT);
+    assert_string_equal(rule.class_name, "low");
 }
 
 /* For any requests in any order: the limits grant at most limit + rate x time, no reservation leaks, and a

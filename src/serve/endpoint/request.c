@@ -459,11 +459,19 @@ static void parse_done(void *arg)
     request_take_model(request);
 }
 
-/* Refuses embeddings from a model that writes text, and text from an embedding model. */
+/* Refuses embeddings from a model that writes text, text from an embedding model, and conversations without a chat
+ * template. */
 static int request_check_kind(const struct request *request, struct api_error *error)
 {
     bool is_embedding_model = tokenizer_is_embedding_model(request->model->tokenizer);
 
+    if (!is_embedding_model && request->gen.n_messages > 0 &&
+        !chat_format_has_template(request->model->chat)) {
+        api_fail(error, 400, "model: %s has no chat template; it answers /v1/completions only",
+                 request->model->name);
+        error->code = "chat_unsupported";
+        return E_UNSUPPORTED;
+    }
     if (!api_call_generates(request->call) || is_embedding_model == api_call_embeds(request->call))
         return 0;
     if (is_embedding_model) {

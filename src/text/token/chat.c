@@ -17,6 +17,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/str.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,8 +56,11 @@ static int open_template(struct chat_format *format, struct bytes source, struct
 {
     struct fault inner = {0};
 
-    if (source.len_bytes == 0)
-        return fault_set(fault, E_UNSUPPORTED, "the model has no chat template (tokenizer.chat_template)");
+    if (source.len_bytes == 0) {
+        str_copy(format->warning, sizeof(format->warning),
+                 "the file has no chat template (tokenizer.chat_template): only texts can be continued");
+        return 0;
+    }
     int rc = template_new(source, &inner, &format->parsed);
     if (rc == 0)
         rc = check_markers(format->tokenizer, source, &inner);
@@ -149,7 +153,7 @@ int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, stru
     if (rc != 0)
         return rc;
     format->answers = format->info;
-    rc = open_tool_template(format, fault);
+    rc = chat_format_has_template(format) ? open_tool_template(format, fault) : 0;
     if (rc != 0) {
         chat_format_free(format);
         return rc;
@@ -173,8 +177,15 @@ static const struct chat_format *format_for_tools(const struct chat_format *form
     return format->tool_format != NULL ? format->tool_format : format;
 }
 
+bool chat_format_has_template(const struct chat_format *format)
+{
+    return format->parsed != NULL;
+}
+
 const char *chat_format_name(const struct chat_format *format)
 {
+    if (!chat_format_has_template(format))
+        return "none";
     return calls_row_of(format_for_tools(format)->detected)->name;
 }
 
@@ -205,6 +216,10 @@ static int token_chat_render(const struct chat_format *format, const struct chat
                              const struct chat_extras *extras, struct fault *fault, struct chat_run *run)
 {
     struct fault inner = {0};
+
+    *run = (struct chat_run){0};
+    if (!chat_format_has_template(format))
+        return fault_set(fault, E_UNSUPPORTED, "the model has no chat template (tokenizer.chat_template)");
     int rc = chat_run(format_for_prompt(format, prompt), prompt, extras, &inner, run);
 
     return rc == 0 ? 0 : chat_retell(fault, &inner);

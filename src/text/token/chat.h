@@ -99,10 +99,12 @@ struct chat_format_info { /* how the model writes thinking and tool calls */
 
 struct chat_format; /* opaque, immutable */
 
-/* E_UNSUPPORTED, E_FORMAT, ...: the fault gives the place in the template and the reason. */
+/* E_UNSUPPORTED, E_FORMAT, ...: the fault gives the place in the template and the reason.  A file without a template
+ * gives a format that has none: base models continue texts, and no conversation renders. */
 int chat_format_new(const struct tokenizer *tokenizer, struct fault *fault, struct chat_format **out);
 void chat_format_free(struct chat_format *format);
-/* How the model writes tool calls: "hermes", "mistral", ...; "plain": it has no tool calls. */
+bool chat_format_has_template(const struct chat_format *format);
+/* How the model writes tool calls: "hermes", "mistral", ...; "plain": it has no tool calls; "none": no template. */
 const char *chat_format_name(const struct chat_format *format);
 /* True if the template shows tools and calls. If not, chat_render() writes calls in the Hermes format. If the
  * template does not list tools either, chat_render() describes them in the system text. */
@@ -112,7 +114,7 @@ const char *chat_format_warning(const struct chat_format *format);
 /* How answers are parsed and constrained. Borrowed; valid as long as the format. */
 const struct chat_format_info *chat_format_info(const struct chat_format *format);
 
-/* Appends the prompt's ids. E_LIMIT: more than max_ids, or the template takes too long. E_FORMAT: arguments
+/* Appends the prompt's ids. E_UNSUPPORTED: no template. E_LIMIT: more than max_ids, or the template takes too long. E_FORMAT: arguments
  * or parameters are not JSON (nested at most 128 deep), or the template fails on this conversation. E_INVAL:
  * the template itself refuses the conversation. The fault (may be NULL) holds a message for the client. */
 int chat_render(const struct chat_format *format, const struct chat_prompt *prompt, size_t max_ids,

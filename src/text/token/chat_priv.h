@@ -48,7 +48,7 @@ struct chat_format {
     struct tokenizer *tokenizer;     /* counted */
     struct chat_format *tool_format; /* the template for prompts with tools; NULL: this one */
     struct chat_format_info answers; /* how the model answers, with either template */
-    struct jinja_template *parsed;
+    struct jinja_template *parsed;   /* NULL: the file has no template */
     enum calls_format detected;   /* from the template's text */
     struct chat_format_info info; /* of this template */
     bool asks_thinking;           /* the template gets the thinking of earlier turns */

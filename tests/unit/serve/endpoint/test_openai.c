@@ -195,6 +195,31 @@ static void completions_go_on_from_their_prompts(void **state)
     rig_end(&rig);
 }
 
+/* A base model: texts are continued and measured, conversations are refused by every route. */
+static void without_a_chat_template_only_texts_are_answered(void **state)
+{
+    static const char *const chats[][2] = {
+        {CHAT, "{'model':'sim','messages':[{'role':'user','content':'x'}]}"},
+        {"/v1/responses", "{'model':'sim','input':'x'}"},
+    };
+    struct rig rig;
+    json_t *root;
+
+    rig_begin_with(&rig, "");
+    root = ask_at(&rig, "/v1/completions", "{'model':'sim','prompt':'say a','logprobs':1}", 200);
+    assert_string_equal(str_at(choice_of(root, 0), "text", NULL), "a");
+    json_decref(root);
+    json_decref(ask_at(&rig, "/tokenize", "{'prompt':'say a'}", 200));
+    for (size_t i = 0; i < ARRAY_LEN(chats); i++) {
+        root = ask_at(&rig, chats[i][0], chats[i][1], 400);
+        assert_string_equal(str_at(root, "error", "code"), "chat_unsupported");
+        assert_non_null(strstr(str_at(root, "error", "message"), "no chat template"));
+        json_decref(root);
+    }
+    json_decref(ask_at(&rig, "/tokenize", "{'messages':[{'role':'user','content':'x'}]}", 400));
+    rig_end(&rig);
+}
+
 static void tokens_and_text(void **state)
 {
     struct rig rig;
@@ -355,6 +380,7 @@ int main(void)
         cmocka_unit_test(log_probabilities_go_with_the_text),
         cmocka_unit_test(silence_is_broken_by_comments),
         cmocka_unit_test(completions_go_on_from_their_prompts),
+        cmocka_unit_test(without_a_chat_template_only_texts_are_answered),
         cmocka_unit_test(tokens_and_text),
         cmocka_unit_test(every_error_has_the_shape),
         cmocka_unit_test(errors_have_codes),

@@ -86,7 +86,6 @@ static void families_are_recognised(void **state)
 
 static void bad_templates_are_refused(void **state)
 {
-    expect_chat_refusal(NULL, "no chat template");
     expect_chat_refusal("a\nb{{ x|zork }}", "chat template line 2: unknown filter \"zork\"");
     expect_chat_refusal("{% for m in messages %}", "chat template line 1: {% endfor %} is missing");
     expect_chat_refusal("\n\n{{ 1 + }}", "chat template line 3: expected an expression, found '}}'");
@@ -97,6 +96,28 @@ static void bad_templates_are_refused(void **state)
         "{% set x = range(90000)|list %}{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}",
         "too many steps");
     expect_chat_refusal("{{ '<|im_start|>' }}{{ 'x' * 99999999 }}", "not even one question renders");
+}
+
+/* A base model's file loads and says so; only a conversation fails. */
+static void a_file_without_a_template_renders_no_conversation(void **state)
+{
+    struct chat_format *format = chat_format_for(NULL);
+    struct chat_message message = {.role = CHAT_USER, .text = bytes_str("Q")};
+    struct chat_prompt prompt = {.messages = &message, .n_messages = 1, .adds_generation = true};
+    struct fault fault = {0};
+    struct token_ids ids = {0};
+    struct buf text = {0};
+
+    assert_false(chat_format_has_template(format));
+    assert_string_equal(chat_format_name(format), "none");
+    assert_false(chat_format_has_tools(format));
+    assert_non_null(strstr(chat_format_warning(format), "no chat template"));
+    assert_int_equal(chat_format_info(format)->calls, CALLS_PLAIN);
+    assert_int_equal(chat_render(format, &prompt, 100, &fault, &ids), E_UNSUPPORTED);
+    assert_non_null(strstr(fault.text, "no chat template"));
+    assert_int_equal(chat_render_text(format, &prompt, &fault, &text), E_UNSUPPORTED);
+    assert_int_equal(ids.n + text.len_bytes, 0);
+    chat_format_free(format);
 }
 
 static void markers_must_be_tokens(void **state)
@@ -512,6 +533,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(families_are_recognised),
         cmocka_unit_test(bad_templates_are_refused),
+        cmocka_unit_test(a_file_without_a_template_renders_no_conversation),
         cmocka_unit_test(markers_must_be_tokens),
         cmocka_unit_test(tools_calls_and_results_are_shown),
         cmocka_unit_test(tools_are_described_where_there_are_none),

@@ -9,7 +9,7 @@ baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/mod
 	clients/model/make_keys.c clients/model/make_qblk.c \
 	clients/model/cmd_quantize.c clients/model/quantize_priv.h clients/model/quantize_mix.c clients/model/quantize_imatrix.c \
 	clients/model/imatrix_dat.h clients/model/imatrix_dat.c clients/model/quantize_scales.c clients/model/cmd_imatrix.c clients/model/cmd_split.c clients/model/cmd_pull.c \
-	clients/model/cmd_perplexity.c clients/model/perplexity_priv.h clients/model/perplexity_score.c \
+	clients/model/cmd_perplexity.c clients/model/perplexity_priv.h clients/model/perplexity_score.c clients/model/perplexity_rows.c \
 	clients/model/cmd_bench.c clients/model/bench_priv.h clients/model/bench_limit.c clients/model/bench_run.c
 baton_model_LDADD = libpull.a $(link_serve_prompt) $(link_compute_sched) $(CURL_LIBS)
 

@@ -30,23 +30,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 static const char NAME[] = "perplexity";
 
-static const char HELP[] = "Usage: baton-model perplexity [OPTIONS] MODEL.gguf\n"
-                           "Measure how well a model foretells a text.\n"
-                           "\n"
-                           "      --text FILE      the text (default: one that comes with Baton; -: stdin)\n"
-                           "      --special        control tokens spelled out in it count as such\n"
-                           "      --context N      tokens of a window (default 512)\n"
-                           "      --stride N       tokens between windows (default: half a window)\n"
-                           "      --windows N      stop after N windows\n"
-                           "      --kl BASE.gguf   compare with this file of the same model too\n"
-                           "      --kv TYPE        keys and values: " RIG_KV_TYPES "\n"
-                           "  -t, --threads N      compute threads (default: all CPUs)\n"
-                           "      --kernels NAME   " RIG_KERNELS "\n"
-                           "      --json           print one JSON object\n"
-                           "  -h, --help           this text\n";
+static const char HELP[] =
+    "Usage: baton-model perplexity [OPTIONS] MODEL.gguf\n"
+    "Measure how well a model foretells a text.\n"
+    "\n"
+    "      --text FILE      the text (default: one that comes with Baton; -: stdin)\n"
+    "      --special        control tokens spelled out in it count as such\n"
+    "      --context N      tokens of a window (default 512)\n"
+    "      --stride N       tokens between windows (default: half a window)\n"
+    "      --windows N      stop after N windows\n"
+    "      --kl BASE.gguf   compare with this file of the same model too\n"
+    "      --kl-keep FILE   read the logits of BASE from this file, or write them to it\n"
+    "      --kl-kv TYPE     keys and values of BASE (default: those of --kv)\n"
+    "      --kv TYPE        keys and values: " RIG_KV_TYPES "\n"
+    "  -t, --threads N      compute threads (default: all CPUs)\n"
+    "      --kernels NAME   " RIG_KERNELS "\n"
+    "      --json           print one JSON object\n"
+    "  -h, --help           this text\n";
 
 enum { MAX_TEXT_BYTES = 64 << 20, BATCH = 512, ROWS = 64 /* places foretold in one step */ };
 
@@ -54,6 +58,8 @@ struct perplexity_args {
     struct rig_opts rig;
     struct rig_text text;  /* without a path: the bundled one */
     const char *base_path; /* NULL: no comparison */
+    enum kv_type base_kv;  /* KV_N_TYPES: that of rig */
+    const char *rows_path; /* NULL: the base is computed */
     uint32_t stride;
     bool is_json, is_help;
 };
@@ -66,8 +72,9 @@ struct measuring {
     token_id bos; /* TOKEN_NONE: windows begin without */
     uint32_t context, stride;
     uint64_t n_windows, window;
-    token_id *tokens; /* [context] of the window, BOS included */
-    float *kept;      /* [ROWS][vocab] logits of the base */
+    token_id *tokens;  /* [context] of the window, BOS included */
+    float *kept;       /* [ROWS][vocab] logits of the base */
+    struct rows *rows; /* NULL: not kept */
     struct score score;
     uint64_t began_ns, fed;
     const char *at; /* the file that a failure is about */
@@ -75,11 +82,13 @@ struct measuring {
 
 /* ---- the command line ---- */
 
-enum option_id { OPT_STRIDE = 256, OPT_KL, OPT_JSON };
+enum option_id { OPT_STRIDE = 256, OPT_KL, OPT_KL_KV, OPT_KL_KEEP, OPT_JSON };
 
 static const struct option OPTIONS[] = {RIG_TEXT_OPTIONS,
                                         {"stride", required_argument, NULL, OPT_STRIDE},
                                         {"kl", required_argument, NULL, OPT_KL},
+                                        {"kl-kv", required_argument, NULL, OPT_KL_KV},
+                                        {"kl-keep", required_argument, NULL, OPT_KL_KEEP},
                                         RIG_OPTIONS,
                                         {"json", no_argument, NULL, OPT_JSON},
                                         {"help", no_argument, NULL, 'h'},
@@ -93,6 +102,11 @@ static bool cmd_perplexity_take_option(int option, struct perplexity_args *args)
     case OPT_KL:
         args->base_path = optarg;
         return true;
+    case OPT_KL_KEEP:
+        args->rows_path = optarg;
+        return true;
+    case OPT_KL_KV:
+        return rig_parse_kv(NAME, "kl-kv", optarg, &args->base_kv);
     case OPT_JSON:
         args->is_json = true;
         return true;
@@ -108,7 +122,7 @@ static bool cmd_perplexity_parse(int argc, char **argv, struct perplexity_args *
 {
     int option;
 
-    *args = (struct perplexity_args){.rig.kv_type = KV_F16};
+    *args = (struct perplexity_args){.rig.kv_type = KV_F16, .base_kv = KV_N_TYPES};
     while ((option = getopt_long(argc, argv, RIG_SHORT_OPTIONS, OPTIONS, NULL)) != -1)
         if (!cmd_perplexity_take_option(option, args))
             return false;
@@ -217,17 +231,40 @@ static int feed_context(struct rig *rig, const token_id *tokens, uint32_t n)
     return rc;
 }
 
-static int score_rows(struct measuring *m, uint32_t at, uint32_t n)
+static bool computes_base(const struct measuring *m)
+{
+    return m->args->base_path != NULL && (m->rows == NULL || !rows_are_there(m->rows));
+}
+
+/* The base's logits after n tokens from `at` on, computed or from the file. */
+static int base_rows(struct measuring *m, uint32_t at, uint32_t n, struct fault *fault)
 {
     uint32_t vocab = m->model.engine.info.vocab_size;
     int rc = 0;
 
-    if (m->args->base_path != NULL) {
+    if (computes_base(m))
         rc = cmd_perplexity_foretell(&m->base, m->tokens, at, n);
-        for (uint32_t i = 0; rc == 0 && i < n; i++)
-            memcpy(m->kept + (size_t)i * vocab, m->base.engine.ops->logits(m->base.engine.self, i),
-                   vocab * sizeof(float));
+    for (uint32_t i = 0; rc == 0 && i < n; i++) {
+        float *row = m->kept + (size_t)i * vocab;
+
+        if (!computes_base(m)) {
+            rc = rows_get(m->rows, row, vocab, fault);
+            continue;
+        }
+        memcpy(row, m->base.engine.ops->logits(m->base.engine.self, i), vocab * sizeof(float));
+        if (m->rows != NULL)
+            rc = rows_put(m->rows, row, vocab, fault);
     }
+    return rc;
+}
+
+static int score_rows(struct measuring *m, uint32_t at, uint32_t n, struct fault *fault)
+{
+    uint32_t vocab = m->model.engine.info.vocab_size;
+    int rc = 0;
+
+    if (m->args->base_path != NULL)
+        rc = base_rows(m, at, n, fault);
     if (rc == 0)
         rc = cmd_perplexity_foretell(&m->model, m->tokens, at, n);
     for (uint32_t i = 0; rc == 0 && i < n; i++)
@@ -245,16 +282,16 @@ static void cmd_perplexity_show(const struct measuring *m)
                 m->window + 1 == m->n_windows ? "\r\033[K" : "");
 }
 
-static int run_window(struct measuring *m)
+static int run_window(struct measuring *m, struct fault *fault)
 {
     uint32_t from, n, rows = m->model.n_state > 0 || m->base.n_state > 0 ? 1 : ROWS;
 
     fill_window(m, &from, &n);
     int rc = feed_context(&m->model, m->tokens, from - 1);
-    if (rc == 0 && m->args->base_path != NULL)
+    if (rc == 0 && computes_base(m))
         rc = feed_context(&m->base, m->tokens, from - 1);
     for (uint32_t at = from - 1; at + 1 < n && rc == 0; at += rows) {
-        rc = score_rows(m, at, n - 1 - at < rows ? n - 1 - at : rows);
+        rc = score_rows(m, at, n - 1 - at < rows ? n - 1 - at : rows, fault);
         if (rig_is_interrupted())
             rc = E_CANCELLED;
     }
@@ -269,7 +306,7 @@ static int cmd_perplexity_run(struct measuring *m, struct fault *fault)
         .n_sequences = ROWS, .n_tokens = (m->context + ROWS - 1) / ROWS, .batch_tokens = BATCH};
     int rc = rig_start(&m->model, &seats, fault);
 
-    if (rc == 0 && m->args->base_path != NULL)
+    if (rc == 0 && computes_base(m))
         rc = rig_start(&m->base, &seats, fault);
     if (rc < 0)
         return rc;
@@ -282,11 +319,13 @@ static int cmd_perplexity_run(struct measuring *m, struct fault *fault)
         return fault_set(fault, E_NOMEM, "%s", err_text(E_NOMEM));
     m->began_ns = clock_now_ns();
     for (m->window = 0; m->window < m->n_windows && rc == 0; m->window++) {
-        rc = run_window(m);
+        rc = run_window(m, fault);
         if (rc == 0)
             cmd_perplexity_show(m);
     }
-    return rc < 0 ? fault_set(fault, rc, "%s", err_text(rc)) : 0;
+    if (rc == 0 && m->rows != NULL)
+        rc = rows_finish(m->rows, fault);
+    return rc < 0 && fault->text[0] == '\0' ? fault_set(fault, rc, "%s", err_text(rc)) : rc;
 }
 
 /* ---- the result ---- */
@@ -333,25 +372,59 @@ static void cmd_perplexity_print_json(const struct measuring *m, double rate)
     buf_fini(&out);
 }
 
-static int cmd_perplexity_measure(struct measuring *m, struct fault *fault)
+/* ---- the base ---- */
+
+static int open_rows(struct measuring *m, const struct rig_opts *base, struct fault *fault)
+{
+    struct rows_head head = {.magic = ROWS_MAGIC,
+                             .text = XXH3_64bits(m->ids.ids, m->ids.n * sizeof(*m->ids.ids)),
+                             .n_windows = m->n_windows,
+                             .kv = (uint32_t)base->kv_type,
+                             .vocab = model_config(m->model.model)->vocab,
+                             .context = m->context,
+                             .stride = m->stride};
+    struct gguf *gguf;
+    int rc = gguf_open(base->path, fault, &gguf);
+
+    if (rc < 0)
+        return fault_set(fault, rc, "--kl %s: %s", base->path, fault->text);
+    gguf_fingerprint(gguf, head.fingerprint);
+    gguf_close(gguf);
+    return rows_open(m->args->rows_path, &head, fault, &m->rows);
+}
+
+static int open_base(struct measuring *m, struct fault *fault)
 {
     struct rig_opts base = m->args->rig;
+    int rc = 0;
+
+    base.path = m->args->base_path;
+    if (m->args->base_kv != KV_N_TYPES)
+        base.kv_type = m->args->base_kv;
+    if (m->args->rows_path != NULL)
+        rc = open_rows(m, &base, fault);
+    if (rc < 0 || !computes_base(m))
+        return rc;
+    rc = rig_load(&base, fault, &m->base);
+    if (rc < 0)
+        return fault_set(fault, rc, "--kl %s: %s", m->args->base_path, fault->text);
+    if (model_config(m->base.model)->vocab != model_config(m->model.model)->vocab)
+        return fault_set(fault, E_MISMATCH, "--kl %s: another vocabulary", m->args->base_path);
+    return 0;
+}
+
+static int cmd_perplexity_measure(struct measuring *m, struct fault *fault)
+{
     int rc = rig_load(&m->args->rig, fault, &m->model);
 
-    if (rc == 0 && m->args->base_path != NULL) {
-        base.path = m->args->base_path;
-        rc = rig_load(&base, fault, &m->base);
-        if (rc < 0)
-            return fault_set(fault, rc, "--kl %s: %s", m->args->base_path, fault->text);
-        if (model_config(m->base.model)->vocab != model_config(m->model.model)->vocab)
-            return fault_set(fault, E_MISMATCH, "--kl %s: another vocabulary", m->args->base_path);
-    }
     if (rc == 0)
         rc = tokenizer_new(m->model.gguf, fault, &m->tokenizer);
     if (rc == 0)
         rc = cmd_perplexity_read_text(m, fault);
     if (rc == 0)
         rc = plan_windows(m, fault);
+    if (rc == 0 && m->args->base_path != NULL)
+        rc = open_base(m, fault);
     return rc == 0 ? cmd_perplexity_run(m, fault) : rc;
 }
 
@@ -380,6 +453,7 @@ int cmd_perplexity(int argc, char **argv)
     }
     rig_close(&m.model);
     rig_close(&m.base);
+    rows_close(m.rows);
     tokenizer_unref(m.tokenizer);
     token_ids_fini(&m.ids);
     free(m.tokens);

@@ -261,14 +261,14 @@ static bool parse_either(const char *command, const char *option, const char *te
     return false;
 }
 
-static bool parse_kv(const char *command, const char *text, enum kv_type *out)
+bool rig_parse_kv(const char *command, const char *option, const char *text, enum kv_type *out)
 {
     for (unsigned i = 0; i < KV_N_TYPES; i++)
         if (strcmp(text, kv_type_word((enum kv_type)i)) == 0) {
             *out = (enum kv_type)i;
             return true;
         }
-    fprintf(stderr, "baton-model %s: --kv is %s, not \"%s\"\n", command, KV_TYPE_WORDS, text);
+    fprintf(stderr, "baton-model %s: --%s is %s, not \"%s\"\n", command, option, KV_TYPE_WORDS, text);
     return false;
 }
 
@@ -295,7 +295,7 @@ bool rig_take_option(const char *command, int option, struct rig_opts *opts)
         opts->path = optarg;
         return true;
     case RIG_OPT_KV:
-        return parse_kv(command, optarg, &opts->kv_type);
+        return rig_parse_kv(command, "kv", optarg, &opts->kv_type);
     case RIG_OPT_THREADS:
         return rig_parse_u32(command, "threads", optarg, 1024, &opts->n_threads);
     case RIG_OPT_KERNELS:

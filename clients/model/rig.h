@@ -80,6 +80,7 @@ int rig_interrupt_status(void); /* as a shell reports the signal */
 
 /* An option's argument as a value, or a complaint on stderr and false. */
 bool rig_parse_u32(const char *command, const char *option, const char *text, uint32_t max, uint32_t *out);
+bool rig_parse_kv(const char *command, const char *option, const char *text, enum kv_type *out);
 bool rig_parse_f32(const char *command, const char *option, const char *text, float *out);
 
 /* The common options of commands with a rig: rows for getopt_long, and the function that takes their arguments

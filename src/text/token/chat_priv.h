@@ -49,9 +49,9 @@ struct chat_format {
     struct chat_format *tool_format; /* the template for prompts with tools; NULL: this one */
     struct chat_format_info answers; /* how the model answers, with either template */
     struct jinja_template *parsed;   /* NULL: the file has no template */
-    enum calls_format detected;   /* from the template's text */
-    struct chat_format_info info; /* of this template */
-    bool asks_thinking;           /* the template gets the thinking of earlier turns */
+    enum calls_format detected;      /* from the template's text */
+    struct chat_format_info info;    /* of this template */
+    bool asks_thinking;              /* the template gets the thinking of earlier turns */
     /* Found by trial renderings, in this order (chat_probe.c): */
     bool leaves_tools_out;   /* without tools the variable "tools" is undefined, rather than none */
     bool has_no_system;      /* the system text must go into the first user message */

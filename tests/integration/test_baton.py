@@ -58,6 +58,20 @@ def an_embedding_model_is_asked_no_question():
         assert re.search(r"Embeddings endpoint +http://[0-9.:]+/v1/embeddings +model +embedder", said), said
 
 
+def a_base_model_continues_the_prompt():
+    """A file without a chat template is served: the first request continues the prompt, and is handed over."""
+    with tempfile.TemporaryDirectory() as folder:
+        model, key = os.path.join(folder, "base.gguf"), b"tokenizer.chat_template"
+        with open(os.path.join(SOURCE, "share", "baton-demo.gguf"), "rb") as f:
+            data = f.read()
+        assert data.count(key) == 1
+        with open(model, "wb") as f:
+            f.write(data.replace(key, b"tokenizer.no_template__"))
+        said = call(folder, "run", "--once", "-n", "12", model, "--prompt", 'A "KV cache" of a server holds\nthe keys and values')
+        assert re.search(r"Completions endpoint +http://[0-9.:]+/v1/completions +model +base, without a chat format", said), said
+        assert re.search(r"values\n.*\S.*\n(.*\n)*KV of [1-9][0-9]* prompt tokens travelled", said), said
+
+
 def started(folder):
     """A baton run that serves, and its address."""
     run = subprocess.Popen([BATON, "run", "--both", "-t1", "-n5", "-p", "Hello"], stdout=subprocess.PIPE, text=True,
@@ -111,5 +125,5 @@ def a_second_start_names_the_first():
 
 
 if __name__ == "__main__":
-    main([programs_are_found, a_relay_answers_once, an_embedding_model_is_asked_no_question, a_second_start_names_the_first,
-          long_prompts_at_once_are_served_late])
+    main([programs_are_found, a_relay_answers_once, an_embedding_model_is_asked_no_question, a_base_model_continues_the_prompt,
+          a_second_start_names_the_first, long_prompts_at_once_are_served_late])

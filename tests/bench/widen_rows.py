@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Widens a small llama model without changing its function, so that every row is whole blocks of 256 weights.
+"""Widens a small model without changing its function, so that every row is whole blocks of 256 weights.
 
-    widen_llama.py IN.gguf OUT.gguf [f16|f32]
+    widen_rows.py IN.gguf OUT.gguf [f16|f32]
 
-K and IQ types need such rows; those of SmolLM2-135M have 576 weights, so most of its matrices would get another type.  The
-residual gets columns of zeros, attention gets KV heads of zeros with their query heads, and the norms' gains and epsilon are
-scaled, because the mean of the squares is then over more columns.  Needs the packages gguf and numpy."""
+For the architectures llama and gemma3.  K and IQ types need such rows; those of SmolLM2-135M have 576 weights and those of
+Gemma 3 270M 640, so most of their matrices would get another type.  The residual gets columns of zeros, attention gets KV heads of zeros with
+their query heads, and the norms' gains and epsilon are scaled, because the mean of the squares is then over more columns.
+gemma3 multiplies the embedding by the root of the number of columns, so its embedding is scaled as well, and the last norm
+undoes that for the output head, which is the embedding.  Needs the packages gguf and numpy."""
 import argparse
 import math
 
@@ -23,38 +25,44 @@ def up(n):
 class Shape:
     """The sizes of the model, and those that it gets."""
 
-    def __init__(self, reader):
+    def __init__(self, reader, arch):
+        self.arch = arch
         self.hidden = self.number(reader, "embedding_length")
         self.heads = self.number(reader, "attention.head_count")
         self.kv_heads = self.number(reader, "attention.head_count_kv")
-        self.dim = self.hidden // self.heads
+        self.dim = self.number(reader, "attention.key_length", self.hidden // self.heads)
         group = self.heads // self.kv_heads
         self.wide = up(self.hidden)
         self.wide_kv_heads = self.kv_heads
         while self.wide_kv_heads * group * self.dim % UNIT != 0:
             self.wide_kv_heads += 1
         self.wide_heads = self.wide_kv_heads * group
-        if self.wide_heads * self.dim != self.wide:
+        if arch == "llama" and self.wide_heads * self.dim != self.wide:
             raise SystemExit("heads of this model do not fill its widened rows")
 
-    @staticmethod
-    def number(reader, key):
-        return int(reader.fields["llama." + key].contents())
+    def number(self, reader, key, default=None):
+        field = reader.fields.get(f"{self.arch}.{key}")
+        return default if field is None else int(field.contents())
 
     def changed(self, key, value):
-        by_key = {"llama.embedding_length": self.wide, "llama.attention.head_count": self.wide_heads,
-                  "llama.attention.head_count_kv": self.wide_kv_heads}
-        if key == "llama.feed_forward_length":
+        by_key = {"embedding_length": self.wide, "attention.head_count": self.wide_heads, "attention.head_count_kv": self.wide_kv_heads}
+        inner = key.removeprefix(self.arch + ".")
+        if inner == "feed_forward_length":
             return up(value)
-        if key == "llama.attention.layer_norm_rms_epsilon":
+        if inner == "attention.layer_norm_rms_epsilon":
             return value * self.hidden / self.wide
-        return by_key.get(key, value)
+        return by_key.get(inner, value)
 
     def widened(self, name, weights):
+        scale = numpy.float32(math.sqrt(self.hidden / self.wide))
+        if name.endswith(("attn_q_norm.weight", "attn_k_norm.weight")):  # of a head, whose width stays
+            return weights
         if name.endswith("norm.weight"):
             gain = numpy.zeros(self.wide, numpy.float32)
-            gain[:self.hidden] = weights * numpy.float32(math.sqrt(self.hidden / self.wide))
+            gain[:self.hidden] = weights if self.arch == "gemma3" and name == "output_norm.weight" else weights * scale
             return gain
+        if self.arch == "gemma3" and name == "token_embd.weight":
+            weights = weights * scale
         rows, cols = weights.shape
         if "attn_q." in name:
             rows = self.wide_heads * self.dim
@@ -76,10 +84,11 @@ def main():
     parser.add_argument("type", choices=["f16", "f32"], nargs="?", default="f32")
     args = parser.parse_args()
     reader = gguf.GGUFReader(args.source)
-    if reader.fields["general.architecture"].contents() != "llama":
-        raise SystemExit("only models of the architecture llama can be widened")
-    shape = Shape(reader)
-    writer = gguf.GGUFWriter(args.out, "llama")
+    arch = reader.fields["general.architecture"].contents()
+    if arch not in ("llama", "gemma3"):
+        raise SystemExit("only models of the architectures llama and gemma3 can be widened")
+    shape = Shape(reader, arch)
+    writer = gguf.GGUFWriter(args.out, arch)
     for key, field in reader.fields.items():
         if key.startswith("GGUF.") or key in ("general.architecture", "general.file_type"):
             continue

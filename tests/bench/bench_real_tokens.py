@@ -131,7 +131,7 @@ def moved(headers):
 
 def cluster_of(path, args):
     c = Cluster()
-    c.router(queue__timeout="580s", slo__ttft="600s")
+    c.router(queue__timeout="580s", slo__ttft="600s", placement__local_prefill_tokens="0")
     for role in ("prefill", "decode"):
         c.worker(role, model__path=path, model__name="real", kv__memory=args.kv_memory, engine__threads=str(args.threads),
                  kv__type="f16" if args.as_is else "f32", kv__grant_timeout="60s", model__context=str(8192))

@@ -28,6 +28,7 @@
 #include "base/err.h"
 #include "base/fair.h"
 #include "base/name.h"
+#include "base/str.h"
 #include "proto/token_list.h"
 
 #include <math.h>
@@ -332,14 +333,6 @@ static bool frame_check_is_hex(const char *text)
     return text[strspn(text, "0123456789abcdef")] == '\0';
 }
 
-static bool frame_check_is_printable(const char *text)
-{
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            return false;
-    return true;
-}
-
 static int check_text(const struct check *check, const char *text, const struct limit *limit)
 {
     uint64_t min = limit != NULL ? limit->min : 0;
@@ -351,7 +344,8 @@ static int check_text(const struct check *check, const char *text, const struct 
                          check->message, check->field, len_bytes, (unsigned long long)min,
                          (unsigned long long)max);
     if ((limit != NULL && limit->rule == NAME && !frame_check_is_name(text)) ||
-        (limit != NULL && limit->rule == HEX && !frame_check_is_hex(text)) || !frame_check_is_printable(text))
+        (limit != NULL && limit->rule == HEX && !frame_check_is_hex(text)) ||
+        !str_is_printable(bytes_str(text)))
         return fault_set(check->fault, E_PROTO, "%s.%s: '%s' has characters not allowed there",
                          check->message, check->field, text);
     return 0;

@@ -284,6 +284,14 @@ uint64_t str_digest(const char *text)
     return digest != 0 ? digest : 1;
 }
 
+bool str_is_printable(struct bytes text)
+{
+    for (size_t i = 0; i < text.len_bytes; i++)
+        if (text.data[i] < 0x20 || text.data[i] == 0x7f)
+            return false;
+    return true;
+}
+
 bool str_copy(char *out, size_t cap, const char *text)
 {
     size_t len_bytes = strlen(text);

@@ -34,6 +34,10 @@ int hex_decode(struct bytes text, uint8_t *out, size_t len_bytes); /* E_FORMAT u
 int json_put_str(struct buf *buf, struct bytes text);
 int json_put_chars(struct buf *buf, struct bytes text); /* the same without the quotes */
 
+/* True if the text has no control character (below 0x20, or 0x7f): it fits one line of a log, and a text of a message
+ * (proto/frame_check.c). */
+bool str_is_printable(struct bytes text);
+
 /* Levenshtein distance over at most the first 64 bytes of each. */
 unsigned str_distance(const char *a, const char *b);
 

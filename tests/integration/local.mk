@@ -33,7 +33,7 @@ tests/integration/test_tour.log tests/integration/test_keys.log tests/integratio
 integration_tests += tests/integration/test_console.py
 tests/integration/test_console.log: batonctl baton-plan
 integration_tests += tests/integration/test_imatrix.py tests/integration/test_shared_kv.py tests/integration/test_windows.py
-integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py
+integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py tests/integration/test_texts.py
 # test_faults.py covers the same code with sanitizers; these tests are long, or limit memory, and sanitizers keep freed memory
 plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py \
 	tests/integration/test_memory.py tests/integration/test_fair_routers.py tests/integration/test_h2_floods.py \

@@ -33,7 +33,7 @@ static int parse_ranged(struct parse *parse, const json_t *root, const char *nam
     return 0;
 }
 
-static int parse_openai_parse_sampling(struct parse *parse, const json_t *root)
+static int parse_openai_read_sampling(struct parse *parse, const json_t *root)
 {
     struct sample_opts *sample = &parse->out->work.sample;
     double temperature = (double)NAN, top_p = 1, min_p = 0;
@@ -247,7 +247,7 @@ int parse_openai_sampling(struct parse *parse, const json_t *root)
 {
     int rc;
 
-    if ((rc = parse_openai_parse_sampling(parse, root)) < 0 || (rc = parse_bias(parse, root)) < 0 ||
+    if ((rc = parse_openai_read_sampling(parse, root)) < 0 || (rc = parse_bias(parse, root)) < 0 ||
         (rc = parse_min_tokens(parse, root)) < 0)
         return rc;
     return parse_stop(parse, root);
@@ -302,7 +302,7 @@ int parse_answer_format(struct parse *parse, const json_t *format, parse_value_f
     return rc;
 }
 
-static int parse_openai_parse_format(struct parse *parse, const json_t *root)
+static int parse_openai_format(struct parse *parse, const json_t *root)
 {
     const json_t *format = parse_member(root, "response_format");
 
@@ -360,7 +360,7 @@ int parse_openai_fields(struct parse *parse, const json_t *root)
         (rc = parse_openai_sampling(parse, root)) < 0 || (rc = parse_logprobs(parse, root)) < 0)
         return rc;
     if (parse->call == API_CHAT &&
-        ((rc = parse_openai_parse_format(parse, root)) < 0 || (rc = parse_reasoning(parse, root)) < 0 ||
+        ((rc = parse_openai_format(parse, root)) < 0 || (rc = parse_reasoning(parse, root)) < 0 ||
          (rc = check_modalities(parse, root)) < 0))
         return rc;
     if (options == NULL)

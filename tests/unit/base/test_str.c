@@ -246,6 +246,16 @@ static void distance_and_copy(void **state)
     assert_false(str_copy(text, 0, "x"));
 }
 
+static void control_characters_are_found(void **state)
+{
+    assert_true(str_is_printable(bytes_str("")));
+    assert_true(str_is_printable(bytes_str("a b ~ \xc3\xa9 \xff")));
+    assert_false(str_is_printable(bytes_str("a\nb")));
+    assert_false(str_is_printable(bytes_str("a\x1f")));
+    assert_false(str_is_printable(bytes_str("\x7f")));
+    assert_false(str_is_printable(bytes_of("a\0b", 3)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +270,7 @@ int main(void)
         cmocka_unit_test(hex_goes_round),
         cmocka_unit_test(the_nearest_name_is_found),
         cmocka_unit_test(distance_and_copy),
+        cmocka_unit_test(control_characters_are_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,6 +85,20 @@ static void open_end(struct kv_pair *pair, const struct kv_bench *bench, unsigne
         kv_die("%s", fault.text);
 }
 
+static enum tr_kind kv_transport_of(enum kv_kind kind)
+{
+    switch (kind) {
+    case KV_TCP:
+    case KV_TLS:
+        return TR_TCP;
+    case KV_SHM:
+        return TR_SHM;
+    case KV_RDMA:
+        return TR_RDMA;
+    }
+    return TR_TCP;
+}
+
 struct kv_pair *kv_pair_open(const struct kv_bench *bench, enum kv_kind kind)
 {
     static const uint8_t key[32] = {1}; /* both ends are this process */
@@ -92,7 +106,7 @@ struct kv_pair *kv_pair_open(const struct kv_bench *bench, enum kv_kind kind)
 
     if (pair == NULL)
         kv_die("out of memory");
-    pair->kind = kind == KV_SHM ? TR_SHM : kind == KV_RDMA ? TR_RDMA : TR_TCP;
+    pair->kind = kv_transport_of(kind);
     pair->n_blocks = (uint32_t)(bench->total_bytes / (KV_LAYERS * KV_PIECE_BYTES));
     pair->blocks = calloc(pair->n_blocks, sizeof(*pair->blocks));
     if (pair->blocks == NULL)
@@ -127,8 +141,8 @@ struct kv_move kv_pair_move(struct kv_pair *pair, const struct kv_bench *bench)
     struct tr_node *from = pair->ends[0].node, *to = pair->ends[1].node;
     uint64_t id = ++pair->number;
     struct tr_target target = {.kind = pair->kind,
-                               .address =
-                                   pair->kind == TR_SHM ? tr_node_unix_path(to) : tr_node_tcp_address(to),
+                               .address = tr_kind_socket(pair->kind) == TR_SHM ? tr_node_unix_path(to)
+                                                                               : tr_node_tcp_address(to),
                                .ticket = id};
     struct kv_move move = {.used_ns = {kv_nodes_used_ns(&pair->ends[0]), kv_nodes_used_ns(&pair->ends[1])}};
     uint64_t begin_ns = clock_now_ns();

@@ -362,7 +362,7 @@ static void send_on_grant(struct kvxfer_send *send, const struct kvxfer_message 
     }
     if (n_head > 0 && grant->n_blocks == n_others)
         send_leave_head_out(send);
-    target.address = grant->transport == TR_SHM ? send->unix_path : send->tcp_address;
+    target.address = tr_kind_socket(grant->transport) == TR_SHM ? send->unix_path : send->tcp_address;
     wanted = send->opts.n_layers * grant->n_blocks;
     if (tr_start_push(send->opts.transport, send->opts.transfer, &target, wanted) < 0) {
         send_give_up(send, E_FULL);

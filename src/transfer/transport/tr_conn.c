@@ -39,13 +39,13 @@ static const char *const state_names[] = {"connecting", "shaking", "greeting", "
 CHECK_ROWS(state_names, TR_CONN_DEAD + 1);
 
 static const char *const kind_names[] = {
-#define X(name, text) [TR_##name] = #text,
+#define X(name, text, socket) [TR_##name] = #text,
     TR_KINDS(X)
 #undef X
 };
 
 static const struct tr_conn_ops *const kind_ops[] = {
-#define X(name, text) [TR_##name] = &tr_##text##_ops,
+#define X(name, text, socket) [TR_##name] = &tr_##text##_ops,
     TR_KINDS(X)
 #undef X
 };
@@ -113,7 +113,7 @@ int tr_conn_new(struct tr_node *node, enum tr_kind kind, int fd, struct tr_peer 
     conn->peer = peer;
     conn->progress_ns = clock_now_ns();
     conn->wants = EV_FD_READ;
-    is_unix = conn->ops->socket == TR_SHM;
+    is_unix = tr_kind_socket(kind) == TR_SHM;
     err = tr_stream_init(&conn->stream, fd, is_unix, is_unix ? NULL : tls, peer == NULL);
     if (err == 0)
         err = ev_timer_new(node->loop, tr_conn_on_again, conn, &conn->again);
@@ -235,7 +235,7 @@ int tr_conn_send_frame(struct tr_conn *conn, const struct kv_frame *frame, struc
 static uint8_t tr_conn_kind_on_wire(enum tr_kind kind)
 {
     switch (kind) {
-#define X(name, text)                                                                                        \
+#define X(name, text, socket)                                                                                \
     case TR_##name:                                                                                          \
         return KV_FRAME_##name;
         TR_KINDS(X)
@@ -250,8 +250,8 @@ static bool tr_conn_find_kind(const struct tr_conn *conn, uint8_t on_wire, enum 
     for (unsigned kind = 0; kind < sizeof(kind_ops) / sizeof(kind_ops[0]); kind++)
         if (tr_conn_kind_on_wire(kind) == on_wire) {
             *out = kind;
-            return conn->peer != NULL ? *out == conn->ops->socket
-                                      : kind_ops[kind]->socket == conn->ops->socket;
+            return conn->peer != NULL ? *out == tr_kind_socket(conn->kind)
+                                      : tr_kind_socket(*out) == tr_kind_socket(conn->kind);
         }
     return false;
 }

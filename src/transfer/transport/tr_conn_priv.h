@@ -28,10 +28,7 @@ enum tr_conn_state {
     TR_CONN_DEAD        /* freed after the call that ended it returns */
 };
 
-struct tr_conn_ops { /* one kind of transport: what it is, and its operations */
-    /* TR_TCP or TR_SHM: the listener (TCP or UNIX) that its connections are made to.  A kind that is not the kind of
-     * its socket asks for itself in the dialler's HELLO, and falls back to the kind of its socket. */
-    enum tr_kind socket;
+struct tr_conn_ops {      /* one kind of transport: what it is, and its operations */
     size_t frame_bytes;   /* payload of one batch; more only if one piece is longer */
     uint32_t n_slots;     /* slots of the dialler's control page, for its HELLO; 0: it has none */
     bool has_many;        /* a peer gets opts.tcp_connections of them, else one */
@@ -70,7 +67,7 @@ struct tr_conn_ops { /* one kind of transport: what it is, and its operations */
     void (*fini)(struct tr_conn *conn);
 };
 
-#define X(name, text) extern const struct tr_conn_ops tr_##text##_ops;
+#define X(name, text, socket) extern const struct tr_conn_ops tr_##text##_ops;
 TR_KINDS(X)
 #undef X
 

@@ -116,7 +116,7 @@ static int tr_listen_open_socket(const struct tr_node *node, bool is_unix, const
 
 int tr_conn_dial(struct tr_node *node, struct tr_peer *peer, struct fault *fault)
 {
-    int fd = tr_listen_open_socket(node, tr_kind_ops(peer->kind)->socket == TR_SHM, peer->address, fault);
+    int fd = tr_listen_open_socket(node, tr_kind_socket(peer->kind) == TR_SHM, peer->address, fault);
     struct tr_conn *conn;
     int err;
 

@@ -169,7 +169,7 @@ static int tr_push_begin(struct tr_node *node, struct tr_push *push, const struc
     int err;
 
     if (ops->may_reach != NULL && !ops->may_reach(node, target->address)) {
-        kind = ops->socket;
+        kind = tr_kind_socket(kind);
         ops = tr_kind_ops(kind);
     }
     if (!ops->is_without_host && node->opts.arena_kind != TR_ARENA_HOST)

@@ -294,7 +294,6 @@ static void rdma_gave_up(struct tr_node *node, struct tr_peer *peer, enum tr_con
 }
 
 const struct tr_conn_ops tr_rdma_ops = {
-    .socket = TR_TCP,
     .frame_bytes = TR_FRAME_BYTES,
     .is_without_host = true,
     .keeps_pushes = true,

@@ -36,5 +36,4 @@ static bool rdma_none_may_reach(const struct tr_node *node, const char *peer)
 }
 
 /* No connection of this kind is ever made. */
-const struct tr_conn_ops tr_rdma_ops = {
-    .socket = TR_TCP, .is_offered = rdma_none_is_offered, .may_reach = rdma_none_may_reach};
+const struct tr_conn_ops tr_rdma_ops = {.is_offered = rdma_none_is_offered, .may_reach = rdma_none_may_reach};

@@ -455,7 +455,6 @@ static void shm_forget_ticket(struct tr_conn *conn, const struct tr_ticket *tick
 }
 
 const struct tr_conn_ops tr_shm_ops = {
-    .socket = TR_SHM,
     .frame_bytes = FRAME_BYTES,
     .n_slots = TR_CONTROL_SLOTS,
     .begin_push = shm_begin_push,

@@ -406,7 +406,6 @@ static void tcp_forget_ticket(struct tr_conn *conn, const struct tr_ticket *tick
 }
 
 const struct tr_conn_ops tr_tcp_ops = {
-    .socket = TR_TCP,
     .frame_bytes = TR_FRAME_BYTES,
     .has_many = true,
     .ready = tcp_ready,

@@ -52,18 +52,33 @@ struct tr_geometry { /* arena layout: [layer][block][piece_bytes]; a piece is on
     size_t piece_bytes; /* at most 64 MiB */
 };
 
-/* X(name, text): the text stands in configuration, grants and logs.  KV_FRAME_name is the number on the wire
- * (proto/kv_frame.h); tr_text_ops has the operations and what the kind needs (tr_conn_priv.h).
+/* X(name, text, socket): the text stands in configuration, grants and logs.  KV_FRAME_name is the number on the wire
+ * (proto/kv_frame.h); tr_text_ops has the operations and what the kind needs (tr_conn_priv.h).  socket: SHM or TCP, the
+ * listener (UNIX or TCP) that its connections are made to.  A kind that is not the kind of its socket asks for itself in
+ * the dialler's HELLO, and falls back to the kind of its socket.
  * How to change it: docs/changes-worker.md, "A transport of KV". */
 #define TR_KINDS(X)                                                                                          \
-    X(SHM, shm)                                                                                              \
-    X(TCP, tcp)                                                                                              \
-    X(RDMA, rdma)
+    X(SHM, shm, SHM)                                                                                         \
+    X(TCP, tcp, TCP)                                                                                         \
+    X(RDMA, rdma, TCP)
 enum tr_kind {
-#define X(name, text) TR_##name,
+#define X(name, text, socket) TR_##name,
     TR_KINDS(X)
 #undef X
 };
+
+/* The kind of its socket: TR_SHM or TR_TCP. */
+static inline enum tr_kind tr_kind_socket(enum tr_kind kind)
+{
+    switch (kind) {
+#define X(name, text, socket)                                                                                \
+    case TR_##name:                                                                                          \
+        return TR_##socket;
+        TR_KINDS(X)
+#undef X
+    }
+    return kind;
+}
 
 enum tr_arena_kind {
     TR_ARENA_HOST,  /* ordinary memory at arena.base */

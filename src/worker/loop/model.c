@@ -332,11 +332,37 @@ static int build_cpu(struct worker *worker, struct worker_engine_opts *opts, str
 
 /* ---- the engine thread around it ---- */
 
+struct transport_use { /* of a value of kv.transport */
+    enum tr_kind kind;
+    bool has_unix, has_rdma; /* it listens at kv.unix_path; it opens kv.rdma_devices */
+};
+
+static struct transport_use transport_use_of(enum worker_transport transport)
+{
+    struct transport_use use = {.kind = TR_SHM, .has_unix = true};
+
+    switch (transport) {
+    case WORKER_TRANSPORT_AUTO:
+        use.has_rdma = true;
+        break;
+    case WORKER_TRANSPORT_SHM:
+        break;
+    case WORKER_TRANSPORT_TCP:
+        use = (struct transport_use){.kind = TR_TCP};
+        break;
+    case WORKER_TRANSPORT_RDMA:
+        use = (struct transport_use){.kind = TR_RDMA, .has_rdma = true};
+        break;
+    }
+    return use;
+}
+
 static int fill_transport(struct worker *worker, struct worker_engine_opts *opts, struct fault *fault)
 {
     const struct worker_conf *conf = worker->conf;
     const uint8_t *data = worker->access->keys.data;
     struct tr_opts *tr = &opts->transport;
+    struct transport_use use = transport_use_of((enum worker_transport)conf->transport);
 
     if (worker_kv_keys(worker, &tr->keys) < 0 || cluster_key_derive(data, "kv disk", opts->disk.key) < 0 ||
         cluster_key_derive(data, "kv remote", opts->remote.key) < 0)
@@ -345,20 +371,15 @@ static int fill_transport(struct worker *worker, struct worker_engine_opts *opts
         return fault->code;
     tr->node = conf->node;
     tr->tcp_listen = conf->tcp_listen[0] ? conf->tcp_listen : NULL;
-    tr->unix_listen = conf->unix_path[0] && conf->transport != WORKER_TRANSPORT_TCP &&
-                              conf->transport != WORKER_TRANSPORT_RDMA
-                          ? conf->unix_path
-                          : NULL;
+    tr->unix_listen = conf->unix_path[0] && use.has_unix ? conf->unix_path : NULL;
     if (conf->tcp_encrypt) {
         tr->tls_server = tls_server(worker->access->tls);
         tr->tls_client = tls_client(worker->access->tls);
     }
     tr->tcp_connections = (unsigned)conf->tcp_connections;
     opts->is_auto = conf->transport == WORKER_TRANSPORT_AUTO;
-    opts->preferred = conf->transport == WORKER_TRANSPORT_TCP    ? TR_TCP
-                      : conf->transport == WORKER_TRANSPORT_RDMA ? TR_RDMA
-                                                                 : TR_SHM;
-    if (conf->transport == WORKER_TRANSPORT_AUTO || conf->transport == WORKER_TRANSPORT_RDMA)
+    opts->preferred = use.kind;
+    if (use.has_rdma)
         tr->rdma_devices = conf->rdma_devices;
     tr->rdma_rest_ns = conf->rdma_rest_ns;
     return 0;

@@ -155,7 +155,7 @@ void peer_message_fini(struct kvxfer_message *message)
 /* An unknown name counts as TCP, which every worker has: a newer worker may know more transports. */
 static enum tr_kind transport_of(const char *name)
 {
-#define X(kind, text)                                                                                        \
+#define X(kind, text, socket)                                                                                \
     if (strcmp(name, #text) == 0)                                                                            \
         return TR_##kind;
     TR_KINDS(X)

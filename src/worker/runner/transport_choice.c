@@ -3,22 +3,37 @@
  * The receiver chooses, and names its choice in each grant.  A pure function. */
 #include "worker/runner/engine_thread.h"
 
+/* The kind that kv.transport names. */
+static enum tr_kind transport_configured(const struct transport_offer *own, const struct peer_facts *peer,
+                                         const char **why_out)
+{
+    switch (own->preferred) {
+    case TR_SHM:
+        *why_out = "kv.transport = shm";
+        return TR_SHM;
+    case TR_TCP:
+        *why_out = "kv.transport = tcp";
+        return TR_TCP;
+    case TR_RDMA:
+        if (own->rdma_rails > 0 && peer->rdma_rails > 0) {
+            *why_out = "kv.transport = rdma";
+            return TR_RDMA;
+        }
+        *why_out = own->rdma_rails == 0 ? "kv.transport = rdma, but no rail is up here"
+                                        : "kv.transport = rdma, but the peer has no rail";
+        return TR_TCP;
+    }
+    return TR_TCP;
+}
+
 enum tr_kind worker_choose_transport(const struct transport_offer *own, const struct peer_facts *peer,
                                      const char **why_out)
 {
     bool can_shm = peer->is_same_host && peer->unix_path[0] != '\0' && own->has_unix;
     bool can_rdma = peer->rdma_rails > 0 && own->rdma_rails > 0;
 
-    if (!own->is_auto && own->preferred == TR_RDMA) {
-        *why_out = can_rdma               ? "kv.transport = rdma"
-                   : own->rdma_rails == 0 ? "kv.transport = rdma, but no rail is up here"
-                                          : "kv.transport = rdma, but the peer has no rail";
-        return can_rdma ? TR_RDMA : TR_TCP;
-    }
-    if (!own->is_auto) {
-        *why_out = own->preferred == TR_SHM ? "kv.transport = shm" : "kv.transport = tcp";
-        return own->preferred;
-    }
+    if (!own->is_auto)
+        return transport_configured(own, peer, why_out);
     if (can_shm) {
         *why_out = "auto: on the same host, both with a unix_path";
         return TR_SHM;
@@ -35,7 +50,7 @@ enum tr_kind worker_choose_transport(const struct transport_offer *own, const st
 const char *worker_transport_name(enum tr_kind kind)
 {
     switch (kind) {
-#define X(name, text)                                                                                        \
+#define X(name, text, socket)                                                                                \
     case TR_##name:                                                                                          \
         return #text;
         TR_KINDS(X)

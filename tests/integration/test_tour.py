@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The README's tour runs: each command succeeds; so does the help of the script that builds it. The picture is well-formed, and agrees with the text."""
+"""The README's tour runs: each command succeeds; so does the help of the script that builds it, and the recipes of docs/changes.md are printed. The picture is well-formed, and agrees with the text."""
 import os
 import re
 import subprocess
@@ -39,4 +39,38 @@ def the_builder_prints_its_help():
         assert os.listdir(folder) == []
 
 
-main([the_builder_prints_its_help, the_tour_runs])
+def recipe(*words):
+    """Status and text of tools/recipe, and the headings of the recipes that it prints or lists."""
+    said = subprocess.run(["sh", os.path.join(SOURCE, "tools", "recipe"), *words], capture_output=True, text=True, timeout=patience(20))
+    assert bool(said.stdout) == (said.returncode == 0) and bool(said.stderr) == (said.returncode != 0), (words, said)
+    return said.returncode, said.stdout, re.findall(r"^## (.*)|^  (.*) \(docs/", said.stdout, re.M)
+
+
+def recipes_are_printed():
+    pages = {}
+    for page in ("changes.md", "changes-api.md", "changes-fleet.md", "changes-worker.md"):
+        with open(os.path.join(SOURCE, "docs", page)) as f:
+            pages[page] = f.read()
+    n = 0
+    for page, text in pages.items():
+        for part in re.split(r"^(?=## )", text, flags=re.M)[1:]:
+            heading = part[3:part.index("\n")]
+            if heading != "Index":
+                status, said, found = recipe(heading.upper())
+                assert status == 0 and said.rstrip() == f"docs/{page}:\n\n{part}".rstrip(), (heading, said[:300])
+                n += 1
+    for row in re.findall(r"^\* (.*)\]\(changes-", pages["changes.md"], re.M):
+        words = row[:row.index(": [")].split(", ")
+        for one in words:  # alone it may name more recipes than the row does
+            status, _, found = recipe(one)
+            assert status == 0 and found, (one, row)
+            n += 1
+    assert n > 150, n
+    assert [h for h, _ in recipe("max_FAILS")[2]] == ["A worker that is set aside after failures"]
+    assert [h for h, _ in recipe("histogram", "STEPS")[2]] == ["A metric"]
+    assert len(recipe("a")[2]) > 4 and "\n## " not in recipe("a")[1]
+    assert recipe("no", "such.thing")[0] == 1
+    assert recipe()[0] == 2 and recipe("--help")[1].startswith("usage: tools/recipe WORDS")
+
+
+main([the_builder_prints_its_help, recipes_are_printed, the_tour_runs])

@@ -96,7 +96,8 @@ struct quant_form {
 
 /* Lists of the types that kernels multiply packed, with their forms, for X(type, ...).  Others are packed as one of them
  * (weight_packed_type()).  POINT_TYPES are for tables that look up whole points (kern_table.points).  u of IQ1 is 8 times
- * the digit, + 2 if the point is shifted up: 9 more than the level. */
+ * the digit, + 2 if the point is shifted up: 9 more than the level.
+ * How to change it: docs/changes-worker.md, "A weight type (quantisation)". */
 #define QUANT_TYPES(X)                                                                                       \
     X(DTYPE_Q4_0, 4, 1, 8, 15, SCALE_F16, false, false, CODE_FIELDS, 0)                                      \
     X(DTYPE_Q4_1, 4, 1, 0, 15, SCALE_F16, true, false, CODE_FIELDS, 0)                                       \

@@ -4,12 +4,13 @@
  *     | head | row | row | ...     a row: [vocab] floats, in the order in which positions are scored
  *
  * The head says which base, text and windows they belong to; other ones are refused.  A new file is written
- * as FILE.part and gets its name when it is complete. */
+ * under a name of its own and gets the right one when it is complete. */
 #include "clients/model/perplexity_priv.h"
 
 #include "base/err.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,11 +45,14 @@ static int rows_begin(struct rows *rows, const struct rows_head *head, struct fa
     }
     if (errno != ENOENT)
         return rows_failed(fault, rows->path);
-    if (asprintf(&rows->part, "%s.part", rows->path) < 0) {
+    if (asprintf(&rows->part, "%s.XXXXXX", rows->path) < 0) {
         rows->part = NULL;
         return fault_set(fault, E_NOMEM, "%s", err_text(E_NOMEM));
     }
-    rows->file = fopen(rows->part, "wb");
+    int fd = mkostemp(rows->part, O_CLOEXEC);
+    rows->file = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (rows->file == NULL && fd >= 0)
+        close(fd);
     if (rows->file == NULL || setvbuf(rows->file, NULL, _IOFBF, BUFFER_BYTES) != 0 ||
         fwrite(head, sizeof(*head), 1, rows->file) != 1)
         return rows_failed(fault, rows->part);

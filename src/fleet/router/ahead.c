@@ -13,8 +13,10 @@
  *   job comes a message later.
  * - Where other routers' sequences break the objectives before the seats are full, and are more than this router's, one job
  *   for each worker goes ahead.  Those routers take the time that becomes free, so a job that waits here may wait for ever.
+ * - Where a tenant had less service than tenants of other routers, a few of its jobs for each worker go ahead: the workers'
+ *   turns favour it, whatever this router's queue predicts.
  *
- * Under admission by prediction the jobs of the last two are those whose turn was predicted to come in time. */
+ * Under admission by prediction the jobs of the second and the third are those whose turn was predicted to come in time. */
 #include "fleet/router/ahead_priv.h"
 
 #include "base/err.h"
@@ -25,7 +27,7 @@
 
 enum {
     SEATS_PER_AHEAD = 8, /* a job goes ahead for each of so many seats, and one more */
-    AHEAD_BEHIND = 4,    /* jobs for each worker, of tenants that are behind those of other routers ... */
+    AHEAD_BEHIND = 4,    /* jobs for each worker in the mean, of tenants behind those of other routers ... */
     LEAST_BEHIND =
         PICKER_TURN_CREDIT / 4 /* ... by so many tokens; equal tenants are behind by less now and then */
 };

@@ -97,8 +97,8 @@ static int kept_name(const void *self, const char *kind, struct bytes owner, str
     return state_name_make(kept->key, kind, owner, id, out);
 }
 
-/* Sends a value.  Without one: that it ends now, or without a life also, that it is to be forgotten.  Returns the number
- * of workers. */
+/* Sends a value to its first workers.  Without one, to all that may have it: that it ends now, or without a life also, that
+ * it is to be forgotten.  Returns the number of workers. */
 static uint32_t kept_send(struct router_kept *kept, const struct state_name *name, uint64_t life_s,
                           struct bytes sealed)
 {
@@ -110,7 +110,7 @@ static uint32_t kept_send(struct router_kept *kept, const struct state_name *nam
     keep.name = (char *)(uintptr_t)name->text;
     keep.life_s = life_s < FRAME_KEPT_LIFE_S ? (uint32_t)life_s : FRAME_KEPT_LIFE_S;
     keep.value = (ProtobufCBinaryData){.data = (uint8_t *)(uintptr_t)sealed.data, .len = sealed.len_bytes};
-    for (uint32_t i = 0; i < ranking.n && (life_s == 0 || n_sent < KEPT_COPIES); i++) {
+    for (uint32_t i = 0; i < ranking.n && (!is_new || n_sent < KEPT_COPIES); i++) {
         const struct link *link = kept->router->workers[ranking.slots[i]].link;
 
         if (link != NULL && (!is_new || link_queued_bytes(link) < KEPT_MAX_QUEUED))

@@ -41,15 +41,19 @@ static void check_classes(struct config_check *check, const struct router_conf *
 {
     struct picker_classes classes;
     struct fault fault = {0};
+    bool are_whole = true;
 
     picker_classes_init(&classes, conf->ttft_slo_ns, conf->itl_slo_ns);
     for (size_t i = 0; i < conf->classes.n; i++) {
         const char *text = conf->classes.items[i];
 
-        if (picker_classes_add(&classes, bytes_of(text, strlen(text)), &fault) < 0)
+        if (picker_classes_add(&classes, bytes_of(text, strlen(text)), &fault) < 0) {
             config_refuse_item(check, "classes.class", i, "%s", fault.text);
+            are_whole = false;
+        }
     }
-    check_key_classes(check, conf->http.api_keys, &classes);
+    if (are_whole)
+        check_key_classes(check, conf->http.api_keys, &classes);
 }
 
 void router_check(struct config_check *check)

@@ -212,5 +212,7 @@ bool router_streams_ask(struct job *job)
     if (rc == E_AGAIN) /* many streams come back together: router_resume_tick() asks again */
         return true;
     job->has_asked_store = true;
+    if (rc < 0 && router_kept_is_late(job->router))
+        job->n_asked = 1; /* a worker that is not asked now may have the order: the client comes back again */
     return rc == 0;
 }

@@ -322,6 +322,7 @@ static int cmd_perplexity_run(struct measuring *m, struct fault *fault)
     m->kept = calloc((size_t)ROWS * m->model.engine.info.vocab_size, sizeof(float));
     if (m->tokens == NULL || m->kept == NULL)
         return fault_set(fault, E_NOMEM, "%s", err_text(E_NOMEM));
+    fault->text[0] = '\0'; /* from here on only rows have a text of their own */
     m->began_ns = clock_now_ns();
     for (m->window = 0; m->window < m->n_windows && rc == 0; m->window++) {
         rc = run_window(m, fault);

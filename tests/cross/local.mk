@@ -11,7 +11,7 @@ endif
 AM_TESTS_ENVIRONMENT += \
 	CROSS_KERNELS='$(filter %.c,$(kern_vec_sources))'; export CROSS_KERNELS; \
 	CROSS_DOTS='$(filter %.c,$(kern_q8_sources))'; export CROSS_DOTS; \
-	CROSS_SOURCES='$(filter-out %/cpu_x86.c %/cpu_arm.c %/cpu_other.c %/mem_copy_x86.c %/mem_copy_other.c %/amx.c %/no_amx.c %/tables_x86.c %/tables_all.c %/tables_arm.c %/tables_other.c,$(filter %.c,$(libbase_a_SOURCES) $(libgguf_a_SOURCES) $(libcompute_kernels_a_SOURCES) $(libcompute_tensor_a_SOURCES)))'; export CROSS_SOURCES; \
+	CROSS_SOURCES='$(filter-out %/cpu_x86.c %/cpu_arm.c %/cpu_other.c %/mem_copy_x86.c %/mem_copy_other.c %/amx.c %/no_amx.c %/bf16_x86.c %/tables_x86.c %/tables_all.c %/tables_arm.c %/tables_other.c,$(filter %.c,$(libbase_a_SOURCES) $(libgguf_a_SOURCES) $(libcompute_kernels_a_SOURCES) $(libcompute_tensor_a_SOURCES)))'; export CROSS_SOURCES; \
 	CROSS_TESTS='$(tensor_tests)'; export CROSS_TESTS;
 
 clean-local: clean-cross

@@ -283,10 +283,27 @@ bool plan_model_is_mla(const struct plan_model *model)
     return model->kv_lora_rank > 0;
 }
 
+double plan_model_value_dim(const struct plan_model *model)
+{
+    return model->v_head_dim > 0 ? model->v_head_dim : model->head_dim;
+}
+
+/* Heads of keys of all layers with keys, together. */
+static double model_kv_heads(const struct plan_model *model)
+{
+    double local = model->sliding_kv_heads > 0 ? model->sliding_kv_heads : model->kv_heads;
+
+    return plan_model_full_layers(model) * model->kv_heads + model->sliding_layers * local;
+}
+
 double plan_model_attention_params(const struct plan_model *m)
 {
-    if (!plan_model_is_mla(m))
-        return m->hidden * m->head_dim * (2 * m->q_heads + 2 * m->kv_heads);
+    if (!plan_model_is_mla(m)) {
+        double layers = m->layers - m->linear_layers;
+        double kv_heads = layers > 0 ? model_kv_heads(m) / layers : 0;
+
+        return m->hidden * (m->head_dim + plan_model_value_dim(m)) * (m->q_heads + kv_heads);
+    }
 
     double query = m->q_heads * (m->qk_nope_head_dim + m->qk_rope_head_dim);
     double down =
@@ -337,19 +354,22 @@ double plan_model_active_params(const struct plan_model *model)
     return model_params_with(model, model->experts_per_token) + model->vocab * model->hidden;
 }
 
-static double model_kv_layer(const struct plan_model *model)
+/* A layer with so many heads of keys. */
+static double model_kv_layer(const struct plan_model *model, double kv_heads)
 {
     return plan_model_is_mla(model) ? model->kv_lora_rank + model->qk_rope_head_dim
-                                    : 2 * model->kv_heads * model->head_dim;
+                                    : kv_heads * (model->head_dim + plan_model_value_dim(model));
 }
 
 double plan_model_kv_elements(const struct plan_model *model)
 {
-    return (model->layers - model->linear_layers) * model_kv_layer(model);
+    return plan_model_kv_elements_at(model, 1);
 }
 
 double plan_model_kv_elements_at(const struct plan_model *model, double context_tokens)
 {
-    return model_kv_layer(model) * (plan_model_full_layers(model) * context_tokens +
-                                    model->sliding_layers * fmin(context_tokens, model->sliding_window));
+    double local = model->sliding_kv_heads > 0 ? model->sliding_kv_heads : model->kv_heads;
+
+    return model_kv_layer(model, model->kv_heads) * plan_model_full_layers(model) * context_tokens +
+           model_kv_layer(model, local) * model->sliding_layers * fmin(context_tokens, model->sliding_window);
 }

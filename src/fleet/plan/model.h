@@ -16,6 +16,7 @@
     X(hidden, "hidden_size")                                                                                 \
     X(q_heads, "num_attention_heads")                                                                        \
     X(kv_heads, "num_key_value_heads")                                                                       \
+    X(sliding_kv_heads, "swa_num_key_value_heads") /* of layers with a window; 0: as kv_heads */             \
     X(head_dim, "head_dim")                                                                                  \
     X(ffn, "intermediate_size")                                                                              \
     X(ffn_matrices, NULL)                                                                                    \
@@ -75,7 +76,8 @@ int plan_model_check(struct plan_model *model, struct fault *fault);
 /* ---- counts; all of a checked model ---- */
 
 bool plan_model_is_mla(const struct plan_model *model);
-double plan_model_attention_params(const struct plan_model *model); /* of one layer */
+double plan_model_attention_params(const struct plan_model *model); /* of one layer, the mean */
+double plan_model_value_dim(const struct plan_model *model);        /* of a head, without latents */
 double plan_model_dense_ffn_params(const struct plan_model *model); /* of one dense layer */
 double plan_model_expert_params(const struct plan_model *model);    /* of one expert of one layer */
 double plan_model_moe_layers(const struct plan_model *model);

@@ -83,19 +83,56 @@ static void config_ffn(const json_t *config, const char *type, struct plan_model
 }
 
 /* Gated delta nets: the state is one matrix for each value head, and the tail of the convolution. */
+struct delta_net {
+    double key_heads, value_heads, key_dim, value_dim, taps;
+};
+
+static void linear_delta(struct plan_model *m, const struct delta_net *net)
+{
+    double keys = net->key_heads * net->key_dim, values = net->value_heads * net->value_dim;
+
+    m->linear_params = m->hidden * (2 * keys + 2 * values + 2 * net->value_heads) + values * m->hidden;
+    m->state_bytes = m->linear_layers * (net->value_heads * net->key_dim * net->value_dim * 4 +
+                                         (net->taps > 1 ? net->taps - 1 : 0) * (2 * keys + values) * 2);
+}
+
+/* Kimi Delta Attention: fades and gates go through matrices of the width of one head. */
+static void linear_kda(struct plan_model *m, double heads, double dim, double taps)
+{
+    double width = heads * dim;
+
+    m->linear_params = m->hidden * (3 * width + 2 * dim + heads) + 2 * dim * width + width * m->hidden;
+    m->state_bytes = m->linear_layers * (width * dim * 4 + (taps > 1 ? taps - 1 : 0) * 3 * width * 4);
+}
+
+/* Short convolutions (LFM2) between two matrices: one to three times the hidden size, one back. */
+static void linear_conv(struct plan_model *m, double taps)
+{
+    m->linear_params = m->hidden * (4 * m->hidden + taps);
+    m->state_bytes = m->linear_layers * (taps > 1 ? taps - 1 : 0) * m->hidden * 4;
+}
+
 static void config_linear(const json_t *config, struct plan_model *m)
 {
-    double key_heads = CONFIG_NUMBER(config, "linear_num_key_heads");
-    double value_heads = CONFIG_NUMBER(config, "linear_num_value_heads");
-    double key_dim = CONFIG_NUMBER(config, "linear_key_head_dim");
-    double value_dim = CONFIG_NUMBER(config, "linear_value_head_dim");
-    double taps = CONFIG_NUMBER(config, "linear_conv_kernel_dim");
+    const json_t *kda = json_object_get(config, "linear_attn_config");
+    const struct delta_net net = {.key_heads = CONFIG_NUMBER(config, "linear_num_key_heads"),
+                                  .value_heads = CONFIG_NUMBER(config, "linear_num_value_heads"),
+                                  .key_dim = CONFIG_NUMBER(config, "linear_key_head_dim"),
+                                  .value_dim = CONFIG_NUMBER(config, "linear_value_head_dim"),
+                                  .taps = CONFIG_NUMBER(config, "linear_conv_kernel_dim")};
+    double taps = CONFIG_NUMBER(config, "conv_L_cache");
 
-    if (value_heads > 0) {
-        double keys = key_heads * key_dim, values = value_heads * value_dim;
-        m->linear_params = m->hidden * (2 * keys + 2 * values + 2 * value_heads) + values * m->hidden;
-        m->state_bytes = m->linear_layers * (value_heads * key_dim * value_dim * 4 +
-                                             (taps > 1 ? taps - 1 : 0) * (2 * keys + values) * 2);
+    if (net.value_heads > 0) {
+        linear_delta(m, &net);
+        return;
+    }
+    if (json_is_object(kda)) {
+        linear_kda(m, CONFIG_NUMBER(kda, "num_heads"), CONFIG_NUMBER(kda, "head_dim"),
+                   CONFIG_NUMBER(kda, "short_conv_kernel_size"));
+        return;
+    }
+    if (taps > 0) {
+        linear_conv(m, taps);
         return;
     }
     double heads = CONFIG_NUMBER(config, "mamba_n_heads", "mamba_num_heads");
@@ -109,11 +146,24 @@ static void config_linear(const json_t *config, struct plan_model *m)
                                          (taps > 1 ? taps - 1 : 0) * (inner + 2 * groups * state) * 2);
 }
 
-static void config_layer_kinds(const json_t *config, const char *type, struct plan_model *m)
+/* Entries of a list of numbers that are 0, or that are not. */
+static double config_flags(const json_t *list, bool is_set)
+{
+    const json_t *flag;
+    size_t i;
+    double n = 0;
+
+    json_array_foreach(list, i, flag) n += json_is_number(flag) && (json_number_value(flag) != 0) == is_set;
+    return n;
+}
+
+/* Lists with an entry for each layer.  False: the configuration has none. */
+static bool config_listed_kinds(const json_t *config, struct plan_model *m)
 {
     const json_t *kinds = json_object_get(config, "layer_types"), *kind;
+    const json_t *flags = json_object_get(config, "hybrid_layer_pattern"); /* MiMo: 1 has a window */
+    const json_t *kda = json_object_get(json_object_get(config, "linear_attn_config"), "kda_layers");
     size_t i;
-    double window = m->sliding_window, every = CONFIG_NUMBER(config, "full_attention_interval");
 
     if (!json_is_array(kinds))
         kinds = json_object_get(config, "layers_block_type");
@@ -121,11 +171,26 @@ static void config_layer_kinds(const json_t *config, const char *type, struct pl
     {
         const char *name = json_is_string(kind) ? json_string_value(kind) : "";
         m->sliding_layers += strcmp(name, "sliding_attention") == 0;
-        m->linear_layers += strcmp(name, "linear_attention") == 0 || strncmp(name, "mamba", 5) == 0;
+        m->linear_layers += strcmp(name, "linear_attention") == 0 || strcmp(name, "conv") == 0 ||
+                            strncmp(name, "mamba", 5) == 0;
     }
-    if (!json_is_array(kinds) && every > 1)
+    if (json_is_array(kinds))
+        return true;
+    m->sliding_layers = config_flags(flags, true);
+    m->linear_layers = (double)json_array_size(kda);
+    return json_is_array(flags) || json_is_array(kda);
+}
+
+static void config_layer_kinds(const json_t *config, const char *type, struct plan_model *m)
+{
+    double window = m->sliding_window, every = CONFIG_NUMBER(config, "full_attention_interval");
+    bool is_listed = config_listed_kinds(config, m);
+
+    if (m->experts > 0 && json_is_array(json_object_get(config, "moe_layer_freq")))
+        m->dense_layers = config_flags(json_object_get(config, "moe_layer_freq"), false);
+    if (!is_listed && every > 1)
         m->linear_layers = m->layers - floor(m->layers / every);
-    else if (!json_is_array(kinds) && window > 0) {
+    else if (!is_listed && window > 0) {
         double pattern = CONFIG_NUMBER(config, "sliding_window_pattern");
         bool is_off = json_is_false(json_object_get(config, "use_sliding_window"));
         bool is_half = strcmp(type, "gpt_oss") == 0 || strcmp(type, "gemma2") == 0;
@@ -208,7 +273,6 @@ static void header_fields(const struct gguf *gguf, const char *arch, struct plan
     m->layers = header_number(gguf, arch, "block_count");
     m->hidden = header_number(gguf, arch, "embedding_length");
     m->q_heads = header_number(gguf, arch, "attention.head_count");
-    m->kv_heads = header_number(gguf, arch, "attention.head_count_kv");
     m->head_dim = header_number(gguf, arch, "attention.key_length");
     m->ffn = header_number(gguf, arch, "feed_forward_length");
     m->max_context = header_number(gguf, arch, "context_length");
@@ -242,6 +306,55 @@ static void header_flags(const struct gguf *gguf, const char *arch, double *out)
         *out = n_local;
 }
 
+/* Heads of keys: a number, or one for each layer, where layers with a window may have more.  Returns the layers
+ * that have none. */
+static double header_kv_heads(const struct gguf *gguf, const char *arch, struct plan_model *m)
+{
+    char heads[128], flags[128];
+    double n_without = 0;
+    int64_t n, flag;
+
+    snprintf(heads, sizeof(heads), "%.60s.attention.head_count_kv", arch);
+    snprintf(flags, sizeof(flags), "%.60s.attention.sliding_window_pattern", arch);
+    for (uint64_t i = 0; gguf_array_i64(gguf, heads, i, &n) == 0; i++) {
+        double *at =
+            gguf_array_i64(gguf, flags, i, &flag) == 0 && flag != 0 ? &m->sliding_kv_heads : &m->kv_heads;
+
+        n_without += n == 0;
+        if (n > 0 && *at == 0)
+            *at = (double)n;
+    }
+    if (m->kv_heads == 0)
+        m->kv_heads = header_number(gguf, arch, "attention.head_count_kv");
+    return n_without;
+}
+
+/* Layers with a state. */
+static void header_linear(const struct gguf *gguf, const char *arch, double n_without, struct plan_model *m)
+{
+    double kda = header_number(gguf, arch, "kda.head_dim"),
+           taps = header_number(gguf, arch, "ssm.conv_kernel");
+    double conv = header_number(gguf, arch, "shortconv.l_cache");
+    double every = header_number(gguf, arch, "full_attention_interval");
+    double value_heads = header_number(gguf, arch, "ssm.time_step_rank");
+
+    if (kda > 0) {
+        m->linear_layers = n_without;
+        linear_kda(m, m->q_heads, kda, taps);
+    } else if (conv > 0) {
+        m->linear_layers = n_without;
+        linear_conv(m, conv);
+    } else if ((strncmp(arch, "qwen35", 6) == 0 || strcmp(arch, "qwen3next") == 0) && value_heads > 0) {
+        m->linear_layers = m->layers - floor(m->layers / (every > 0 ? every : 4));
+        linear_delta(
+            m, &(struct delta_net){.key_heads = header_number(gguf, arch, "ssm.group_count"),
+                                   .value_heads = value_heads,
+                                   .key_dim = header_number(gguf, arch, "ssm.state_size"),
+                                   .value_dim = header_number(gguf, arch, "ssm.inner_size") / value_heads,
+                                   .taps = taps});
+    }
+}
+
 static void header_kinds(const struct gguf *gguf, const char *arch, struct plan_model *m)
 {
     if (m->kv_lora_rank > 0) {
@@ -259,6 +372,7 @@ static void header_kinds(const struct gguf *gguf, const char *arch, struct plan_
         m->attention_bits = 8;
         return;
     }
+    m->v_head_dim = header_number(gguf, arch, "attention.value_length");
     if (m->sliding_window > 0) {
         bool is_half = strcmp(arch, "gpt-oss") == 0 || strcmp(arch, "gemma2") == 0;
         double pattern = header_number(gguf, arch, "attention.sliding_window_pattern");
@@ -288,6 +402,7 @@ int plan_model_from_gguf(const char *path, struct fault *fault, struct plan_mode
     if (gguf_get_str(gguf, "general.architecture", fault, &text) == 0 && text.len_bytes < sizeof(arch))
         memcpy(arch, text.data, text.len_bytes);
     header_fields(gguf, arch, &model);
+    header_linear(gguf, arch, header_kv_heads(gguf, arch, &model), &model);
     header_kinds(gguf, arch, &model);
     if (gguf_get_str(gguf, "general.name", NULL, &text) == 0 && text.len_bytes > 0)
         snprintf(model.name, sizeof(model.name), "%.*s", (int)(text.len_bytes < 90 ? text.len_bytes : 90),

@@ -309,7 +309,7 @@ static double cost_experts(const struct plan_cost *cost, double tokens)
 static double cost_pair_flops(const struct plan_model *m, bool is_decode)
 {
     if (!plan_model_is_mla(m))
-        return 4 * m->q_heads * m->head_dim;
+        return 2 * m->q_heads * (m->head_dim + plan_model_value_dim(m));
     return 2 * m->q_heads *
            (is_decode ? 2 * m->kv_lora_rank + m->qk_rope_head_dim
                       : m->qk_nope_head_dim + m->qk_rope_head_dim + m->v_head_dim);

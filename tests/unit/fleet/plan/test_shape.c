@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -12,6 +13,7 @@
 
 #include "base/err.h"
 #include "fleet/plan/builtin.h"
+#include "gguf/write.h"
 
 static struct plan_books books;
 
@@ -214,6 +216,144 @@ static void gguf_headers_are_shapes(void **state)
     assert_int_not_equal(plan_model_from_gguf("/nonexistent.gguf", &fault, &m), 0);
 }
 
+struct key { /* one number, or a list of 8 */
+    const char *name;
+    uint32_t value;
+    const int32_t *list;
+};
+
+/* The shape of a GGUF file with these keys and no tensors. */
+static struct plan_model header(const char *arch, const struct key *keys)
+{
+    char path[] = "/tmp/baton-shape-XXXXXX", name[96];
+    struct gguf_writer *writer;
+    struct plan_model found = {0};
+    struct fault fault = {0};
+    int fd = mkstemp(path);
+
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(gguf_writer_new(&writer), 0);
+    assert_int_equal(gguf_put_str(writer, "general.architecture", bytes_str(arch)), 0);
+    for (; keys->name != NULL; keys++) {
+        snprintf(name, sizeof(name), "%s.%s", arch, keys->name);
+        assert_int_equal(keys->list ? gguf_put_i32_array(writer, name, keys->list, 8)
+                                    : gguf_put_u32(writer, name, keys->value),
+                         0);
+    }
+    if (gguf_writer_save(writer, path, NULL, NULL, &fault) < 0 ||
+        plan_model_from_gguf(path, &fault, &found) != 0)
+        fail_msg("%s", fault.text);
+    gguf_writer_free(writer);
+    unlink(path);
+    return found;
+}
+
+/* Layers with a window have other heads of keys than the others, and values are narrower than keys. */
+static void windows_have_heads_of_their_own(void **state)
+{
+    static const int32_t HEADS[8] = {4, 8, 8, 8, 8, 8, 4, 8}, FLAGS[8] = {0, 1, 1, 1, 1, 1, 0, 1};
+    const struct key keys[] = {{.name = "block_count", .value = 8},
+                               {.name = "embedding_length", .value = 4096},
+                               {.name = "attention.head_count", .value = 64},
+                               {.name = "attention.head_count_kv", .list = HEADS},
+                               {.name = "attention.key_length", .value = 192},
+                               {.name = "attention.value_length", .value = 128},
+                               {.name = "attention.sliding_window", .value = 128},
+                               {.name = "attention.sliding_window_pattern", .list = FLAGS},
+                               {.name = "feed_forward_length", .value = 16384},
+                               {.name = "vocab_size", .value = 152576},
+                               {.name = NULL}};
+    struct plan_model flash = config(
+        "{\"model_type\":\"mimo_v2_flash\",\"num_hidden_layers\":8,\"hidden_size\":4096,"
+        "\"num_attention_heads\":64,\"num_key_value_heads\":4,\"swa_num_key_value_heads\":8,"
+        "\"head_dim\":192,\"v_head_dim\":128,\"intermediate_size\":16384,\"moe_intermediate_size\":2048,"
+        "\"vocab_size\":152576,\"n_routed_experts\":256,\"num_experts_per_tok\":8,\"sliding_window\":128,"
+        "\"hybrid_layer_pattern\":[0,1,1,1,1,1,0,1],\"moe_layer_freq\":[0,1,1,1,1,1,1,1]}");
+    struct plan_model file = header("mimo2", keys);
+
+    (void)state;
+    assert_true(flash.sliding_layers == 6 && flash.dense_layers == 1 && file.sliding_layers == 6);
+    assert_true(plan_model_kv_elements_at(&flash, 1000) == 320 * (4 * 2 * 1000 + 8 * 6 * 128));
+    assert_true(plan_model_kv_elements_at(&file, 1000) == plan_model_kv_elements_at(&flash, 1000));
+    assert_true(plan_model_attention_params(&flash) * 8 == 4096.0 * 320 * (8 * 64 + 2 * 4 + 6 * 8));
+    assert_true(plan_model_attention_params(&file) == plan_model_attention_params(&flash));
+}
+
+static void states_of_kimi_linear(void **state)
+{
+    static const int32_t HEADS[8] = {0, 0, 0, 32, 0, 0, 0, 32};
+    const struct key keys[] = {{.name = "block_count", .value = 8},
+                               {.name = "embedding_length", .value = 2304},
+                               {.name = "attention.head_count", .value = 32},
+                               {.name = "attention.head_count_kv", .list = HEADS},
+                               {.name = "attention.kv_lora_rank", .value = 512},
+                               {.name = "attention.key_length_mla", .value = 192},
+                               {.name = "attention.value_length_mla", .value = 128},
+                               {.name = "rope.dimension_count", .value = 64},
+                               {.name = "kda.head_dim", .value = 128},
+                               {.name = "ssm.conv_kernel", .value = 4},
+                               {.name = "feed_forward_length", .value = 9216},
+                               {.name = "vocab_size", .value = 163840},
+                               {.name = NULL}};
+    struct plan_model published = config(
+        "{\"model_type\":\"kimi_linear\",\"num_hidden_layers\":27,\"hidden_size\":2304,"
+        "\"num_attention_heads\":32,\"num_key_value_heads\":32,\"head_dim\":72,\"intermediate_size\":9216,"
+        "\"moe_intermediate_size\":1024,\"vocab_size\":163840,\"num_experts\":256,"
+        "\"num_experts_per_token\":8,\"num_shared_experts\":1,\"first_k_dense_replace\":1,"
+        "\"moe_layer_freq\":1,\"q_lora_rank\":null,\"kv_lora_rank\":512,\"qk_nope_head_dim\":128,"
+        "\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"linear_attn_config\":{\"head_dim\":128,"
+        "\"num_heads\":32,\"short_conv_kernel_size\":4,\"full_attn_layers\":[4,8,12,16,20,24,27],"
+        "\"kda_layers\":[1,2,3,5,6,7,9,10,11,13,14,15,17,18,19,21,22,23,25,26]}}");
+    struct plan_model file = header("kimi-linear", keys);
+    const double of_layer = 32.0 * 128 * 128 * 4 + 3 * 3 * 32 * 128 * 4;
+
+    (void)state;
+    assert_true(published.linear_layers == 20 && file.linear_layers == 6);
+    assert_true(published.state_bytes == 20 * of_layer && file.state_bytes == 6 * of_layer);
+    assert_true(plan_model_kv_elements(&published) == 7 * 576 && plan_model_kv_elements(&file) == 2 * 576);
+    assert_true(published.dense_layers == 1 && published.linear_params == file.linear_params);
+    assert_true(fabs(plan_model_params(&published) / 48e9 - 1) < 0.03);
+}
+
+static void states_of_files(void **state)
+{
+    static const int32_t HEADS[8] = {0, 0, 8, 0, 0, 8, 0, 8};
+    struct key keys[] = {{.name = "block_count", .value = 8},
+                         {.name = "embedding_length", .value = 2048},
+                         {.name = "attention.head_count", .value = 32},
+                         {.name = "attention.head_count_kv", .list = HEADS},
+                         {.name = "feed_forward_length", .value = 8192},
+                         {.name = "vocab_size", .value = 65536},
+                         {.name = "shortconv.l_cache", .value = 3},
+                         {.name = NULL}};
+    const struct key delta[] = {{.name = "block_count", .value = 8},
+                                {.name = "embedding_length", .value = 2048},
+                                {.name = "attention.head_count", .value = 16},
+                                {.name = "attention.head_count_kv", .value = 2},
+                                {.name = "attention.key_length", .value = 256},
+                                {.name = "feed_forward_length", .value = 8192},
+                                {.name = "vocab_size", .value = 65536},
+                                {.name = "ssm.conv_kernel", .value = 4},
+                                {.name = "ssm.inner_size", .value = 4096},
+                                {.name = "ssm.state_size", .value = 128},
+                                {.name = "ssm.time_step_rank", .value = 32},
+                                {.name = "ssm.group_count", .value = 16},
+                                {.name = NULL}};
+    struct plan_model lfm = header("lfm2", keys), qwen = header("qwen35", delta);
+    struct plan_model listed = config(
+        "{\"model_type\":\"lfm2\",\"num_hidden_layers\":3,\"hidden_size\":2048,\"num_attention_heads\":32,"
+        "\"num_key_value_heads\":8,\"intermediate_size\":8192,\"vocab_size\":65536,\"conv_L_cache\":3,"
+        "\"layer_types\":[\"conv\",\"conv\",\"full_attention\"]}");
+
+    (void)state;
+    assert_true(lfm.linear_layers == 5 && lfm.state_bytes == 5 * 2 * 2048 * 4 && lfm.kv_heads == 8);
+    assert_true(plan_model_kv_elements(&lfm) == 3 * 2 * 8 * 64);
+    assert_true(listed.linear_layers == 2 && listed.linear_params == lfm.linear_params);
+    assert_true(qwen.linear_layers == 6 &&
+                qwen.state_bytes == 6 * (32.0 * 128 * 128 * 4 + 3 * (2 * 2048 + 4096) * 2));
+}
+
 static int open_books(void **state)
 {
     struct fault fault = {0};
@@ -232,10 +372,17 @@ static int close_books(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counts_are_exact),        cmocka_unit_test(long_contexts_have_known_sizes),
-        cmocka_unit_test(config_json_of_families), cmocka_unit_test(hybrids_have_a_state),
-        cmocka_unit_test(windows_by_layer),        cmocka_unit_test(faults_name_the_field),
-        cmocka_unit_test(gguf_headers_are_shapes), cmocka_unit_test(networks_without_gates_have_two_matrices),
+        cmocka_unit_test(counts_are_exact),
+        cmocka_unit_test(long_contexts_have_known_sizes),
+        cmocka_unit_test(config_json_of_families),
+        cmocka_unit_test(hybrids_have_a_state),
+        cmocka_unit_test(windows_by_layer),
+        cmocka_unit_test(faults_name_the_field),
+        cmocka_unit_test(windows_have_heads_of_their_own),
+        cmocka_unit_test(states_of_kimi_linear),
+        cmocka_unit_test(states_of_files),
+        cmocka_unit_test(gguf_headers_are_shapes),
+        cmocka_unit_test(networks_without_gates_have_two_matrices),
     };
 
     return cmocka_run_group_tests(tests, open_books, close_books);

@@ -80,10 +80,14 @@ void bench_work_of(const struct rig *rig, struct bench_work *out)
     for (uint64_t i = 0; i < gguf_tensor_count(rig->gguf); i++)
         add_tensor(rig, gguf_tensor_at(rig->gguf, i), out);
     out->math = model_bf16_math(rig->model);
-    /* Bytes of keys and values.  With latent attention, all of a latent is the key and a part of it the value.
-     */
-    out->attn_macs = (double)config->n_layers * config->n_heads *
-                     (layout->k_dim + (config->latent ? config->latent : config->head_dim));
+    /* With latent attention, all of a latent is the key and a part of it the value.  An upper bound where layers
+     * differ: each with attention counts as the one with the most heads, without a window.  Layers that read
+     * another's keys count; no family has these beside recurrent layers. */
+    double value_dim = config->latent      ? config->latent
+                       : config->value_dim ? config->value_dim
+                                           : config->head_dim;
+    uint32_t n_layers = config->n_recurrent_layers > 0 ? config->n_kv_layers : config->n_layers;
+    out->attn_macs = (double)n_layers * config->n_heads * (layout->k_dim + value_dim);
     out->weight_bytes = (double)config->weight_bytes - out->expert_bytes * out->expert_share;
     out->kv_bytes = (double)kv_layout_block_bytes(layout) / layout->block_tokens;
 }

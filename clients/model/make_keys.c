@@ -410,11 +410,30 @@ static int put_fourths(struct gguf_writer *writer, const struct make_shape *shap
     return rc == E_EXISTS ? 0 : rc;
 }
 
+/* A flag for each layer: the first of each four has no window. */
+static int put_windows(struct gguf_writer *writer, const struct make_shape *shape)
+{
+    int32_t *flags = calloc(shape->n_layers, sizeof(*flags));
+    char key[128];
+    int rc;
+
+    if (flags == NULL)
+        return E_NOMEM;
+    for (uint32_t i = 0; i < shape->n_layers; i++)
+        flags[i] = i % 4 != 0;
+    snprintf(key, sizeof(key), "%s.attention.sliding_window_pattern", shape->arch);
+    rc = gguf_put_i32_array(writer, key, flags, shape->n_layers);
+    free(flags);
+    return rc == E_EXISTS ? 0 : rc;
+}
+
 /* nemotron_h: two state layers, then one with attention and one with a feed-forward network. */
 static int put_layer_kinds(struct gguf_writer *writer, const struct make_shape *shape)
 {
     int rc;
 
+    if (strcmp(shape->arch, "mimo2") == 0 || strcmp(shape->arch, "step35") == 0)
+        return put_windows(writer, shape);
     if (strncmp(shape->arch, "nemotron_h", 10) != 0)
         return 0;
     rc = put_fourths(writer, shape, "attention.head_count_kv", 2, shape->n_kv_heads);

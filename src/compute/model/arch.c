@@ -453,16 +453,6 @@ static void read_windows(struct reading *r, struct model *model)
         }
 }
 
-void use_local_rope(struct model *model, double freq_base)
-{
-    model->rope_params[ROPE_LOCAL] = (struct rope_params){
-        .pairs = model->arch->pairs, .freq_base = freq_base, .factor = 1, .attn_factor = 1};
-    model->n_ropes = 2;
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        if (model->layers[i].is_local)
-            model->layers[i].rope = ROPE_LOCAL;
-}
-
 /* ---- all keys ---- */
 
 static int find_arch(const struct gguf *gguf, struct fault *fault, const struct arch **out)
@@ -555,6 +545,8 @@ int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fa
         read_windows(&r, model);
     if (r.code == 0 && r.arch->read)
         r.arch->read(&r, model);
+    if (r.code == 0)
+        read_local_base(&r, model);
     if (r.code != 0)
         return fault_set(fault, r.code, "%s", r.text);
     layers_place(model);

@@ -7,6 +7,7 @@
 #include "compute/model/model_priv.h"
 
 #include "base/check.h"
+#include "base/err.h"
 
 /* Reads a count, or the largest of a list with one count for each layer. */
 void read_largest(struct reading *r, const char *suffix, enum need need, uint32_t max, uint32_t *out)
@@ -112,6 +113,59 @@ void use_recurrent(struct reading *r, struct model *model, const struct half *ha
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         if (gguf_array_i64(r->gguf, key, i, &n_heads) == 0 && n_heads == 0)
             model->layers[i].attn = half;
+}
+
+void require_windows(struct reading *r, bool needs_pattern)
+{
+    char key[128];
+    uint64_t window = 0, n;
+    enum gguf_kind kind;
+
+    if (gguf_get_u64(r->gguf, reading_key(r, "attention.sliding_window", key), NULL, &window) == E_NOT_FOUND)
+        arch_complain(r, E_FORMAT, "key %s is missing", key);
+    else if (window == 0)
+        arch_complain(r, E_FORMAT, "key %s is 0", key);
+    reading_key(r, "attention.sliding_window_pattern", key);
+    if (needs_pattern && gguf_array_len(r->gguf, key, &kind, &n) == E_NOT_FOUND)
+        arch_complain(r, E_FORMAT, "key %s is missing", key);
+}
+
+void use_local_rope(struct model *model, double freq_base)
+{
+    model->rope_params[ROPE_LOCAL] = (struct rope_params){
+        .pairs = model->arch->pairs, .freq_base = freq_base, .factor = 1, .attn_factor = 1};
+    model->n_ropes = 2;
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (model->layers[i].is_local && model->layers[i].rope != ROPE_NONE)
+            model->layers[i].rope = ROPE_LOCAL;
+}
+
+static bool has_rope_factors(const struct reading *r)
+{
+    return has_tensor(r, "rope_freqs.weight") || has_tensor(r, "rope_factors_long.weight") ||
+           has_tensor(r, "rope_factors_short.weight");
+}
+
+void read_local_base(struct reading *r, struct model *model)
+{
+    static const double BASE[2] = {1.0001, 1e12};
+    const struct rope_params *rope = &model->rope_params[ROPE_GLOBAL];
+    double base = rope->freq_base;
+    bool is_used = false;
+
+    for (uint32_t i = 0; i < model->config.n_layers && model->n_ropes == 1; i++)
+        is_used = is_used || (model->layers[i].is_local && model->layers[i].rope != ROPE_NONE);
+    if (is_used)
+        read_number(r, "rope.freq_base_swa", OPTIONAL, BASE, &base);
+    if (base == rope->freq_base)
+        return;
+    if (rope->scaling == ROPE_SCALE_NONE && rope->attn_factor == 1 && rope->temperature_scale == 0 &&
+        !has_rope_factors(r))
+        use_local_rope(model, base);
+    else
+        arch_complain(r, E_UNSUPPORTED,
+                      "key %s.rope.freq_base_swa is %g beside a scaling of RoPE: not supported", arch_name(r),
+                      base);
 }
 
 void layers_place(struct model *model)

@@ -83,6 +83,7 @@ extern const struct half attn_latent_index_split;
 extern const struct half attn_latent_shared; /* attends to the keys that an earlier layer chose */
 extern const struct half attn_latent_shared_split;
 extern const struct half ffn_moe;              /* forward_moe.c: a router and experts */
+extern const struct half ffn_moe_unbiased;     /* without a bias of the choice (phimoe) */
 extern const struct half ffn_moe_shared;       /* plus experts that always run */
 extern const struct half ffn_moe_shared_gated; /* which a gate weighs (qwen2moe) */
 extern const struct half ffn_moe_beside;       /* forward_beside.c: beside a dense network */

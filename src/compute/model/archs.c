@@ -121,9 +121,11 @@ void read_granite(struct reading *r, struct model *model)
 /* OLMo 3 stretches the context only of the layers that attend to all of it. */
 static void read_olmo2(struct reading *r, struct model *model)
 {
-    (void)r;
+    double base = model->rope_params[ROPE_GLOBAL].freq_base;
+
+    read_number(r, "rope.freq_base_swa", OPTIONAL, FREQ_BASE, &base);
     if (model->rope_params[ROPE_GLOBAL].scaling != ROPE_SCALE_NONE)
-        use_local_rope(model, model->rope_params[ROPE_GLOBAL].freq_base);
+        use_local_rope(model, base);
 }
 
 /* Files of vision models (GLM 4.1V, 4.6V) divide the pairs among axes, which are all the position in a text. Their
@@ -223,6 +225,12 @@ static void archs_read_xielu(struct reading *r, const char *name, uint32_t layer
         arch_complain(r, E_FORMAT, "key xielu.%s is %g for layer %u", name, *out, layer);
 }
 
+/* log(1 + e^x) without e^x of a large x. */
+static double archs_softplus(double x)
+{
+    return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+}
+
 static void read_apertus(struct reading *r, struct model *model)
 {
     for (uint32_t i = 0; i < model->config.n_layers && !has_complaints(r); i++) {
@@ -232,8 +240,8 @@ static void read_apertus(struct reading *r, struct model *model)
         archs_read_xielu(r, "alpha_n", i, &down);
         archs_read_xielu(r, "beta", i, &beta);
         archs_read_xielu(r, "eps", i, &most);
-        model->layers[i].xielu = (struct xielu){.up = (float)log1p(exp(up)),
-                                                .down = (float)(beta + log1p(exp(down))),
+        model->layers[i].xielu = (struct xielu){.up = (float)archs_softplus(up),
+                                                .down = (float)(beta + archs_softplus(down)),
                                                 .beta = (float)beta,
                                                 .most = (float)most};
     }
@@ -247,7 +255,9 @@ static void read_hunyuan_vl(struct reading *r, struct model *model)
     double alpha = 0;
 
     read_number(r, "rope.scaling.alpha", OPTIONAL, ALPHA, &alpha);
-    if (alpha > 0 && dim > 2)
+    if (alpha != 0 && alpha < 1) /* 0: none */
+        arch_complain(r, E_FORMAT, "key %s.rope.scaling.alpha is %g, below 1", arch_name(r), alpha);
+    else if (alpha != 0 && dim > 2)
         model->rope_params[ROPE_GLOBAL].freq_base *= pow(alpha, dim / (dim - 2));
     model->config.rope_freq_base = (float)model->rope_params[ROPE_GLOBAL].freq_base;
 }

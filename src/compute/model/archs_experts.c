@@ -105,6 +105,24 @@ static void read_gptoss(struct reading *r, struct model *model)
 /* Published models turn heads by sines of another size than converters write, which is that of phi3. */
 static const double PHIMOE_FACTOR_OF_FILES = 1.190238, PHIMOE_FACTOR = 1.243163121016122;
 
+/* SparseMixer has no groups and no bias of the choice. */
+static void refuse_other_rules(struct reading *r, struct model *model)
+{
+    bool has_bias = false;
+    char name[64];
+
+    for (uint32_t i = 0; i < model->config.n_layers; i++) {
+        has_bias = has_bias || has_tensor(r, slot_name(i, SLOT_CHOICE_BIAS, name));
+        if (model->layers[i].ffn == &ffn_moe)
+            model->layers[i].ffn = &ffn_moe_unbiased;
+    }
+    if (model->route.gate != ROUTE_SPARSEMIXER || model->route.n_groups > 1 || has_bias)
+        arch_complain(r, E_UNSUPPORTED,
+                      "experts of %s are chosen by SparseMixer: another expert_gating_func, groups and "
+                      "exp_probs_b are not supported",
+                      arch_name(r));
+}
+
 static void read_phimoe(struct reading *r, struct model *model)
 {
     struct rope_params *rope = &model->rope_params[ROPE_GLOBAL];
@@ -113,10 +131,13 @@ static void read_phimoe(struct reading *r, struct model *model)
         rope->attn_factor = PHIMOE_FACTOR;
     model->route.gate = ROUTE_SPARSEMIXER;
     moe_read(r, model, 0, true);
+    if (!has_complaints(r))
+        refuse_other_rules(r, model);
 }
 
 static void read_afmoe(struct reading *r, struct model *model)
 {
+    require_windows(r, false);
     model->config.embedding_scale = sqrtf((float)model->config.hidden);
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         if (!model->layers[i].is_local)
@@ -146,7 +167,8 @@ static const char *const MIMO2_KEYS[] = {"expert_count", "nextn_predict_layers",
 
 static const double LOCAL_BASE[2] = {1.0001, 1e12};
 
-/* A query of MiMo attends to a whole window before its own key (as in SGLang and transformers, not in llama.cpp). */
+/* A query of MiMo attends to a whole window before its own key (as in SGLang and in
+ * transformers from 5.24 on, not in llama.cpp). */
 static void widen_windows(struct model *model)
 {
     if (model->config.window == 0)
@@ -162,6 +184,7 @@ static void read_mimo2(struct reading *r, struct model *model)
     static const double SCALE[2] = {0, 1e3};
     double base = model->rope_params[ROPE_GLOBAL].freq_base, scale = 0;
 
+    require_windows(r, true);
     read_number(r, "rope.freq_base_swa", OPTIONAL, LOCAL_BASE, &base);
     use_local_rope(model, base);
     widen_windows(model);
@@ -190,6 +213,7 @@ static void read_step35(struct reading *r, struct model *model)
     struct rope_params *rope = &model->rope_params[ROPE_GLOBAL];
     double base = rope->freq_base;
 
+    require_windows(r, true);
     read_number(r, "rope.freq_base_swa", OPTIONAL, LOCAL_BASE, &base);
     if (model->config.rope_dims % 4 != 0)
         arch_complain(r, E_FORMAT, "%u turned elements of a head cannot be halved", model->config.rope_dims);
@@ -224,6 +248,7 @@ static void read_cohere2moe(struct reading *r, struct model *model)
 {
     uint32_t n_dense = 0;
 
+    require_windows(r, false);
     read_cohere2(r, model);
     read_whole(r, "leading_dense_block_count", model->config.n_layers, &n_dense);
     for (uint32_t i = 0; i < n_dense && !has_complaints(r); i++)

@@ -87,8 +87,7 @@ static void load_token(const struct grouped_piece *piece, uint32_t i, float *out
         vec_scale(f->model->table, out, f->state->moe.pick_weight[piece->first + i], (uint32_t)width);
 }
 
-/* Row i of gate | up, gated; or of up alone. */
-static void gate_into(const struct forward *f, const float *row, uint32_t ffn, float limit, float *out)
+void moe_gate(const struct forward *f, const float *row, uint32_t ffn, float limit, float *out)
 {
     if (limit != 0)
         ffn_activate_limited(f->model, row, ffn, limit, out);
@@ -102,7 +101,7 @@ static void load_gated(const struct grouped_piece *piece, uint32_t i, float *out
     uint32_t ffn = f->model->config.expert_ffn;
     size_t stride = (size_t)f->model->config.expert_parts * ffn;
 
-    gate_into(f, f->state->moe.gate_up + stride * (piece->first + i), ffn, f->layer->expert_limit, out);
+    moe_gate(f, f->state->moe.gate_up + stride * (piece->first + i), ffn, f->layer->expert_limit, out);
 }
 
 static void load_gated_shared(const struct grouped_piece *piece, uint32_t i, float *out)
@@ -110,8 +109,8 @@ static void load_gated_shared(const struct grouped_piece *piece, uint32_t i, flo
     const struct forward *f = piece->arg;
     uint32_t ffn = f->model->config.shared_ffn;
 
-    gate_into(f, f->state->moe.shared_gate_up + (size_t)f->model->config.expert_parts * ffn * i, ffn,
-              f->layer->shared_limit, out);
+    moe_gate(f, f->state->moe.shared_gate_up + (size_t)f->model->config.expert_parts * ffn * i, ffn,
+             f->layer->shared_limit, out);
 }
 
 /* gate | up of one expert, or up alone. */
@@ -383,6 +382,18 @@ const struct half ffn_moe = {
     .needs = EXPERTS,
     .usual = GATE_UP,
     .may = SLOT_BIT(CHOICE_BIAS) | SLOT_BIT(GATE_UP_EXPERTS),
+    .forward = forward_moe,
+    .lay_out = moe_lay_out,
+    .bind = moe_bind_either,
+    .pack = moe_pack_either,
+    .layer_fini = moe_layer_fini,
+};
+
+const struct half ffn_moe_unbiased = {
+    .name = "experts, chosen without a bias",
+    .needs = EXPERTS,
+    .usual = GATE_UP,
+    .may = SLOT_BIT(GATE_UP_EXPERTS),
     .forward = forward_moe,
     .lay_out = moe_lay_out,
     .bind = moe_bind_either,

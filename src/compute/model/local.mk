@@ -12,8 +12,8 @@ libcompute_model_a_SOURCES = src/compute/model/model.h src/compute/model/watch.h
 	src/compute/model/recurrent_heads.c src/compute/model/forward_mamba.c src/compute/model/forward_beside.c
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid tests/unit/compute/model/test_mtp_check tests/unit/compute/model/test_weight_scales tests/unit/compute/model/test_variants
-TESTS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid tests/unit/compute/model/test_mtp_check tests/unit/compute/model/test_weight_scales tests/unit/compute/model/test_variants
+check_PROGRAMS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid tests/unit/compute/model/test_mtp_check tests/unit/compute/model/test_weight_scales tests/unit/compute/model/test_variants tests/unit/compute/model/test_watch
+TESTS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid tests/unit/compute/model/test_mtp_check tests/unit/compute/model/test_weight_scales tests/unit/compute/model/test_variants tests/unit/compute/model/test_watch
 tests_unit_compute_model_test_hybrid_SOURCES = tests/unit/compute/model/test_hybrid.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h
 tests_unit_compute_model_test_hybrid_LDADD = $(link_compute_model) $(CMOCKA_LIBS)
 tests_unit_compute_model_test_mtp_check_SOURCES = tests/unit/compute/model/test_mtp_check.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h
@@ -28,4 +28,6 @@ tests_unit_compute_model_test_weight_scales_SOURCES = tests/unit/compute/model/t
 tests_unit_compute_model_test_weight_scales_LDADD = $(link_compute_model) $(CMOCKA_LIBS)
 tests_unit_compute_model_test_variants_SOURCES = tests/unit/compute/model/test_variants.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h
 tests_unit_compute_model_test_variants_LDADD = $(link_compute_model) $(CMOCKA_LIBS)
+tests_unit_compute_model_test_watch_SOURCES = tests/unit/compute/model/test_watch.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h
+tests_unit_compute_model_test_watch_LDADD = $(link_compute_model) $(CMOCKA_LIBS)
 endif

@@ -64,6 +64,8 @@ struct model_state;
 void moe_choose(struct forward *f);
 /* normed = the chosen experts' weighted outputs for normed. */
 void moe_compute(struct forward *f);
+/* out [ffn] = the gated row of gate | up, or of up alone. limit: of gate and up; 0: none. */
+void moe_gate(const struct forward *f, const float *row, uint32_t ffn, float limit, float *out);
 void moe_lay_out(const struct model *model, struct model_state *state, struct carving *carving);
 
 #endif

@@ -32,6 +32,10 @@ void read_count(struct reading *r, const char *suffix, enum need need, uint32_t 
                 uint32_t *out); /* >= 1 */
 /* Layers with a window use RoPE with their own unscaled angles and this base. */
 void use_local_rope(struct model *model, double freq_base);
+/* The base of the layers with a window, of architectures whose hooks set no local RoPE.  Call it last. */
+void read_local_base(struct reading *r, struct model *model);
+/* For architectures that have no model without windows: complains if the keys are missing. */
+void require_windows(struct reading *r, bool needs_pattern);
 /* Layers whose entry in attention.head_count_kv is 0 get this half of attention. */
 void use_recurrent(struct reading *r, struct model *model, const struct half *half);
 /* Like read_count for an optional count that may be 0. */

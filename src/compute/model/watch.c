@@ -49,14 +49,12 @@ void watch_group(const struct forward *f, const struct weight_group *group, cons
                                         .n_cols = group->parts[0].cols});
 }
 
-/* Returns the gated row: gate times up of one half of a row, or up alone; or the row itself if it is gated already. */
-static const float *watch_gated(const struct forward *f, const float *row, uint32_t ffn, bool is_gated)
+/* Returns the row that the pass multiplies: gate times up, or up alone. */
+static const float *watch_gated(const struct forward *f, const float *row, uint32_t ffn, float limit)
 {
     float *out = f->model->watch.row;
 
-    if (is_gated)
-        return row;
-    ffn_activate(f->model, row, ffn, f->model->config.expert_parts, out);
+    moe_gate(f, row, ffn, limit, out);
     return out;
 }
 
@@ -75,7 +73,7 @@ static void watch_shared(const struct forward *f, struct model_input input)
     input.n_cols = c->shared_ffn;
     for (size_t row = 0; row < f->n_rows; row++) {
         input.x = watch_gated(f, f->state->moe.shared_gate_up + row * c->expert_parts * c->shared_ffn,
-                              c->shared_ffn, false);
+                              c->shared_ffn, f->layer->shared_limit);
         watch_show(f, &input);
     }
 }
@@ -112,8 +110,9 @@ void watch_experts(const struct forward *f)
             watch_show(f, &input);
             input.group = WATCH_EXPERTS_DOWN;
             input.n_cols = c->expert_ffn;
-            input.x = watch_gated(f, moe->gate_up + pick * c->expert_parts * c->expert_ffn, c->expert_ffn,
-                                  f->layer->experts.gate_up_bias != NULL);
+            input.x = moe->gate_up + pick * c->expert_parts * c->expert_ffn;
+            if (f->layer->experts.gate_up_bias == NULL) /* else the row is gated already */
+                input.x = watch_gated(f, input.x, c->expert_ffn, f->layer->expert_limit);
             watch_show(f, &input);
         }
 }

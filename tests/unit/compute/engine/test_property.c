@@ -94,6 +94,13 @@ static bool has_windows(const char *arch)
     return false;
 }
 
+/* No model of these has all layers alike. */
+static bool needs_window(const char *arch)
+{
+    return strcmp(arch, "afmoe") == 0 || strcmp(arch, "cohere2moe") == 0 || strcmp(arch, "mimo2") == 0 ||
+           strcmp(arch, "step35") == 0;
+}
+
 /* A number for each layer: the value if the layer's bit is set, else 0. */
 static void draw_list(struct drawn *d, const char *key, uint32_t bits, uint32_t value)
 {
@@ -279,7 +286,7 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
         draw_key(d, "logit_scale", 2);
     if (rng_below(rng, 4) == 0 && !is_latent(arch) && strcmp(arch, "step35") != 0)
         draw_key(d, "rope.dimension_count", s->head_dim / 4 * 2);
-    if (is_windowed && strcmp(arch, "llama4") != 0 && rng_below(rng, 4) > 0)
+    if (is_windowed && strcmp(arch, "llama4") != 0 && (rng_below(rng, 4) > 0 || needs_window(arch)))
         draw_key(d, "attention.sliding_window", 1 + (uint32_t)rng_below(rng, SHORT));
 }
 

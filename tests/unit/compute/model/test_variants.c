@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of one architecture differ: tensors and keys that some have and others lack. */
 #include "base/err.h"
+#include "base/mem.h"
 #include "compute/tensor/tensor.h"
 #include "tests/unit/compute/model/tiny.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -142,6 +145,149 @@ static void the_halves_of_stablelm_decide(void **state)
     assert_int_equal(load(&shape, &twist, *state, &fault), E_FORMAT);
 }
 
+/* Without these keys a layer would see other tokens, or turn none of its heads. */
+static void keys_of_windows_must_be_there(void **state)
+{
+    static const char *const SET[] = {"logit_scale=0.5", "attention.sliding_window=9",
+                                      "attention.sliding_window_pattern=1,0", NULL};
+    static const struct {
+        const char *arch;
+        bool needs_pattern;
+    } CASES[] = {{"mimo2", true}, {"step35", true}, {"afmoe", false}, {"cohere2moe", false}};
+
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        struct tiny_shape shape = tiny_experts(CASES[i].arch);
+        char window[64], pattern[64];
+        struct fault fault = {0};
+        struct tiny_twist twist = {.fault = TINY_NO_KEY, .name = window};
+
+        snprintf(window, sizeof(window), "%s.attention.sliding_window", shape.arch);
+        snprintf(pattern, sizeof(pattern), "%s.attention.sliding_window_pattern", shape.arch);
+        shape.set = SET + (strcmp(shape.arch, "cohere2moe") != 0);
+        if (load(&shape, NULL, *state, &fault) < 0)
+            fail_msg("%s: %s", shape.arch, fault.text);
+        assert_int_equal(load(&shape, &twist, *state, &fault), E_FORMAT);
+        assert_non_null(strstr(fault.text, window));
+        twist = (struct tiny_twist){.fault = TINY_KEY_U32, .name = window, .value = 0};
+        assert_int_equal(load(&shape, &twist, *state, &fault), E_FORMAT);
+        assert_non_null(strstr(fault.text, window));
+        twist = (struct tiny_twist){.fault = TINY_NO_KEY, .name = pattern};
+        assert_int_equal(load(&shape, &twist, *state, &fault), CASES[i].needs_pattern ? E_FORMAT : 0);
+        assert_true(!CASES[i].needs_pattern || strstr(fault.text, pattern) != NULL);
+    }
+}
+
+enum { N_TOKENS = 20 };
+
+/* Logits after the last of a few tokens. */
+static void last_logits(const struct tiny_shape *shape, struct team *team, float out[64])
+{
+    static const kv_block_id BLOCK = 0;
+    uint32_t tokens[N_TOKENS];
+    struct model *model = tiny_model(shape, team, &(struct model_opts){0});
+    struct model_item item = {.tokens = tokens, .n_tokens = N_TOKENS, .blocks = &BLOCK, .n_logits = 1};
+    struct model_state_opts opts = {
+        .max_tokens = N_TOKENS, .max_items = 1, .max_context = 32, .team_from_bytes = 1};
+    struct model_state *state = NULL;
+    void *arena = mem_aligned(64, kv_layout_block_bytes(model_kv_layout(model)));
+
+    for (uint32_t i = 0; i < N_TOKENS; i++)
+        tokens[i] = i * 7 % shape->vocab;
+    assert_int_equal(model_state_new(model, team, &opts, &state), 0);
+    model_forward(
+        model, state,
+        &(struct model_pass){.team = team, .kv_arena = arena, .n_blocks = 1, .items = &item, .n_items = 1});
+    memcpy(out, model_logits(state, 0, 0), shape->vocab * sizeof(float));
+    model_state_free(state);
+    free(arena);
+    model_free(model);
+}
+
+static bool is_same(const struct tiny_shape *shape, const char *const *set, const float *logits,
+                    struct team *team)
+{
+    struct tiny_shape changed = *shape;
+    float other[64];
+
+    changed.set = set;
+    last_logits(&changed, team, other);
+    return memcmp(other, logits, shape->vocab * sizeof(float)) == 0;
+}
+
+/* A RoPE base of the layers with a window is applied, or refused where it meets a scaling. */
+static void a_base_of_windows_is_not_ignored(void **state)
+{
+#define WINDOWS "logit_scale=0.5", "attention.sliding_window=9", "attention.sliding_window_pattern=1,0"
+    static const char *const PLAIN[] = {WINDOWS, NULL};
+    static const char *const EQUAL[] = {WINDOWS, "rope.freq_base_swa=10000", NULL};
+    static const char *const OTHER[] = {WINDOWS, "rope.freq_base_swa=500", NULL};
+    static const char *const NAMES[] = {"cohere2moe", "afmoe", "exaone-moe", "phimoe"};
+    float logits[64];
+
+    for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++) {
+        struct tiny_shape shape = tiny_experts(NAMES[i]);
+        size_t from = strcmp(NAMES[i], "cohere2moe") != 0; /* the others have no scale of logits */
+        char key[64];
+        const struct tiny_twist twist = {.fault = TINY_KEY_STR, .name = key, .text = "yarn"};
+        struct fault fault = {0};
+
+        snprintf(key, sizeof(key), "%s.rope.scaling.type", shape.arch);
+        if (strcmp(NAMES[i], "phimoe") == 0)
+            shape.n_used = 2;
+        shape.set = PLAIN + from;
+        last_logits(&shape, *state, logits);
+        assert_true(is_same(&shape, EQUAL + from, logits, *state));
+        assert_false(is_same(&shape, OTHER + from, logits, *state));
+        shape.set = OTHER + from;
+        assert_int_equal(load(&shape, &twist, *state, &fault), E_UNSUPPORTED);
+        assert_non_null(strstr(fault.text, "rope.freq_base_swa"));
+    }
+}
+
+/* Its choice and its weights are its own: keys and tensors of other rules are refused. */
+static void a_sparse_mixer_has_no_other_rule(void **state)
+{
+    struct tiny_shape shape = tiny_experts("phimoe");
+    const struct {
+        struct tiny_twist twist;
+        const char *says;
+    } CASES[] = {
+        {{.fault = TINY_KEY_U32, .name = "phimoe.expert_gating_func", .value = 1}, "SparseMixer"},
+        {{.fault = TINY_KEY_U32, .name = "phimoe.expert_group_count", .value = 2}, "SparseMixer"},
+        {{.fault = TINY_MORE_FLOATS, .name = "blk.1.exp_probs_b.bias", .value = 8}, "exp_probs_b"},
+    };
+    struct fault fault = {0};
+
+    shape.n_used = 2;
+    if (load(&shape, NULL, *state, &fault) < 0)
+        fail_msg("%s", fault.text);
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        assert_int_equal(load(&shape, &CASES[i].twist, *state, &fault), E_UNSUPPORTED);
+        assert_non_null(strstr(fault.text, CASES[i].says));
+    }
+}
+
+static void numbers_of_keys_stay_finite(void **state)
+{
+    static const char *const XIELU[] = {"xielu.alpha_p=800.0", "xielu.alpha_n=800.0", "xielu.beta=0.5",
+                                        "xielu.eps=0.0", NULL};
+    struct tiny_shape shape = tiny_shape("apertus");
+    struct tiny_twist twist = {.fault = TINY_KEY_F32, .name = "hunyuan_vl.rope.scaling.alpha"};
+    struct fault fault = {0};
+    float logits[64];
+
+    shape.set = XIELU;
+    last_logits(&shape, *state, logits);
+    for (uint32_t i = 0; i < shape.vocab; i++)
+        assert_true(isfinite(logits[i]));
+    shape = tiny_shape("hunyuan_vl");
+    if (load(&shape, &twist, *state, &fault) < 0) /* 0: none */
+        fail_msg("%s", fault.text);
+    twist.number = 1e-40f;
+    assert_int_equal(load(&shape, &twist, *state, &fault), E_FORMAT);
+    assert_non_null(strstr(fault.text, "rope.scaling.alpha"));
+}
+
 /* Files are checked before a worker loads them. */
 static void experts_are_checked_before_packing(void **state)
 {
@@ -163,6 +309,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_halves_of_stablelm_decide, check_team_open, check_team_close),
         cmocka_unit_test(experts_are_checked_before_packing),
+        cmocka_unit_test_setup_teardown(keys_of_windows_must_be_there, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(a_base_of_windows_is_not_ignored, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(a_sparse_mixer_has_no_other_rule, check_team_open, check_team_close),
+        cmocka_unit_test_setup_teardown(numbers_of_keys_stay_finite, check_team_open, check_team_close),
         cmocka_unit_test_setup_teardown(an_unknown_architecture_is_named_in_one_line, check_team_open,
                                         check_team_close),
         cmocka_unit_test_setup_teardown(biases_may_be_absent, check_team_open, check_team_close),

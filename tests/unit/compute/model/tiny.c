@@ -128,7 +128,7 @@ static void set_key(struct writing *w, const char *text)
 
     assert_non_null(equals);
     snprintf(key, sizeof(key), "%s.%.*s", w->shape->arch, (int)(equals - text), text);
-    if (twisted(w, TINY_KEY_U32, key))
+    if (twisted(w, TINY_KEY_U32, key) || twisted(w, TINY_NO_KEY, key))
         return;
     text = equals + 1;
     if (strchr(text, ',') != NULL) { /* a list of numbers */

@@ -181,7 +181,7 @@ int cmd_role(const struct ctl *ctl, int argc, char **argv)
 
     if (argc != 3)
         return complain_usage(CTL_NAME, "role: a worker's name and prefill, decode or both are wanted");
-    if (!name_is_valid(bytes_str(argv[1]), NAME_MOST_BYTES))
+    if (!name_fits(argv[1]))
         return complain_usage(CTL_NAME, "role: %.80s is no worker's name", argv[1]);
     if (!is_role(argv[2]))
         return complain_usage(CTL_NAME, "role: %.80s is none of prefill, decode or both", argv[2]);

@@ -83,11 +83,8 @@ void bench_work_of(const struct rig *rig, struct bench_work *out)
     /* With latent attention, all of a latent is the key and a part of it the value.  An upper bound where layers
      * differ: each with attention counts as the one with the most heads, without a window.  Layers that read
      * another's keys count; no family has these beside recurrent layers. */
-    double value_dim = config->latent      ? config->latent
-                       : config->value_dim ? config->value_dim
-                                           : config->head_dim;
     uint32_t n_layers = config->n_recurrent_layers > 0 ? config->n_kv_layers : config->n_layers;
-    out->attn_macs = (double)n_layers * config->n_heads * (layout->k_dim + value_dim);
+    out->attn_macs = (double)n_layers * config->n_heads * (layout->k_dim + model_value_dim(config));
     out->weight_bytes = (double)config->weight_bytes - out->expert_bytes * out->expert_share;
     out->kv_bytes = (double)kv_layout_block_bytes(layout) / layout->block_tokens;
 }

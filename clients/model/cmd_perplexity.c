@@ -126,10 +126,11 @@ static bool cmd_perplexity_parse(int argc, char **argv, struct perplexity_args *
     while ((option = getopt_long(argc, argv, RIG_SHORT_OPTIONS, OPTIONS, NULL)) != -1)
         if (!cmd_perplexity_take_option(option, args))
             return false;
-    if (args->base_path == NULL && (args->rows_path != NULL || args->base_kv != KV_N_TYPES)) {
+    if (!args->is_help && args->base_path == NULL &&
+        (args->rows_path != NULL || args->base_kv != KV_N_TYPES)) {
         fprintf(stderr, "baton-model %s: --%s says more about --kl, which is missing\n", NAME,
                 args->rows_path != NULL ? "kl-keep" : "kl-kv");
-        return args->is_help;
+        return false;
     }
     return args->is_help || rig_take_path(NAME, argc, argv, &args->rig);
 }

@@ -27,7 +27,7 @@ static void gemma3n_read_cuts(struct reading *r, struct model *model)
 
 void read_gemma3n(struct reading *r, struct model *model)
 {
-    static const double CAP[2] = {0, 1e6}, BASE[2] = {1.0001, 1e12};
+    static const double CAP[2] = {0, 1e6};
     struct model_config *config = &model->config;
     uint32_t n_own = GEMMA3N_OWN_LAYERS, active = 0, rank = tensor_rows(r, "blk.0.laurel_l.weight");
     double logits = 30, base = 10000;
@@ -35,7 +35,7 @@ void read_gemma3n(struct reading *r, struct model *model)
     config->embedding_scale = sqrtf((float)config->hidden);
     config->attn_scale = 1;
     read_number(r, "final_logit_softcapping", OPTIONAL, CAP, &logits);
-    read_number(r, "rope.freq_base_swa", OPTIONAL, BASE, &base);
+    read_window_base(r, &base);
     config->logit_cap = (float)logits;
     config->n_streams = 4;
     config->laurel_rank = rank ? rank : GEMMA3N_LAUREL_RANK;

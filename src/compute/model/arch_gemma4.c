@@ -14,8 +14,6 @@
 
 #include <math.h>
 
-static const double FREQ_BASE[2] = {1.0001, 1e12};
-
 /* Heads and RoPE of the layers with a window. */
 static void gemma4_read_local(struct reading *r, struct model *model)
 {
@@ -28,7 +26,7 @@ static void gemma4_read_local(struct reading *r, struct model *model)
     rope_dims = head_dim < config->rope_dims ? head_dim : config->rope_dims;
     read_count(r, "attention.value_length_swa", OPTIONAL, 1024, &value_dim);
     read_count(r, "rope.dimension_count_swa", OPTIONAL, 1024, &rope_dims);
-    read_number(r, "rope.freq_base_swa", OPTIONAL, FREQ_BASE, &base);
+    read_window_base(r, &base);
     if (value_dim != head_dim || head_dim > config->head_dim || rope_dims > head_dim || rope_dims % 2 != 0 ||
         rope_dims > config->rope_dims) {
         arch_complain(r, E_UNSUPPORTED, "heads of %u, %u and values of %u, of which %u numbers turn",

@@ -130,6 +130,13 @@ void require_windows(struct reading *r, bool needs_pattern)
         arch_complain(r, E_FORMAT, "key %s is missing", key);
 }
 
+void read_window_base(struct reading *r, double *base)
+{
+    static const double BASE[2] = {1.0001, 1e12};
+
+    read_number(r, "rope.freq_base_swa", OPTIONAL, BASE, base);
+}
+
 void use_local_rope(struct model *model, double freq_base)
 {
     model->rope_params[ROPE_LOCAL] = (struct rope_params){
@@ -148,7 +155,6 @@ static bool has_rope_factors(const struct reading *r)
 
 void read_local_base(struct reading *r, struct model *model)
 {
-    static const double BASE[2] = {1.0001, 1e12};
     const struct rope_params *rope = &model->rope_params[ROPE_GLOBAL];
     double base = rope->freq_base;
     bool is_used = false;
@@ -156,7 +162,7 @@ void read_local_base(struct reading *r, struct model *model)
     for (uint32_t i = 0; i < model->config.n_layers && model->n_ropes == 1; i++)
         is_used = is_used || (model->layers[i].is_local && model->layers[i].rope != ROPE_NONE);
     if (is_used)
-        read_number(r, "rope.freq_base_swa", OPTIONAL, BASE, &base);
+        read_window_base(r, &base);
     if (base == rope->freq_base)
         return;
     if (rope->scaling == ROPE_SCALE_NONE && rope->attn_factor == 1 && rope->temperature_scale == 0 &&

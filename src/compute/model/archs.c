@@ -38,7 +38,7 @@
 #include <math.h>
 #include <stdio.h>
 
-static const double FREQ_BASE[2] = {1.0001, 1e12}, CAP[2] = {0, 1e6};
+static const double CAP[2] = {0, 1e6};
 
 /* ---- code for single architectures ---- */
 
@@ -82,7 +82,7 @@ static void read_gemma3(struct reading *r, struct model *model)
     config->logit_cap = (float)logits;
     if (config->n_layers == GEMMA3_LAYERS_OF_27B)
         config->attn_scale = (float)sqrt((double)config->n_heads / config->hidden);
-    read_number(r, "rope.freq_base_swa", OPTIONAL, FREQ_BASE, &local_base);
+    read_window_base(r, &local_base);
     use_local_rope(model, local_base);
 }
 
@@ -96,6 +96,13 @@ void drop_rope(struct model *model)
 {
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         model->layers[i].rope = ROPE_NONE;
+}
+
+void drop_rope_of_global(struct model *model)
+{
+    for (uint32_t i = 0; i < model->config.n_layers; i++)
+        if (!model->layers[i].is_local)
+            model->layers[i].rope = ROPE_NONE;
 }
 
 void read_granite(struct reading *r, struct model *model)
@@ -123,7 +130,7 @@ static void read_olmo2(struct reading *r, struct model *model)
 {
     double base = model->rope_params[ROPE_GLOBAL].freq_base;
 
-    read_number(r, "rope.freq_base_swa", OPTIONAL, FREQ_BASE, &base);
+    read_window_base(r, &base);
     if (model->rope_params[ROPE_GLOBAL].scaling != ROPE_SCALE_NONE)
         use_local_rope(model, base);
 }
@@ -189,9 +196,8 @@ void read_exaone4(struct reading *r, struct model *model)
     (void)r;
     for (uint32_t i = 0; i < model->config.n_layers; i++)
         is_mixed = is_mixed || model->layers[i].is_local;
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        if (is_mixed && !model->layers[i].is_local)
-            model->layers[i].rope = ROPE_NONE;
+    if (is_mixed)
+        drop_rope_of_global(model);
 }
 
 static const char *const MISTRAL3_KEYS[] = {"expert_count", "attention.scale", "attention.temperature_scale",

@@ -139,9 +139,7 @@ static void read_afmoe(struct reading *r, struct model *model)
 {
     require_windows(r, false);
     model->config.embedding_scale = sqrtf((float)model->config.hidden);
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        if (!model->layers[i].is_local)
-            model->layers[i].rope = ROPE_NONE;
+    drop_rope_of_global(model);
     read_glm4moe(r, model);
 }
 
@@ -165,8 +163,6 @@ static void read_sparse_layers(struct reading *r, struct model *model)
 static const char *const MIMO2_KEYS[] = {"expert_count", "nextn_predict_layers", "attention.value_length",
                                          NULL};
 
-static const double LOCAL_BASE[2] = {1.0001, 1e12};
-
 /* A query of MiMo attends to a whole window before its own key (as in SGLang and in
  * transformers from 5.24 on, not in llama.cpp). */
 static void widen_windows(struct model *model)
@@ -185,7 +181,7 @@ static void read_mimo2(struct reading *r, struct model *model)
     double base = model->rope_params[ROPE_GLOBAL].freq_base, scale = 0;
 
     require_windows(r, true);
-    read_number(r, "rope.freq_base_swa", OPTIONAL, LOCAL_BASE, &base);
+    read_window_base(r, &base);
     use_local_rope(model, base);
     widen_windows(model);
     read_number(r, "attention.value_scale", OPTIONAL, SCALE, &scale);
@@ -214,7 +210,7 @@ static void read_step35(struct reading *r, struct model *model)
     double base = rope->freq_base;
 
     require_windows(r, true);
-    read_number(r, "rope.freq_base_swa", OPTIONAL, LOCAL_BASE, &base);
+    read_window_base(r, &base);
     if (model->config.rope_dims % 4 != 0)
         arch_complain(r, E_FORMAT, "%u turned elements of a head cannot be halved", model->config.rope_dims);
     rope->dims = model->config.rope_dims / 2; /* layers without a window turn half of each head */

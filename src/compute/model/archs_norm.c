@@ -42,9 +42,7 @@ static void read_command_r(struct reading *r, struct model *model)
 void read_cohere2(struct reading *r, struct model *model)
 {
     read_command_r(r, model);
-    for (uint32_t i = 0; i < model->config.n_layers; i++)
-        if (!model->layers[i].is_local)
-            model->layers[i].rope = ROPE_NONE;
+    drop_rope_of_global(model);
 }
 
 static const char *const OLMO_KEYS[] = {"attention.clamp_kqv", NULL};

@@ -94,6 +94,12 @@ struct model_opts {
     void *progress_arg;
 };
 
+/* Floats that attention sums for a head: a latent, or a value. */
+static inline uint32_t model_value_dim(const struct model_config *config)
+{
+    return config->latent ? config->latent : config->value_dim ? config->value_dim : config->head_dim;
+}
+
 struct model;
 
 /* Reads, checks and packs a model. All checks run before any large allocation; fault names the keys or the

@@ -30,6 +30,8 @@ enum need { REQUIRED, OPTIONAL };
 void read_number(struct reading *r, const char *suffix, enum need need, const double bounds[2], double *out);
 void read_count(struct reading *r, const char *suffix, enum need need, uint32_t max,
                 uint32_t *out); /* >= 1 */
+/* The base of RoPE in layers with a window, if the file has one (rope.freq_base_swa). */
+void read_window_base(struct reading *r, double *base);
 /* Layers with a window use RoPE with their own unscaled angles and this base. */
 void use_local_rope(struct model *model, double freq_base);
 /* The base of the layers with a window, of architectures whose hooks set no local RoPE.  Call it last. */
@@ -54,6 +56,7 @@ void read_granite(struct reading *r, struct model *model); /* archs.c: four scal
 void read_exaone4(struct reading *r, struct model *model); /* layers with a window alone turn */
 void read_cohere2(struct reading *r, struct model *model); /* archs_norm.c: the same, and a scale of logits */
 void drop_rope(struct model *model);                       /* in all layers */
+void drop_rope_of_global(struct model *model);             /* in layers without a window */
 __attribute__((format(printf, 3, 4))) void arch_complain(struct reading *r, int code, const char *format,
                                                          ...);
 bool has_complaints(const struct reading *r);

@@ -74,9 +74,7 @@ static void lay_out_attn(const struct model *model, struct model_state *state, s
                                                 .max_context = state->max_context,
                                                 .n_heads = c->n_heads,
                                                 .k_dim = c->latent ? model->layout.k_dim : c->head_dim,
-                                                .v_dim = c->latent      ? c->latent
-                                                         : c->value_dim ? c->value_dim
-                                                                        : c->head_dim,
+                                                .v_dim = model_value_dim(c),
                                                 .n_ranks = state->n_ranks});
     state->attn_scratch = carve(carving, state->attn_scratch_bytes);
     lay_out_halves(model, 0, state, carving);

@@ -288,12 +288,17 @@ double plan_model_value_dim(const struct plan_model *model)
     return model->v_head_dim > 0 ? model->v_head_dim : model->head_dim;
 }
 
+/* Heads of keys of a layer with a window. */
+static double model_local_kv_heads(const struct plan_model *model)
+{
+    return model->sliding_kv_heads > 0 ? model->sliding_kv_heads : model->kv_heads;
+}
+
 /* Heads of keys of all layers with keys, together. */
 static double model_kv_heads(const struct plan_model *model)
 {
-    double local = model->sliding_kv_heads > 0 ? model->sliding_kv_heads : model->kv_heads;
-
-    return plan_model_full_layers(model) * model->kv_heads + model->sliding_layers * local;
+    return plan_model_full_layers(model) * model->kv_heads +
+           model->sliding_layers * model_local_kv_heads(model);
 }
 
 double plan_model_attention_params(const struct plan_model *m)
@@ -368,8 +373,8 @@ double plan_model_kv_elements(const struct plan_model *model)
 
 double plan_model_kv_elements_at(const struct plan_model *model, double context_tokens)
 {
-    double local = model->sliding_kv_heads > 0 ? model->sliding_kv_heads : model->kv_heads;
+    double local_tokens = fmin(context_tokens, model->sliding_window);
 
     return model_kv_layer(model, model->kv_heads) * plan_model_full_layers(model) * context_tokens +
-           model_kv_layer(model, local) * model->sliding_layers * fmin(context_tokens, model->sliding_window);
+           model_kv_layer(model, model_local_kv_heads(model)) * model->sliding_layers * local_tokens;
 }

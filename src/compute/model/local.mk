@@ -12,14 +12,16 @@ libcompute_model_a_SOURCES = src/compute/model/model.h src/compute/model/watch.h
 	src/compute/model/recurrent_heads.c src/compute/model/forward_mamba.c src/compute/model/forward_beside.c
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid tests/unit/compute/model/test_mtp_check tests/unit/compute/model/test_weight_scales tests/unit/compute/model/test_variants tests/unit/compute/model/test_watch
-TESTS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid tests/unit/compute/model/test_mtp_check tests/unit/compute/model/test_weight_scales tests/unit/compute/model/test_variants tests/unit/compute/model/test_watch
+check_PROGRAMS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_moe_bad tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid tests/unit/compute/model/test_mtp_check tests/unit/compute/model/test_weight_scales tests/unit/compute/model/test_variants tests/unit/compute/model/test_watch
+TESTS += tests/unit/compute/model/test_model tests/unit/compute/model/test_moe tests/unit/compute/model/test_moe_bad tests/unit/compute/model/test_route tests/unit/compute/model/test_hybrid tests/unit/compute/model/test_mtp_check tests/unit/compute/model/test_weight_scales tests/unit/compute/model/test_variants tests/unit/compute/model/test_watch
 tests_unit_compute_model_test_hybrid_SOURCES = tests/unit/compute/model/test_hybrid.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h
 tests_unit_compute_model_test_hybrid_LDADD = $(link_compute_model) $(CMOCKA_LIBS)
 tests_unit_compute_model_test_mtp_check_SOURCES = tests/unit/compute/model/test_mtp_check.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h
 tests_unit_compute_model_test_mtp_check_LDADD = $(link_compute_model) $(CMOCKA_LIBS)
 tests_unit_compute_model_test_moe_SOURCES = tests/unit/compute/model/test_moe.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h
 tests_unit_compute_model_test_moe_LDADD = $(link_compute_model) $(CMOCKA_LIBS)
+tests_unit_compute_model_test_moe_bad_SOURCES = tests/unit/compute/model/test_moe_bad.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h
+tests_unit_compute_model_test_moe_bad_LDADD = $(link_compute_model) $(CMOCKA_LIBS)
 tests_unit_compute_model_test_route_SOURCES = tests/unit/compute/model/test_route.c
 tests_unit_compute_model_test_route_LDADD = libcompute_model.a libbase.a $(CMOCKA_LIBS) -lm -lpthread
 tests_unit_compute_model_test_model_SOURCES = tests/unit/compute/model/test_model.c tests/unit/compute/model/tiny.c tests/unit/compute/model/tiny.h

@@ -177,29 +177,12 @@ static void keys_of_windows_must_be_there(void **state)
     }
 }
 
-enum { N_TOKENS = 20 };
-
 /* Logits after the last of a few tokens. */
 static void last_logits(const struct tiny_shape *shape, struct team *team, float out[64])
 {
-    static const kv_block_id BLOCK = 0;
-    uint32_t tokens[N_TOKENS];
     struct model *model = tiny_model(shape, team, &(struct model_opts){0});
-    struct model_item item = {.tokens = tokens, .n_tokens = N_TOKENS, .blocks = &BLOCK, .n_logits = 1};
-    struct model_state_opts opts = {
-        .max_tokens = N_TOKENS, .max_items = 1, .max_context = 32, .team_from_bytes = 1};
-    struct model_state *state = NULL;
-    void *arena = mem_aligned(64, kv_layout_block_bytes(model_kv_layout(model)));
 
-    for (uint32_t i = 0; i < N_TOKENS; i++)
-        tokens[i] = i * 7 % shape->vocab;
-    assert_int_equal(model_state_new(model, team, &opts, &state), 0);
-    model_forward(
-        model, state,
-        &(struct model_pass){.team = team, .kv_arena = arena, .n_blocks = 1, .items = &item, .n_items = 1});
-    memcpy(out, model_logits(state, 0, 0), shape->vocab * sizeof(float));
-    model_state_free(state);
-    free(arena);
+    tiny_run(model, team, out);
     model_free(model);
 }
 

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The inputs that watch.c shows are those that the pass multiplies. */
-#include "base/mem.h"
 #include "compute/model/watch.h"
 #include "tests/unit/compute/model/tiny.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/check.h"
 #include "tests/unit/compute/check_team.h"
-
-enum { N_TOKENS = 20 };
 
 struct seen { /* inputs of the down-projections */
     const struct model *model;
@@ -38,26 +34,12 @@ static void look(void *arg, const struct model_input *input)
 
 static void watch(const struct tiny_shape *shape, struct team *team, struct seen *seen)
 {
-    static const kv_block_id BLOCK = 0;
-    uint32_t tokens[N_TOKENS];
     struct model *model = tiny_model(shape, team, &(struct model_opts){0});
-    struct model_item item = {.tokens = tokens, .n_tokens = N_TOKENS, .blocks = &BLOCK, .n_logits = 1};
-    struct model_state_opts opts = {
-        .max_tokens = N_TOKENS, .max_items = 1, .max_context = 32, .team_from_bytes = 1};
-    struct model_state *state = NULL;
-    void *arena = mem_aligned(64, kv_layout_block_bytes(model_kv_layout(model)));
 
     *seen = (struct seen){.model = model};
-    for (uint32_t i = 0; i < N_TOKENS; i++)
-        tokens[i] = i * 7 % shape->vocab;
     assert_int_equal(model_watch_inputs(model, &(struct model_watch){.on_input = look, .arg = seen}), 0);
-    assert_int_equal(model_state_new(model, team, &opts, &state), 0);
-    model_forward(
-        model, state,
-        &(struct model_pass){.team = team, .kv_arena = arena, .n_blocks = 1, .items = &item, .n_items = 1});
-    model_state_free(state);
+    tiny_run(model, team, NULL);
     model_free(model);
-    free(arena);
 }
 
 /* silu is at least -0.279, so a limit below it bounds a gated number by 0.279 times the limit. */
@@ -74,8 +56,8 @@ static void limits_of_experts_apply(void **state)
     shape.n_shared = 1;
     shape.set = FREE;
     watch(&shape, *state, &seen);
-    assert_int_equal(seen.n_of_experts, 2 * N_TOKENS * 3);
-    assert_int_equal(seen.n_of_shared, 2 * N_TOKENS);
+    assert_int_equal(seen.n_of_experts, 2 * TINY_TOKENS * 3);
+    assert_int_equal(seen.n_of_shared, 2 * TINY_TOKENS);
     assert_true(seen.most_of_experts > 0.01f && seen.most_of_shared > 0.01f);
     shape.set = LIMITED;
     watch(&shape, *state, &seen);

@@ -4,6 +4,7 @@
  * good file with one fault. */
 #include "tests/unit/compute/model/tiny.h"
 
+#include "base/mem.h"
 #include "base/rng.h"
 #include "gguf/qblk.h"
 
@@ -431,4 +432,27 @@ struct model *tiny_model(const struct tiny_shape *shape, struct team *team, cons
         fail_msg("%s", fault.text);
     gguf_close(gguf);
     return model;
+}
+
+void tiny_run(struct model *model, struct team *team, float *logits_out)
+{
+    static const kv_block_id BLOCK = 0;
+    const uint32_t vocab = model_config(model)->vocab;
+    uint32_t tokens[TINY_TOKENS];
+    struct model_item item = {.tokens = tokens, .n_tokens = TINY_TOKENS, .blocks = &BLOCK, .n_logits = 1};
+    struct model_state_opts opts = {
+        .max_tokens = TINY_TOKENS, .max_items = 1, .max_context = 32, .team_from_bytes = 1};
+    struct model_state *state = NULL;
+    void *arena = mem_aligned(64, kv_layout_block_bytes(model_kv_layout(model)));
+
+    for (uint32_t i = 0; i < TINY_TOKENS; i++)
+        tokens[i] = i * 7 % vocab;
+    assert_int_equal(model_state_new(model, team, &opts, &state), 0);
+    model_forward(
+        model, state,
+        &(struct model_pass){.team = team, .kv_arena = arena, .n_blocks = 1, .items = &item, .n_items = 1});
+    if (logits_out != NULL)
+        memcpy(logits_out, model_logits(state, 0, 0), vocab * sizeof(float));
+    model_state_free(state);
+    free(arena);
 }

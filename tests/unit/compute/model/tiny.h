@@ -56,4 +56,8 @@ struct gguf *tiny_gguf(const struct tiny_shape *shape, const struct tiny_twist *
 void tiny_image(const struct tiny_shape *shape, const struct tiny_twist *twist, struct buf *image_out);
 struct model *tiny_model(const struct tiny_shape *shape, struct team *team, const struct model_opts *opts);
 
+enum { TINY_TOKENS = 20 };
+/* Feeds TINY_TOKENS tokens at once. logits_out [vocab]: those after the last token; may be NULL. */
+void tiny_run(struct model *model, struct team *team, float *logits_out);
+
 #endif

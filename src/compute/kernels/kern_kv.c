@@ -73,8 +73,11 @@ KV_INLINED void load_keys(enum dtype type, const struct head *head, uint32_t at,
 }
 
 /* Sixteen vectors in memory (v16_scalar_priv.h) are too many to inline. */
-#ifndef V16_TURN
+#ifdef V16_TURN
+enum { KV_UNROLLED = 1 };
+#else
 #define V16_TURN KV_INLINED
+enum { KV_UNROLLED = KV_SPAN };
 #endif
 
 /* Transposes: lane i of a[j] becomes lane j of a[i].  An element's place has eight bits, four of the row and
@@ -105,11 +108,11 @@ KV_INLINED void turn_span(enum dtype type, const struct kv_key_span *span, uint3
 {
     v16 lanes[KV_SPAN];
 
-#pragma GCC unroll 16
+#pragma GCC unroll KV_UNROLLED
     for (uint32_t i = 0; i < KV_SPAN; i++)
         lanes[i] = i < n ? kv_key(type, span, i, is_high) : v16_zero();
     turn(lanes);
-#pragma GCC unroll 16
+#pragma GCC unroll KV_UNROLLED
     for (uint32_t token = 0; token < ATTN_GROUP_KEYS; token++)
         v16_store(out + token * v_step, lanes[token]);
 }

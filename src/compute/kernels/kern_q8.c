@@ -29,10 +29,14 @@
 
 INLINED void tile_form(const struct tile_q8 *tile, struct quant_form form)
 {
+    uint32_t panel = 0;
+
     switch (tile->n_tokens) {
 #define CASE(height)                                                                                         \
     case height:                                                                                             \
-        tile_groups(tile, form, tile_groups(tile, form, 0, q8_panels(height), height), 1, height);           \
+        if (q8_panels(height) > 1)                                                                           \
+            panel = tile_groups(tile, form, 0, q8_panels(height), height);                                   \
+        tile_groups(tile, form, panel, 1, height);                                                           \
         break;
         Q8_HEIGHTS(CASE)
 #undef CASE

@@ -110,6 +110,10 @@ struct frame_header {
 #define FRAME_KEPT_LIFE_S 172800
 #define FRAME_KEPT_NAMES  64
 
+/* Bytes of a request's or an answer's id, and of a tenant's name. */
+#define FRAME_REQUEST_ID 39
+#define FRAME_TENANT     63
+
 /* Addresses of one PROBE. */
 #define FRAME_PROBE_ADDRESSES 160
 

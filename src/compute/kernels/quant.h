@@ -77,7 +77,7 @@ enum quant_code {
 };
 
 struct quant_form {
-    uint8_t bits;   /* 1 to 6 or 8 (fields of 2: two subs, no table); 0: not a quantised type */
+    uint8_t bits;   /* 1 to 6 or 8; 0: not a quantised type */
     uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types whose qblks come in eights or pairs */
     uint8_t zero;
     uint8_t most; /* largest u after the table lookup */
@@ -128,6 +128,13 @@ struct quant_form {
     X(DTYPE_IQ3_XXS, 3, 1, 127, 240, SCALE_ODD, false, true, CODE_POINTS4, 0)                                \
     X(DTYPE_IQ3_S, 3, 1, 127, 240, SCALE_ODD, false, true, CODE_POINTS4, 1)                                  \
     X(DTYPE_TQ1_0, 2, 2, 1, 2, SCALE_ONE, false, false, CODE_TRITS, 0)
+
+/* quant_shift() knows where such a field lies by its sub. */
+#define TWO_SUBS(type, bits, n_subs, zero, most, scale, has_min, is_table, ...)                              \
+    _Static_assert((is_table) || ((bits) != 2 && (bits) != 3 && (bits) != 6) || (n_subs) == 2,               \
+                   #type ": fields of 2, 3 and 6 bits without a table take two subs");
+QUANT_TYPES(TWO_SUBS)
+#undef TWO_SUBS
 
 /* The form of a packed type; a constant if the type is one. */
 static inline __attribute__((always_inline)) struct quant_form quant_form(enum dtype type)

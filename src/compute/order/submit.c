@@ -82,34 +82,32 @@ static void trace_unpack(const Baton__TraceContext *from, struct trace_context *
     trace->is_known = true;
 }
 
+/* Plain members of sample_opts that Sampling has under the same name. */
+#define SAMPLE_FIELDS(X)                                                                                     \
+    X(temperature)                                                                                           \
+    X(top_p)                                                                                                 \
+    X(min_p)                                                                                                 \
+    X(top_k)                                                                                                 \
+    X(seed)                                                                                                  \
+    X(wants_logprob)                                                                                         \
+    X(n_top)                                                                                                 \
+    X(frequency_penalty)                                                                                     \
+    X(presence_penalty)                                                                                      \
+    X(repetition_penalty)                                                                                    \
+    X(min_tokens)
+
 static void sample_pack(const struct sample_opts *sample, Baton__Sampling *sampling)
 {
-    sampling->temperature = sample->temperature;
-    sampling->top_p = sample->top_p;
-    sampling->min_p = sample->min_p;
-    sampling->top_k = sample->top_k;
-    sampling->seed = sample->seed;
-    sampling->wants_logprob = sample->wants_logprob;
-    sampling->n_top = sample->n_top;
-    sampling->frequency_penalty = sample->frequency_penalty;
-    sampling->presence_penalty = sample->presence_penalty;
-    sampling->repetition_penalty = sample->repetition_penalty;
-    sampling->min_tokens = sample->min_tokens;
+#define X(field) sampling->field = sample->field;
+    SAMPLE_FIELDS(X)
+#undef X
 }
 
 static void sample_unpack(const Baton__Sampling *sampling, struct sample_opts *sample)
 {
-    sample->temperature = sampling->temperature;
-    sample->top_p = sampling->top_p;
-    sample->min_p = sampling->min_p;
-    sample->top_k = sampling->top_k;
-    sample->seed = sampling->seed;
-    sample->wants_logprob = sampling->wants_logprob;
-    sample->n_top = sampling->n_top;
-    sample->frequency_penalty = sampling->frequency_penalty;
-    sample->presence_penalty = sampling->presence_penalty;
-    sample->repetition_penalty = sampling->repetition_penalty;
-    sample->min_tokens = sampling->min_tokens;
+#define X(field) sample->field = sampling->field;
+    SAMPLE_FIELDS(X)
+#undef X
 }
 
 /* ---- arrays ---- */

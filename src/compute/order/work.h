@@ -17,6 +17,7 @@
 #include "base/trace_context.h"
 #include "compute/order/pins.h"
 #include "compute/sample/sampler.h"
+#include "proto/frame.h"
 
 /* How the model ends an answer: X(end, its name among the values of Finish in control.proto). */
 #define WORK_END_TABLE(X)                                                                                    \
@@ -32,15 +33,15 @@ enum work_end {
 
 /* Beside the order, the data with which another router continues the answer's stream (docs/http.md). */
 struct work_resume {
-    bool is_kept;            /* workers keep the answer's tail, even after the loss of the router */
-    char message_id[40];     /* the answer's id in its events ... */
-    uint64_t created_unix_s; /* ... and its time */
-    uint8_t body_digest[32]; /* SHA-256 of the client's body */
+    bool is_kept; /* workers keep the answer's tail, even after the loss of the router */
+    char message_id[FRAME_REQUEST_ID + 1]; /* the answer's id in its events ... */
+    uint64_t created_unix_s;               /* ... and its time */
+    uint8_t body_digest[32];               /* SHA-256 of the client's body */
 };
 
-struct work {               /* plain values: a struct copy is a full copy, except for sample.bias */
-    char request_id[40];    /* "req_...", for logs */
-    char tenant[64];        /* pays for blocks and tokens; "": the anonymous tenant */
+struct work { /* plain values: a struct copy is a full copy, except for sample.bias */
+    char request_id[FRAME_REQUEST_ID + 1]; /* "req_...", for logs */
+    char tenant[FRAME_TENANT + 1];         /* pays for blocks and tokens; "": the anonymous tenant */
     char class_allowed[32]; /* the class of the API key; "": none.  Read by the router, not sent */
     uint64_t
         received_ns; /* when the request's first byte came; 0: not known.  Read by the router, not sent */

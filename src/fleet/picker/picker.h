@@ -81,7 +81,7 @@ enum picker_yield {
 
 struct picker_goals {
     double ttft_slo_s;
-    double itl_slo_s;
+    double itl_slo_s;              /* of the request's class, or a lower one while a paused class is placed */
     uint32_t local_prefill_tokens; /* the decode worker computes up to this many uncached tokens itself ... */
     double local_prefill_s; /* ... and more where that takes at most this long, delays to other sequences
                              * included */

@@ -401,16 +401,45 @@ static int make_drawn_ids(struct cached_answer *answer)
     return answer->drawn_ids == NULL ? E_NOMEM : 0;
 }
 
-/* The text is a list of objects, perhaps after other text.  Otherwise there are no ids. */
+static bool begins_mistral_list(struct bytes text)
+{
+    size_t at = 1;
+
+    while (at < text.len_bytes && memchr(" \t\r\n", text.data[at], 4) != NULL)
+        at++;
+    return text.data[0] == '[' && at < text.len_bytes && text.data[at] == '{';
+}
+
+/* Finds the list of calls, perhaps behind other text.  Empty: there is none, or the search passed the limits of
+ * what the JSON library may load. */
+static struct bytes mistral_list(struct bytes text)
+{
+    size_t marker = bytes_find(text, bytes_str("[TOOL_CALLS]"), 0); /* text, not a token */
+    size_t at = marker == SIZE_MAX ? 0 : marker + 12, left = MAX_TREE_BYTES;
+
+    for (; left > 0 && (at = bytes_find(text, bytes_str("["), at)) != SIZE_MAX; at++) {
+        struct bytes rest = bytes_of(text.data + at, text.len_bytes - at);
+        enum json_walk_result result = JSON_WALK_MORE;
+        struct json_walk walk = {0};
+
+        if (!begins_mistral_list(rest))
+            continue;
+        for (; result == JSON_WALK_MORE && left > 0 && walk.n_bytes < rest.len_bytes; left--)
+            result = json_walk_byte(&walk, rest.data[walk.n_bytes]);
+        if (result == JSON_WALK_DONE && walk.n_values <= MAX_TREE_VALUES)
+            return bytes_of(rest.data, walk.n_bytes);
+    }
+    return (struct bytes){0};
+}
+
 static int copy_mistral_ids(struct bytes text, struct cached_answer *answer)
 {
+    struct bytes calls = mistral_list(text);
     json_t *list = NULL;
-    size_t marker = bytes_find(text, bytes_str("[TOOL_CALLS]"), 0), n = 0; /* text, not a token */
-    size_t from = bytes_find(text, bytes_str("["), marker == SIZE_MAX ? 0 : marker + 12);
+    size_t n = 0;
     int rc = 0;
 
-    if (from != SIZE_MAX &&
-        api_json_load(bytes_of(text.data + from, text.len_bytes - from), NULL, &list) == 0)
+    if (calls.len_bytes > 0 && api_json_load(calls, NULL, &list) == 0)
         rc = make_drawn_ids(answer);
     for (size_t i = 0; rc == 0 && list != NULL && i < answer->n_blocks; i++) {
         struct bytes id;
@@ -520,7 +549,7 @@ int transcript_finish(struct transcript *transcript, const struct transcript_end
     rc = copy_ids(transcript, end, answer);
     if (rc == 0)
         rc = copy_blocks(transcript, end, answer);
-    if (rc == 0)
+    if (rc == 0 && !answer->is_keyless) /* without a key no prompt reads them */
         rc = copy_drawn_ids(transcript, end, answer);
     if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
         rc = E_UNSUPPORTED;

@@ -27,7 +27,7 @@ struct tail {
     struct task_key job;  /* key of the job at the router that receives it now */
     uint32_t router;      /* number of that router */
     char id[TAIL_ID_BYTES];
-    char tenant[64];
+    char tenant[FRAME_TENANT + 1];
     uint8_t body_digest[32];
     uint64_t until_ns;
     uint64_t resumed_ns;         /* last RESUMED; 0: none */

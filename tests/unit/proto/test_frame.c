@@ -202,6 +202,31 @@ static void a_resumed_stream_brings_its_submit(void **state)
     assert_refused(FRAME_RESUMED, &resumed, "Resumed.submit");
 }
 
+/* A worker cuts longer ones: two tenants with a long common beginning would be one. */
+static void names_of_a_submit_are_bounded(void **state)
+{
+    Baton__Submit submit = BATON__SUBMIT__INIT;
+    Baton__Sampling sampling = BATON__SAMPLING__INIT;
+    char text[66];
+    uint8_t tokens[4] = {1};
+
+    memset(text, 'a', sizeof(text));
+    submit.sampling = &sampling;
+    submit.n_prompt = 1;
+    submit.tokens = (ProtobufCBinaryData){.data = tokens, .len = sizeof(tokens)};
+    text[FRAME_TENANT] = '\0';
+    submit.tenant = text;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.request_id = text + FRAME_TENANT - FRAME_REQUEST_ID;
+    assert_passes(FRAME_SUBMIT, &submit);
+    submit.request_id--;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.request_id");
+    text[FRAME_TENANT] = 'a';
+    text[FRAME_TENANT + 1] = '\0';
+    submit.request_id = text + FRAME_TENANT + 1;
+    assert_refused(FRAME_SUBMIT, &submit, "Submit.tenant");
+}
+
 static void a_role_is_a_workers(void **state)
 {
     Baton__SetRole wanted = BATON__SET_ROLE__INIT;
@@ -349,6 +374,7 @@ int main(void)
         cmocka_unit_test(grant_limits),
         cmocka_unit_test(blocks_come_as_whole_hashes),
         cmocka_unit_test(a_resumed_stream_brings_its_submit),
+        cmocka_unit_test(names_of_a_submit_are_bounded),
         cmocka_unit_test(a_role_is_a_workers),
         cmocka_unit_test(probes_are_bounded),
         cmocka_unit_test(spending_is_bounded),

@@ -14,6 +14,7 @@ struct collected { /* a block of an answer that is sent as one reply */
     struct buf name;     /* name of a call, or the signature of thinking */
     struct buf text;     /* text, or the arguments of a call */
     struct buf logprobs; /* logprobs of text as items of a JSON list; only in a Responses stream */
+    bool lacks_logprobs; /* they were too many to be repeated */
     bool is_cut;         /* a limit ended it early, or its arguments are not valid JSON */
 };
 
@@ -54,6 +55,7 @@ struct choice { /* one answer of a request, with its own job; fields used for ev
     uint32_t n_dims, n_rendered;     /* n_rendered: its numbers in request.body */
     unsigned n_calls;
     struct collected *blocks; /* [n_blocks]; NULL in a stream, except for Responses */
+    size_t repeated_bytes;    /* of logprobs in blocks */
 };
 
 /* choices.c: submitting choices to the backend and withdrawing them */

@@ -73,6 +73,9 @@ static struct api_item *output_response_list_items(const struct choice *choice,
 
 /* ---- a stream ---- */
 
+/* The log probabilities that a stream's last events repeat.  Each of five events copies them on the loop. */
+#define MAX_REPEATED_LOGPROBS ((size_t)1 << 20)
+
 static uint64_t output_response_next_number(struct choice *choice)
 {
     return choice->n_events++;
@@ -115,18 +118,31 @@ static int output_response_stream_open_text(void *arg)
     return rc < 0 ? rc : output_response_stream_open(arg);
 }
 
+/* Keeps log probabilities for the events that end the block, unless these would become too long. */
+static int output_response_repeat_logprobs(struct choice *choice, const struct buf *logprobs)
+{
+    struct collected *block = &choice->blocks[choice->n_blocks - 1];
+
+    choice->repeated_bytes += logprobs->len_bytes;
+    if (!block->lacks_logprobs && choice->repeated_bytes <= MAX_REPEATED_LOGPROBS) {
+        if (block->logprobs.len_bytes > 0)
+            buf_append_byte(&block->logprobs, ',');
+        return buf_append(&block->logprobs, logprobs->data, logprobs->len_bytes);
+    }
+    block->lacks_logprobs = true;
+    choice->repeated_bytes -= logprobs->len_bytes + block->logprobs.len_bytes;
+    buf_fini(&block->logprobs);
+    return 0;
+}
+
 /* Takes the log probabilities of delivered text. */
 static int output_response_take_logprobs(struct choice *choice, struct buf *out)
 {
-    struct buf *all = &choice->blocks[choice->n_blocks - 1].logprobs;
-
     if (!choice->has_logprobs || !logprobs_is_ready(choice->logprobs))
         return 0;
     if (logprobs_put_items(choice->logprobs, out) < 0)
         return E_NOMEM;
-    if (all->len_bytes > 0)
-        buf_append_byte(all, ',');
-    return buf_append(all, out->data, out->len_bytes);
+    return output_response_repeat_logprobs(choice, out);
 }
 
 static int output_response_stream_text(void *arg, struct bytes text)

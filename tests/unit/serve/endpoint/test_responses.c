@@ -45,6 +45,7 @@ struct tale { /* the content of a stream; the order of its events is checked on 
     json_int_t next;
     json_t *items[8]; /* as in their last events */
     int n_items, n_deltas, n_summaries;
+    size_t n_logprobs; /* in deltas */
     bool is_open, has_part;
     struct buf text; /* deltas of the open item */
     struct buf all;  /* deltas of message texts */
@@ -79,6 +80,7 @@ static void take_item_event(struct tale *tale, const char *type, json_t *data)
         if (strcmp(type, "response.output_text.delta") == 0)
             buf_append_str(&tale->all, str_at(data, "delta", NULL));
         tale->n_deltas++;
+        tale->n_logprobs += json_array_size(json_object_get(data, "logprobs"));
         tale->n_summaries += strstr(type, "summary") != NULL;
     } else { /* .done of the text or the arguments */
         json_t *text = json_object_get(data, strstr(type, "arguments") != NULL ? "arguments" : "text");
@@ -116,7 +118,7 @@ static void read_tale(const struct buf *body, struct tale *tale)
     struct sse_parser *parser;
 
     memset(tale, 0, sizeof(*tale));
-    assert_int_equal(sse_parser_new(1 << 20, take_event, tale, &parser), 0);
+    assert_int_equal(sse_parser_new(8 << 20, take_event, tale, &parser), 0);
     assert_int_equal(sse_parser_feed(parser, buf_view(body)), 0);
     sse_parser_free(parser);
     assert_false(raw_holds(body, "[DONE]"));
@@ -289,6 +291,37 @@ static void log_probabilities_go_with_the_text(void **state)
     tale_fini(&tale);
     json_decref(root);
     rig_end(&rig);
+}
+
+/* Deltas have all of them.  Events that end a block copy them on the loop, and have none if they are too many. */
+static void many_log_probabilities_are_sent_once(void **state)
+{
+    static const char more[] = ",'include':['message.output_text.logprobs'],'top_logprobs':20";
+    static const size_t lens[] = {200, 1900};
+
+    for (int i = 0; i < 2; i++) {
+        struct buf input = {0};
+        struct tale tale;
+        struct rig rig;
+        json_t *part;
+
+        rig_begin(&rig, NULL);
+        buf_append_str(&input, "'say ");
+        for (size_t n = 0; n < lens[i]; n++)
+            buf_append_byte(&input, (char)('a' + n % 26));
+        buf_append(&input, "'", 2);
+        stream_response(&rig, (const char *)input.data, more, &tale);
+        assert_string_equal(tale.end, "response.completed");
+        assert_int_equal(tale.n_logprobs, lens[i]);
+        part = json_array_get(json_object_get(tale.items[0], "content"), 0);
+        assert_int_equal(json_array_size(json_object_get(part, "logprobs")), i == 0 ? lens[i] : 0);
+        part = json_array_get(json_object_get(output_of(tale.last, 0), "content"), 0);
+        assert_int_equal(strlen(json_string_value(json_object_get(part, "text"))), lens[i]);
+        assert_int_equal(json_array_size(json_object_get(part, "logprobs")), i == 0 ? lens[i] : 0);
+        tale_fini(&tale);
+        rig_end(&rig);
+        buf_fini(&input);
+    }
 }
 
 /* ---- kept responses ---- */
@@ -511,6 +544,7 @@ int main(void)
         cmocka_unit_test(blocks_are_items),
         cmocka_unit_test(text_that_is_no_call_is_an_incomplete_item),
         cmocka_unit_test(log_probabilities_go_with_the_text),
+        cmocka_unit_test(many_log_probabilities_are_sent_once),
         cmocka_unit_test(a_response_is_continued_any_number_of_times),
         cmocka_unit_test(items_are_referred_to),
         cmocka_unit_test(kept_responses_are_shown_and_deleted),

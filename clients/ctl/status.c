@@ -313,12 +313,12 @@ static void put_worker_table(const json_t *root, struct buf *out)
         status_percent(status_count_of(root, "accepted_tokens"), status_count_of(root, "drafted_tokens")),
         status_count_of(root, "chunk_tokens"));
     buf_printf(out,
-               "  blocks    %" PRIu64 " of %" PRIu64 " free, %" PRIu64 " cached, %" PRIu64
-               " filling, %" PRIu64 " sealed, %" PRIu64 " leased, %" PRIu64 " zombie\n",
+               "  blocks    %" PRIu64 " of %" PRIu64 " free, %" PRIu64 " cached (%" PRIu64
+               " pinned), %" PRIu64 " filling, %" PRIu64 " sealed, %" PRIu64 " leased, %" PRIu64 " zombie\n",
                status_count_of(blocks, "free"), status_count_of(blocks, "total"),
-               status_count_of(blocks, "cached"), status_count_of(blocks, "filling"),
-               status_count_of(blocks, "sealed"), status_count_of(blocks, "leased"),
-               status_count_of(blocks, "zombie"));
+               status_count_of(blocks, "cached"), status_count_of(blocks, "pinned"),
+               status_count_of(blocks, "filling"), status_count_of(blocks, "sealed"),
+               status_count_of(blocks, "leased"), status_count_of(blocks, "zombie"));
     buf_printf(out,
                "  cache     %" PRIu64 " hits, %" PRIu64 " misses (%.0f%%), %" PRIu64 " evicted, %" PRIu64
                " expired\n",

@@ -19,6 +19,11 @@
 
 static const char NAME[] = "make";
 
+/* The types that --type takes, in three lines of the help. */
+#define TYPES_PLAIN       "F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K,"
+#define TYPES_OF_FEW_BITS "IQ1_S to IQ4_XS, TQ1_0, TQ2_0, MXFP4, NVFP4,"
+#define TYPES_LAST        "Q1_0 or Q2_0"
+
 static const char HELP[] = "Usage: baton-model make [OPTIONS] OUT.gguf\n"
                            "Write a model of a given shape with random weights.\n"
                            "\n"
@@ -32,9 +37,9 @@ static const char HELP[] = "Usage: baton-model make [OPTIONS] OUT.gguf\n"
                            "  --vocab N              default 32000, at least 259\n"
                            "  --vocab-from FILE.gguf take the tokeniser of another model\n"
                            "  --context N            default 4096\n"
-                           "  --type TYPE            F32, F16, BF16, Q8_0 (default), Q4_0 to Q5_1,\n"
-                           "                         Q2_K to Q6_K, IQ1_S to IQ4_XS, TQ1_0, TQ2_0,\n"
-                           "                         MXFP4, NVFP4, Q1_0 or Q2_0\n"
+                           "  --type TYPE            " TYPES_PLAIN "\n"
+                           "                         " TYPES_OF_FEW_BITS "\n"
+                           "                         " TYPES_LAST "; default Q8_0\n"
                            "  --tied                 no output head of its own\n"
                            "  --with NAME            write optional tensors whose name has this in it;\n"
                            "                         may be given up to 8 times\n"
@@ -99,8 +104,8 @@ static bool take_type(struct make_args *args)
 
     if (type < 0 || !make_can((enum dtype)type)) {
         fprintf(stderr,
-                "baton-model %s: --type is F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K, IQ1_S to IQ4_XS, "
-                "TQ1_0, TQ2_0, MXFP4, NVFP4, Q1_0 or Q2_0, not \"%s\"\n",
+                "baton-model %s: --type is " TYPES_PLAIN " " TYPES_OF_FEW_BITS " " TYPES_LAST
+                ", not \"%s\"\n",
                 NAME, optarg);
         return false;
     }

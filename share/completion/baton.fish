@@ -203,7 +203,7 @@ complete -c baton-model -n '__fish_seen_subcommand_from make' -l ffn -x -d 'defa
 complete -c baton-model -n '__fish_seen_subcommand_from make' -l vocab -x -d 'default 32000, at least 259'
 complete -c baton-model -n '__fish_seen_subcommand_from make' -l vocab-from -r -F -d 'take the tokeniser of another model'
 complete -c baton-model -n '__fish_seen_subcommand_from make' -l context -x -d 'default 4096'
-complete -c baton-model -n '__fish_seen_subcommand_from make' -l type -x -d 'F32, F16, BF16, Q8_0'
+complete -c baton-model -n '__fish_seen_subcommand_from make' -l type -x -d 'F32, F16, BF16, Q4_0 to Q8_0, Q2_K to Q6_K,'
 complete -c baton-model -n '__fish_seen_subcommand_from make' -l tied -d 'no output head of its own'
 complete -c baton-model -n '__fish_seen_subcommand_from make' -l with -x -d 'write optional tensors whose name has this in it;'
 complete -c baton-model -n '__fish_seen_subcommand_from make' -l set -x -d 'a key of the architecture, without its name'

@@ -22,8 +22,10 @@ enum { SCHED_MANY_ROWS = 8, SCHED_FEW_TOKENS = 64, SCHED_MANY_TOKENS = 512, SCHE
 #define SCHED_DRAFT_NAME(source, name)   [source] = name,
 enum sched_draft { SCHED_DRAFT_TABLE(SCHED_DRAFT_NUMBER) SCHED_DRAFTS };
 
-struct sched_load {                /* for the router's view of this worker, and for metrics */
-    uint32_t n_waiting, n_running; /* running: admitted, in any state */
+struct sched_load { /* for the router's view of this worker, and for metrics */
+    uint32_t
+        n_waiting; /* submitted and not admitted, preempted ones too: no part of their prompt is computed now */
+    uint32_t n_running; /* admitted, in any state; n_prefill: their prompts are not done */
     uint32_t n_arriving, n_prefill, n_decode, n_held;
     uint32_t n_tenants;             /* tenants with prompts to compute, waiting or running */
     uint64_t queued_prefill_tokens; /* uncached given tokens to compute, of waiting and running sequences */

@@ -157,10 +157,8 @@ void router_blocks_up(struct router *router, uint32_t slot); /* a worker's link 
 void router_blocks_down(struct router *router, uint32_t slot); /* its link is down: forgets its blocks */
 void router_blocks_tick(struct router *router);
 void router_blocks_events(struct router *router, uint32_t slot, const Baton__BlockEvents *events);
-bool router_blocks_work(
-    struct router *router); /* applies a slice of pending events; true: more are pending */
-/* Chooses the owner for a prefix fetch with this placement, and subtracts the tokens that it saves from
- * the choice. */
+bool router_blocks_work(struct router *router); /* applies a slice of events; true: more are pending */
+/* Chooses the owner for a prefix fetch with this placement; the choice loses the tokens that it saves. */
 void router_blocks_choose(struct job *job, struct picker_place *place);
 
 /* job.c */
@@ -207,6 +205,9 @@ void router_chain_work(struct job *job); /* does a slice of the remaining work *
 /* Does a slice of all jobs. True: there is more to do. */
 bool router_chains_work(struct router *router);
 
+/* router_metrics.c */
+void router_declare_metrics(struct router *router);
+
 /* trace.c */
 void router_trace_declare(void);
 void router_trace_job(const struct job *job); /* logs its prompt's prefixes, if log.prefixes is on */
@@ -218,8 +219,7 @@ bool router_jobs_send(struct router *router);
 
 /* stream.c */
 int router_stream_tokens(struct router *router, uint32_t slot, const Baton__Tokens *tokens);
-/* The worker's link is lost, or its restarted process is up: its jobs go elsewhere, or may be placed there again; in
- * slices. */
+/* In slices: the worker's link is lost, or a new process is up. Its jobs go elsewhere, or may be placed there again. */
 void router_stream_worker_lost(struct router *router);
 void router_stream_worker_up(struct router *router, uint32_t slot);
 /* Ends the waits of JOB_TIMED that took too long, in slices. */

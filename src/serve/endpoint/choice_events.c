@@ -277,5 +277,9 @@ static void on_resumed(void *arg, const struct work_order *order)
     resume_on_found(choice->request, order);
 }
 
-const struct gen_events choice_events = {on_accepted,          on_tokens,  on_soon,
-                                         choice_events_on_end, on_failure, on_resumed};
+const struct gen_events choice_events = {.on_accepted = on_accepted,
+                                         .on_tokens = on_tokens,
+                                         .on_soon = on_soon,
+                                         .on_end = choice_events_on_end,
+                                         .on_failure = on_failure,
+                                         .on_resumed = on_resumed};

@@ -50,11 +50,11 @@ static void worker_status_put_load(const struct load_report *load, struct buf *o
     worker_status_put_drafts(&load->sched, out);
     buf_printf(out,
                ", \"blocks\": {\"total\": %u, \"free\": %u, \"filling\": %u, \"sealed\": %u, \"cached\": %u, "
-               "\"zombie\": %u, \"leased\": %u, \"tenants\": %u, \"evicted\": %" PRIu64
+               "\"pinned\": %u, \"zombie\": %u, \"leased\": %u, \"tenants\": %u, \"evicted\": %" PRIu64
                ", \"expired\": %" PRIu64 ", \"hits\": %" PRIu64 ", \"misses\": %" PRIu64 "}",
                load->blocks_total, blocks->n_free, blocks->n_filling, blocks->n_sealed, blocks->n_cached,
-               blocks->n_zombie, blocks->n_leased, blocks->n_tenants, blocks->n_evicted, blocks->n_expired,
-               blocks->n_hits, blocks->n_misses);
+               blocks->n_pinned, blocks->n_zombie, blocks->n_leased, blocks->n_tenants, blocks->n_evicted,
+               blocks->n_expired, blocks->n_hits, blocks->n_misses);
 }
 
 static void worker_status_put_disk(const struct load_report *load, struct buf *out)
@@ -276,6 +276,9 @@ void worker_metrics_load(struct worker *worker, const struct load_report *load)
     metric_set(metric_series(blocks, (const char *const[]){"sealed"}), n->n_sealed);
     metric_set(metric_series(blocks, (const char *const[]){"cached"}), n->n_cached);
     metric_set(metric_series(blocks, (const char *const[]){"leased"}), n->n_leased);
+    worker_status_set_gauge(worker, "baton_kv_blocks_pinned",
+                            "Cached KV blocks that a pin (cache_control, a long session) protects.",
+                            n->n_pinned);
     worker_status_set_gauge(
         worker, "baton_kv_cache_usage_ratio", "Share of KV blocks that running sequences hold.",
         load->blocks_total ? 1.0 - (double)load->blocks_available / load->blocks_total : 0);

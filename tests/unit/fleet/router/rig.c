@@ -256,19 +256,8 @@ int rig_open(struct rig *rig)
         hashmap_new(sizeof(uint64_t), &router->by_number) < 0 || router_queue_open(router) < 0 ||
         picker_index_new(1000, NS_PER_S, &router->index) < 0 || picker_fleet_new(0, &router->fleet) < 0)
         return E_NOMEM;
-    router->m_queued = metric_single(router->metrics, METRIC_GAUGE, "test_queued", "Test.");
     picker_classes_init(&router->classes, rig->conf.ttft_slo_ns, rig->conf.itl_slo_ns);
-    router_admission_declare(router);
-    router_pause_declare(router);
-    router->turns.m_tenants = router->m_queued;
-    router->turns.m_pushed_out = metric_single(router->metrics, METRIC_COUNTER, "test_pushed_out", "Test.");
-    router->turns.m_wait_placed = router->turns.m_wait_left =
-        metric_series(metric_histogram_family(router->metrics, "test_wait", "Test.", "",
-                                              (struct metric_bounds){(const double[]){1}, 1}),
-                      NULL);
-    router->m_asks = router->m_resyncs = router->m_redispatched = router->m_handed_off = router->m_local =
-        router->m_refused = router->m_lost = router->m_reads = router->m_store_reads =
-            metric_single(router->metrics, METRIC_COUNTER, "test_total", "Test.");
+    router_declare_metrics(router);
     add_model(rig, "sim", '1');
     add_model(rig, "other", '2');
     return 0;

@@ -98,7 +98,11 @@ static void on_failure(void *arg, const struct gen_failure *failure)
         rig_cancel(other);
 }
 
-static const struct gen_events events = {on_accepted, on_tokens, on_soon, on_end, on_failure, NULL};
+static const struct gen_events events = {.on_accepted = on_accepted,
+                                         .on_tokens = on_tokens,
+                                         .on_soon = on_soon,
+                                         .on_end = on_end,
+                                         .on_failure = on_failure};
 
 struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_tokens,
                                     uint32_t max_new_tokens)

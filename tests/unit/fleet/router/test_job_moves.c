@@ -248,7 +248,6 @@ static void a_worker_answers_before_the_store(void **state)
     rig.conf.state_login = rig.conf.state_ca = (char *)"";
     rig.conf.node = (char *)"r0";
     rig.conf.state_wait_ns = 600 * NS_PER_S;
-    router->m_resumed = router->m_asks;
     assert_int_equal(ev_loop_new(&router->loop), 0);
     assert_int_equal(router_state_open(router, key, &fault), 0);
     store = router_state_store(router);

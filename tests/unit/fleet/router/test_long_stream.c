@@ -36,7 +36,6 @@ static int open_rig(void **state)
     now_ns = NS_PER_S;
     if (rig_open(&rig) < 0)
         return -1;
-    rig.router.m_resumed = rig.router.m_asks;
     rig.capabilities = CAPABILITY_STATED | CAPABILITY_RESUMES;
     workers[0] = rig_worker(&rig, "d0", PICKER_DECODE, 1, 1000);
     workers[1] = rig_worker(&rig, "d1", PICKER_DECODE, 2, 1000);

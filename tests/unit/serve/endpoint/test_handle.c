@@ -115,7 +115,8 @@ static void on_failure(void *arg, const struct gen_failure *failure)
     note(client, 'f');
 }
 
-static const struct gen_events events = {on_accepted, on_tokens, NULL, on_end, on_failure, NULL};
+static const struct gen_events events = {
+    .on_accepted = on_accepted, .on_tokens = on_tokens, .on_end = on_end, .on_failure = on_failure};
 
 static struct client *begin(uint32_t at)
 {
@@ -318,7 +319,10 @@ static void watch_nothing(void *arg, const char *what, uint64_t cpu_ns, uint64_t
 
 static struct client *begin_sliced(void)
 {
-    static const struct gen_events slow = {on_accepted, on_slow_tokens, NULL, on_slow_end, on_failure, NULL};
+    static const struct gen_events slow = {.on_accepted = on_accepted,
+                                           .on_tokens = on_slow_tokens,
+                                           .on_end = on_slow_end,
+                                           .on_failure = on_failure};
     struct client *client = begin(0);
 
     memset(&slices, 0, sizeof(slices));

@@ -87,6 +87,7 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source
                                            {"[THINK]", "[/THINK]"},
                                            {"<seed:think>", "</seed:think>"},
                                            {"<|START_THINKING|>", "<|END_THINKING|>"},
+                                           {"<|inner_prefix|>", "<|inner_suffix|>"},   /* Apertus */
                                            {"<|channel>", "<channel|>", "thought\n"}}; /* Gemma 4 */
     const size_t n = sizeof(marks) / sizeof(marks[0]);
 

@@ -49,10 +49,12 @@ static const char *const ends[] = {
     "<|flush|>",
     "<turn|>", /* Gemma 4 */
     "<|tool_response>",
-    "<|observation|>", /* GLM */
-    "<|role_end|>",    /* Ling 2 */
-    "[e~[",            /* MiniMax M2 */
-    "<|fim_pad|>",     /* fill in the middle */
+    "<|observation|>",   /* GLM */
+    "<|role_end|>",      /* Ling 2 */
+    "[e~[",              /* MiniMax M2 */
+    "<|assistant_end|>", /* Apertus */
+    "<|tools_suffix|>",
+    "<|fim_pad|>", /* fill in the middle */
     "<fim-pad>",
     "<fim_pad>",
     "<|fim_repo|>",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama, Cohere, Hunyuan, Kimi.
+/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama, Cohere, Hunyuan, Kimi, Apertus.
  *
  * A header ends before the brace of the arguments, which the splitter then walks.  The usual forms are
  *
@@ -9,6 +9,7 @@
  *     function<sep>N\n```json\n{    N<sep>{   DeepSeek up to R1, and since V3.1
  *     N\n```json\n{                           Hunyuan
  *     functions.N:INDEX<argument-begin>{      Kimi
+ *     {"N": {                                 an item of Apertus' list
  *
  * "type" and ids may come before or between the two members.  "arguments" and "parameters" are accepted for
  * each other, and so are "name" and "tool_name". */
@@ -83,6 +84,17 @@ static int calls_json_take_member(struct header *header, struct bytes *name)
     return rc == 1 ? calls_json_take_char(header, ',') : rc;
 }
 
+/* Begins a call in an object; its arguments begin at the held byte `at`. */
+static int begin_in_object(struct calls *calls, struct bytes name, size_t at)
+{
+    int rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);
+
+    calls->is_braced = true;
+    if (rc == 0)
+        rc = calls_take(calls, at);
+    return rc < 0 ? rc : 1;
+}
+
 int calls_object_header(struct calls *calls)
 {
     struct header header = {.text = buf_view(&calls->held)};
@@ -91,13 +103,25 @@ int calls_object_header(struct calls *calls)
 
     while (rc == 1)
         rc = calls_json_take_member(&header, &name);
-    if (rc != 2)
-        return rc;
-    rc = calls_begin_call(calls, name, CALLS_ARGUMENTS);
-    calls->is_braced = true;
-    if (rc == 0)
-        rc = calls_take(calls, header.at - 1);
-    return rc < 0 ? rc : 1;
+    return rc == 2 ? begin_in_object(calls, name, header.at - 1) : rc;
+}
+
+/* The key of the object is the name of the call. */
+static int keyed_header(struct calls *calls)
+{
+    struct header header = {.text = buf_view(&calls->held)};
+    struct bytes name = {0};
+    int rc = calls_json_take_char(&header, '{');
+
+    if (rc == 1)
+        rc = take_string(&header, &name);
+    if (rc == 1)
+        rc = calls_json_take_char(&header, ':');
+    if (rc == 1)
+        rc = calls_json_take_char(&header, '{');
+    if (rc == 1 && !calls_is_name(name))
+        rc = -1;
+    return rc == 1 ? begin_in_object(calls, name, header.at - 1) : rc;
 }
 
 enum calls_late calls_find_late(struct bytes text, struct bytes *name_out, size_t *at_out)
@@ -225,7 +249,8 @@ int calls_mistral_header(struct calls *calls)
 
 /* ---- lists ---- */
 
-int calls_list_header(struct calls *calls)
+/* Takes the opening bracket of a list.  1: an item follows, or an object without a list; else as a header. */
+static int take_list_open(struct calls *calls)
 {
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
@@ -244,7 +269,25 @@ int calls_list_header(struct calls *calls)
             return E_NOMEM;
         calls->is_list = true;
     }
-    return calls_object_header(calls);
+    return 1;
+}
+
+int calls_list_header(struct calls *calls)
+{
+    int rc = take_list_open(calls);
+
+    return rc == 1 ? calls_object_header(calls) : rc;
+}
+
+int calls_keyed_list_header(struct calls *calls)
+{
+    int rc = take_list_open(calls);
+
+    if (rc == 1)
+        rc = keyed_header(calls);
+    else
+        return rc;
+    return rc == -1 ? calls_object_header(calls) : rc;
 }
 
 enum calls_next calls_list_next(struct calls *calls)

@@ -106,8 +106,9 @@ struct calls {       /* fields used for every piece of text come first */
 
 /* Headers and tails, for the rows.
  * calls_json.c */
-int calls_object_header(struct calls *calls); /* {"name": "N", "arguments": {...} */
-int calls_list_header(struct calls *calls);   /* a list of such objects, or one */
+int calls_object_header(struct calls *calls);     /* {"name": "N", "arguments": {...} */
+int calls_list_header(struct calls *calls);       /* a list of such objects, or one */
+int calls_keyed_list_header(struct calls *calls); /* likewise, of {"N": {...}} too */
 int calls_mistral_header(struct calls *calls);
 int calls_deepseek_header(struct calls *calls);
 int calls_fenced_header(struct calls *calls); /* N ```json {...}, or an object */

@@ -187,11 +187,12 @@ int calls_finish_text(struct calls *calls)
 
 /* ---- thinking ---- */
 
-/* Finds the end of thinking; SIZE_MAX: not yet.  *n_out: the mark's length, or the length of a possible
- * beginning of it at the end. */
+/* Finds the end of thinking; SIZE_MAX: not yet.  *n_out: the length of its mark, or of a possible beginning of one at the
+ * end of the text.  The mark of a call is not skipped. */
 static size_t find_thought(const struct calls *calls, size_t *n_out)
 {
     struct bytes text = buf_view(&calls->held);
+    struct find find = {.at = SIZE_MAX};
     size_t at;
 
     if (calls->opts.format == CALLS_HARMONY) {
@@ -200,9 +201,14 @@ static size_t find_thought(const struct calls *calls, size_t *n_out)
             *n_out = calls_harmony_partial(text);
         return at;
     }
-    at = bytes_find(text, bytes_str(calls->opts.think_close), 0);
-    *n_out = at == SIZE_MAX ? calls_partial(text, calls->opts.think_close) : strlen(calls->opts.think_close);
-    return at;
+    look_for(&find, text, calls->opts.think_close);
+    if (calls->row->calls_end_thinking && calls->parser->opens[0] != NULL)
+        look_for(&find, text, calls->parser->opens[0]);
+    if (find.at == SIZE_MAX)
+        *n_out = find.n_partial;
+    else
+        *n_out = find.mark == calls->opts.think_close ? strlen(find.mark) : 0;
+    return find.at;
 }
 
 /* Passes on the first n held bytes, without blanks at both ends of the thinking. */

@@ -524,6 +524,23 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                 .between = "",
                                 .close = {TEXT("</" DSML "function_calls>")},
                                 .has_list = true}},
+
+    /* <|tools_prefix|>[{"N": {...}}, ...]<|tools_suffix|>      Apertus */
+    [CALLS_APERTUS] = {.name = "apertus",
+                       .detect = {{"<|tools_prefix|>"}},
+                       .calls_end_thinking = true,
+                       .parser = PARSER(.opens = {"<|tools_prefix|>"}, .close = "<|tools_suffix|>",
+                                        .header = calls_keyed_list_header, .tail = calls_marked_list_tail,
+                                        .marks = MARKS("<|tools_prefix|>", "<|tools_suffix|>")),
+                       .grammar = {.mark = "<|tools_prefix|>",
+                                   .open = {MARK("<|tools_prefix|>"), TEXT("[")},
+                                   .name_before = "{\"",
+                                   .name_after = "\": ",
+                                   .call_close = {TEXT("}")},
+                                   .between = ", ",
+                                   .close = {TEXT("]"), MARK("<|tools_suffix|>")},
+                                   .has_list = true,
+                                   .has_commas = true}},
 };
 
 const struct calls_row *calls_row_of(enum calls_format format)

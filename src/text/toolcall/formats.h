@@ -40,6 +40,7 @@ enum calls_format {
     CALLS_GEMMA,
     CALLS_FUNCTION_GEMMA,
     CALLS_DSML, /* DeepSeek V3.2 */
+    CALLS_APERTUS,
     CALLS_FORMAT_COUNT
 };
 
@@ -118,6 +119,7 @@ struct calls_row {
     const char *answer[CALLS_MAX_ANSWER_MARKS];
     /* They are plain text: the first one counts only where text begins, the others close it. */
     bool has_text_marks;
+    bool calls_end_thinking; /* a call may begin in thinking, which it ends */
     const struct calls_parser *parser;
     struct calls_grammar grammar;
 };

@@ -97,6 +97,7 @@ const struct constraint_family families[] = {
      "parameter name=\"n\" string=\"false\">5</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
      "invoke>\n</" BAR "DSML" BAR "function_calls>",
      false},
+    {"apertus", FAMILY("<|tools_prefix|>"), "<|tools_prefix|>[{\"set\": " ARGS "}]<|tools_suffix|>", false},
 };
 const size_t n_families = ARRAY_LEN(families);
 

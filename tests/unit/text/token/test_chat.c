@@ -69,6 +69,7 @@ static void families_are_recognised(void **state)
               "DSML\xef\xbd\x9c function_calls> #}",
               SHOWN),
          "dsml", CALLS_DSML},
+        {EACH("{# <|tools_prefix|> #}", SHOWN), "apertus", CALLS_APERTUS},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
     };

@@ -54,7 +54,8 @@ static void marks_around_thinking_are_found(void **state)
         {"{# <think> #}", "<think>", "</think>"},
         {"{# [/THINK] #}", "[THINK]", "[/THINK]"},
         {"{# <seed:think> #}", "<seed:think>", "</seed:think>"},
-        {"{# <|START_THINKING|> #}", "<|START_THINKING|>", "<|END_THINKING|>"}};
+        {"{# <|START_THINKING|> #}", "<|START_THINKING|>", "<|END_THINKING|>"},
+        {"{# <|inner_prefix|> #}", "<|inner_prefix|>", "<|inner_suffix|>"}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct chat_format *format = NULL;

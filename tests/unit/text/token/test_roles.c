@@ -154,6 +154,22 @@ static void solar_open_has_ends_of_messages(void **state)
     tokenizer_unref(tokenizer);
 }
 
+/* A turn ends at one mark, a turn with calls at the mark behind them. */
+static void apertus_ends_at_calls(void **state)
+{
+    static const struct token_spec extra[] = {{"<s>", 3, 0},
+                                              {"<|im_end|>", 3, 0},
+                                              {"<|assistant_end|>", 3, 0},
+                                              {"<|tools_prefix|>", 3, 0},
+                                              {"<|tools_suffix|>", 3, 0},
+                                              {NULL, 0, 0}};
+    static const char *const stops[] = {"<|im_end|>", "<|assistant_end|>", "<|tools_suffix|>", NULL};
+    struct tokenizer *tokenizer = tokenizer_of_tokens(extra);
+
+    expect_stops(tokenizer, stops);
+    tokenizer_unref(tokenizer);
+}
+
 static void a_role_may_be_none(void **state)
 {
     static const struct token_spec extra[] = {{"<s>", 3, 0}, {"<|im_end|>", 3, 0}, {NULL, 0, 0}};
@@ -193,6 +209,7 @@ int main(void)
         cmocka_unit_test(files_name_ends),
         cmocka_unit_test(user_tokens_are_ends_too),
         cmocka_unit_test(solar_open_has_ends_of_messages),
+        cmocka_unit_test(apertus_ends_at_calls),
         cmocka_unit_test(a_role_may_be_none),
     };
 

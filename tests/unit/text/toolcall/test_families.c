@@ -35,6 +35,8 @@
 #define GE      CALLS_GEMMA, false, false
 #define FG      CALLS_FUNCTION_GEMMA, false, false
 #define DM      CALLS_DSML, false, false
+#define AP      CALLS_APERTUS, false, false
+#define AP_T    CALLS_APERTUS, true, false
 #define T       CALLS_HERMES, true, false
 #define T_BEGUN CALLS_HERMES, true, true
 #define P       CALLS_PLAIN, true, false
@@ -59,6 +61,8 @@
 #define PY(calls) "<|tool_call_start|>[" calls "]<|tool_call_end|>"
 
 #define ACT(items) "<|START_ACTION|>[\n    " items "\n]<|END_ACTION|>"
+
+#define APER(items) "<|tools_prefix|>[" items "]<|tools_suffix|>"
 
 #define NEMO(items) "<TOOLCALL>[" items "]</TOOLCALL>"
 
@@ -415,6 +419,22 @@ static const struct {
     {DM, "<" DSML "function_calls>\n<" DSML "invoke name=\"f\">\n<" DSML "parameter name=\"s\" string=\"t",
      true, "[f:{!]"},
     {DM, "a <" BAR "DSML", false, "a <" BAR "DSML"},
+    /* Apertus */
+    {AP, APER("{\"f\": {\"a\": 1}}"), false, "[f:{\"a\": 1}]"},
+    {AP, "Two. " APER("{\"f\": {\"x\": \"}]\"}}, { \"g\" : {}}") "x", false,
+     "Two. [f:{\"x\": \"}]\"}][g:{}]x"},
+    {AP, "<|tools_prefix|>[{\"arguments\": {}}]", true, "[arguments:{}]"},
+    {AP, "<|tools_prefix|>{\"f\": {}}<|tools_suffix|>", false, "[f:{}]"},
+    {AP, APER("{\"name\": \"f\", \"arguments\": {\"a\": 1}}"), false, "[f:{\"a\": 1}]"},
+    {AP, APER("{\"f g\": {}}"), false, APER("{\"f g\": {}}")},
+    {AP, APER("{\"f\": 1}"), false, APER("{\"f\": 1}")},
+    {AP, APER(""), false, APER("")},
+    {AP, "<|tools_prefix|>[{\"f\"", true, ""},
+    {AP, "<|tools_prefix|>[{\"f\": {\"a\": \"x", true, "[f:{\"a\": \"x!]"},
+    {AP, "a <|tools_", false, "a <|tools_"},
+    {AP_T, "<think>Hm</think>Yes. " APER("{\"f\": {}}"), false, "~Hm~Yes. [f:{}]"},
+    {AP_T, "<think>Hm " APER("{\"f\": {}}"), false, "~Hm~[f:{}]"},
+    {AP_T, "<think>a <|tools_pre", true, "~a <|tools_pre~"},
     /* thinking in the text */
     {P, "<think>\nHm, yes.\n</think>\n\nHello.", false, "~Hm, yes.~Hello."},
     {P, "Well <think>a</think> b", false, "Well ~a~b"},

@@ -105,6 +105,8 @@ static const struct {
      "parameter name=\"city\" string=\"true\">a\nb</" BAR "DSML" BAR "parameter>\n<" BAR "DSML" BAR
      "parameter name=\"days\" string=\"false\">[3]</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
      "invoke>\n</" BAR "DSML" BAR "function_calls>"},
+    {CALLS_APERTUS, 2, "{\"a\":1}",
+     "<|tools_prefix|>[{\"get\": {\"a\": 1}}, {\"get\": {\"a\": 1}}]<|tools_suffix|>"},
     {CALLS_GRANITE, 1, "no object", "<|tool_call|>[{\"name\": \"get\", \"arguments\": no object}]"},
 };
 

@@ -217,6 +217,7 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
                                .think_open = info->think_open,
                                .think_close = info->think_close,
                                .think_name = info->think_name,
+                               .think_is_words = info->think_is_words,
                                .begins_thinking = opts->begins_thinking,
                                .tools = calloc(request->n_tools + 1, sizeof(struct calls_tool)),
                                .n_tools = request->n_tools};

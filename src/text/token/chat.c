@@ -118,6 +118,7 @@ static void join_infos(struct chat_format *format)
         format->answers.think_open = with_tools->think_open;
         format->answers.think_close = with_tools->think_close;
         format->answers.think_name = with_tools->think_name;
+        format->answers.think_is_words = with_tools->think_is_words;
     }
 }
 

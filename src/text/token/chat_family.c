@@ -3,7 +3,7 @@
  * text of answers.  The row of the tool-call format (text/toolcall/formats.c) has the form of ids.
  *
  * Marks surround the model's thinking. They are tokens of the vocabulary or words of the template. Harmony is
- * the exception: it has a channel for thinking. */
+ * the exception: it has a channel for thinking. Granite 3.2 has sentences, which any text may have too. */
 #include "text/token/chat_priv.h"
 
 #include <stdio.h>
@@ -87,8 +87,9 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source
                                            {"[THINK]", "[/THINK]"},
                                            {"<seed:think>", "</seed:think>"},
                                            {"<|START_THINKING|>", "<|END_THINKING|>"},
-                                           {"<|inner_prefix|>", "<|inner_suffix|>"},   /* Apertus */
-                                           {"<|channel>", "<channel|>", "thought\n"}}; /* Gemma 4 */
+                                           {"<|inner_prefix|>", "<|inner_suffix|>"},  /* Apertus */
+                                           {"<|channel>", "<channel|>", "thought\n"}, /* Gemma 4 */
+                                           {"Here is my thought process:", "Here is my response:"}};
     const size_t n = sizeof(marks) / sizeof(marks[0]);
 
     for (size_t i = 0; i < 2 * n && info->think_open == NULL; i++) {
@@ -102,6 +103,7 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source
         info->think_open = row[0];
         info->think_close = row[1];
         info->think_name = row[2];
+        info->think_is_words = row == marks[n - 1];
     }
 }
 

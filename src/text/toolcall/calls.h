@@ -47,6 +47,7 @@ struct calls_opts {
     /* Marks around thinking; NULL: none (harmony has its channel).  think_name: a text behind think_open that is no
      * thinking; NULL: none.  All three outlive the splitter. */
     const char *think_open, *think_close, *think_name;
+    bool think_is_words;      /* think_open counts only where the answer begins */
     bool begins_thinking;     /* the prompt already has think_open */
     struct calls_tool *tools; /* [n_tools], heap; taken, also on failure */
     size_t n_tools;           /* names and schemas are borrowed */

@@ -56,6 +56,17 @@ static void look_for_answer(const struct calls *calls, struct find *find, struct
     }
 }
 
+/* Looks for the mark that opens thinking. */
+static void look_for_thinking(const struct calls *calls, struct find *find, struct bytes text)
+{
+    const struct calls_opts *opts = &calls->opts;
+    bool may_begin = calls->n_before == 0 && !calls->has_text;
+
+    if (opts->think_open != NULL &&
+        (!opts->think_is_words || (may_begin && begins_with_mark(text, opts->think_open))))
+        look_for(find, text, opts->think_open);
+}
+
 /* The text of an answer begins or ends at a mark of plain text: blanks beside it are left out. */
 static void enter_answer(struct calls *calls, bool is_open)
 {
@@ -75,8 +86,7 @@ static struct find find_marks(const struct calls *calls)
     for (size_t i = 0; i < 4 && parser->drops[i] != NULL; i++)
         look_for(&find, text, parser->drops[i]);
     look_for_answer(calls, &find, text);
-    if (calls->opts.think_open != NULL)
-        look_for(&find, text, calls->opts.think_open);
+    look_for_thinking(calls, &find, text);
     return find;
 }
 

@@ -55,7 +55,8 @@ static void marks_around_thinking_are_found(void **state)
         {"{# [/THINK] #}", "[THINK]", "[/THINK]"},
         {"{# <seed:think> #}", "<seed:think>", "</seed:think>"},
         {"{# <|START_THINKING|> #}", "<|START_THINKING|>", "<|END_THINKING|>"},
-        {"{# <|inner_prefix|> #}", "<|inner_prefix|>", "<|inner_suffix|>"}};
+        {"{# <|inner_prefix|> #}", "<|inner_prefix|>", "<|inner_suffix|>"},
+        {"{# 'Here is my response:' #}", "Here is my thought process:", "Here is my response:"}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct chat_format *format = NULL;
@@ -68,6 +69,7 @@ static void marks_around_thinking_are_found(void **state)
         assert_int_equal(chat_format_new(tokenizer, NULL, &format), 0);
         assert_string_equal(chat_format_info(format)->think_open, cases[i][1]);
         assert_string_equal(chat_format_info(format)->think_close, cases[i][2]);
+        assert_int_equal(chat_format_info(format)->think_is_words, cases[i][1][0] == 'H');
         chat_format_free(format);
         tokenizer_unref(tokenizer);
         buf_fini(&source);

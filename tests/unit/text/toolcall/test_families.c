@@ -524,6 +524,41 @@ static void names_of_thinking_are_left_out(void **state)
     }
 }
 
+/* Granite 3.2 opens and closes its thinking by sentences, which count only where an answer begins. */
+static void sentences_surround_thinking(void **state)
+{
+    static const char *const texts[][2] = {
+        {"Here is my thought process:\nHm, yes.\n\nHere is my response:\nHello.", "~Hm, yes.~Hello."},
+        {"\n Here is my thought process: a Here is my response: b", "~a~b"},
+        {"Here is my response: b", "Here is my response: b"},
+        {"So. Here is my thought process: a Here is my response: b",
+         "So. Here is my thought process: a Here is my response: b"},
+        {"Here is my thought process: a Here is my response: b Here is my thought process: c",
+         "~a~b Here is my thought process: c"},
+        {"Here is my thought process: a Here is my response:<|tool_call|>[{\"name\": \"f\", \"arguments\": "
+         "{}}]",
+         "~a~[f:{}]"},
+        {"Here is my thought process: no end. Here is my resp", "~no end. Here is my resp~"},
+        {"Here is my thought", "Here is my thought"},
+    };
+    const struct calls_opts opts = {.format = CALLS_GRANITE,
+                                    .think_open = "Here is my thought process:",
+                                    .think_close = "Here is my response:",
+                                    .think_is_words = true};
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        for (size_t piece = 0; piece <= strlen(texts[i][0]); piece++) {
+            struct calls_sink sink = {0};
+
+            calls_sink_run(&sink, &opts, bytes_str(texts[i][0]), piece, false);
+            if (!bytes_is(buf_view(&sink.out), texts[i][1]))
+                fail_msg("%s in pieces of %zu: %.*s", texts[i][0], piece, (int)sink.out.len_bytes,
+                         (const char *)sink.out.data);
+            buf_fini(&sink.out);
+        }
+    }
+}
+
 static void calls_may_be_ignored(void **state)
 {
     const struct calls_opts plain = {.format = CALLS_MISTRAL, .ignores_calls = true};
@@ -554,6 +589,7 @@ int main(void)
         cmocka_unit_test(answers_split_the_same_in_any_pieces),
         cmocka_unit_test(strings_in_tags_stream),
         cmocka_unit_test(names_of_thinking_are_left_out),
+        cmocka_unit_test(sentences_surround_thinking),
         cmocka_unit_test(calls_may_be_ignored),
     };
 

@@ -119,6 +119,9 @@ struct parser {
     int rc;
     unsigned depth;
     unsigned conditional; /* number of enclosing branches that may not be taken */
+    unsigned expressions; /* number of enclosing expressions */
+    const struct node
+        *unknown; /* an unknown filter or test of the expression at hand, unless a condition follows it */
     unsigned loops;
 };
 

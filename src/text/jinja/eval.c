@@ -93,6 +93,16 @@ static struct value eval_dict(struct jinja *jinja, const struct node *node)
 
 /* ---- attributes, items, slices ---- */
 
+/* An item of a group by its name; NULL: another name, or no group. */
+static const struct value *eval_group_item(struct value value, struct text name)
+{
+    if (value.kind != VALUE_TUPLE || !value.list->is_group)
+        return NULL;
+    if (text_is(name, "grouper"))
+        return &value.list->items[0];
+    return text_is(name, "list") ? &value.list->items[1] : NULL;
+}
+
 struct value value_attribute(struct jinja *jinja, struct value value, struct text name)
 {
     struct value key = {.kind = VALUE_TEXT, .text = &name};
@@ -106,8 +116,10 @@ struct value value_attribute(struct jinja *jinja, struct value value, struct tex
     const struct callable *callable =
         value.kind == VALUE_NAMESPACE ? NULL : method_find(jinja, value, text_bytes(name));
     if (callable == NULL) {
-        const struct value *item = dict_get(jinja, value, key);
+        const struct value *item = eval_group_item(value, name);
 
+        if (item == NULL)
+            item = dict_get(jinja, value, key);
         return item != NULL ? *item : value_undefined(NULL);
     }
     struct method *method = jinja_take(jinja, sizeof(*method));

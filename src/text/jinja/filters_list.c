@@ -187,44 +187,59 @@ void list_sort(struct jinja *jinja, struct value list, const struct value *keys,
 
 /* The sort key of an element: an attribute of it (or several, with commas), in lower case unless case
  * matters. */
-static struct value filters_list_key_of(struct jinja *jinja, struct value value, struct value path,
-                                        bool keeps_case)
+struct list_key {
+    struct value path;      /* ABSENT, NONE: the element itself */
+    struct value otherwise; /* for an undefined attribute; ABSENT, NONE: it stays undefined */
+    bool keeps_case;
+};
+
+static struct value filters_list_attribute(struct jinja *jinja, struct value value, const struct list_key *by)
 {
+    struct value found = value_path(jinja, value, by->path);
+    bool is_missing = found.kind == VALUE_UNDEFINED && by->otherwise.kind != VALUE_ABSENT &&
+                      by->otherwise.kind != VALUE_NONE;
+
+    return is_missing ? by->otherwise : found;
+}
+
+static struct value filters_list_key_of(struct jinja *jinja, struct value value, const struct list_key *by)
+{
+    struct value path = by->path;
     struct text text = text_in(path);
     size_t comma = bytes_find(text_bytes(text), bytes_str(","), 0), from = 0;
 
     if (path.kind != VALUE_ABSENT && path.kind != VALUE_NONE && comma == SIZE_MAX)
-        value = value_path(jinja, value, path);
+        value = filters_list_attribute(jinja, value, by);
     if (comma != SIZE_MAX) {
         struct value keys = value_tuple(jinja, 2);
 
         for (; jinja->rc == 0; from = comma + 1) {
             comma = bytes_find(text_bytes(text), bytes_str(","), from);
-            struct value part =
-                value_text(jinja, text_part(text, from, comma == SIZE_MAX ? text.len_bytes : comma));
+            struct list_key part = *by;
 
-            list_push(jinja, keys, filters_list_key_of(jinja, value, part, keeps_case));
+            part.path = value_text(jinja, text_part(text, from, comma == SIZE_MAX ? text.len_bytes : comma));
+            list_push(jinja, keys, filters_list_key_of(jinja, value, &part));
             if (comma == SIZE_MAX)
                 break;
         }
         return keys;
     }
-    if (value.kind == VALUE_TEXT && !keeps_case) {
+    if (value.kind == VALUE_TEXT && !by->keeps_case) {
         struct call none = {0};
         value = callable_find(text_methods, bytes_str("lower"))->fn(jinja, value, &none);
     }
     return value;
 }
 
-static struct value filters_list_sorted(struct jinja *jinja, struct value list, struct value path,
-                                        bool keeps_case, bool is_reverse)
+static struct value filters_list_sorted(struct jinja *jinja, struct value list, const struct list_key *by,
+                                        bool is_reverse)
 {
     struct value *keys = jinja->rc == 0 ? jinja_take(jinja, (list.list->n + 1) * sizeof(*keys)) : NULL;
 
     if (keys == NULL)
         return list;
     for (size_t i = 0; i < list.list->n && jinja_charge(jinja, 1); i++)
-        keys[i] = filters_list_key_of(jinja, list.list->items[i], path, keeps_case);
+        keys[i] = filters_list_key_of(jinja, list.list->items[i], by);
     if (jinja->rc == 0)
         list_sort(jinja, list, keys, is_reverse);
     return list;
@@ -233,27 +248,28 @@ static struct value filters_list_sorted(struct jinja *jinja, struct value list, 
 /* reverse case_sensitive attribute */
 static struct value filter_sort(struct jinja *jinja, struct value self, struct call *call)
 {
-    return filters_list_sorted(jinja, filter_list(jinja, self, call), call->bound[2],
-                               value_is_true(call->bound[1]), value_is_true(call->bound[0]));
+    struct list_key by = {.path = call->bound[2], .keeps_case = value_is_true(call->bound[1])};
+
+    return filters_list_sorted(jinja, filter_list(jinja, self, call), &by, value_is_true(call->bound[0]));
 }
 
 /* case_sensitive by reverse */
 static struct value filter_dictsort(struct jinja *jinja, struct value self, struct call *call)
 {
     bool by_value = call->bound[1].kind == VALUE_TEXT && text_is(*call->bound[1].text, "value");
+    struct list_key by = {.path = value_int(by_value), .keeps_case = value_is_true(call->bound[0])};
 
-    return filters_list_sorted(jinja, filter_items(jinja, self, call), value_int(by_value),
-                               value_is_true(call->bound[0]), value_is_true(call->bound[2]));
+    return filters_list_sorted(jinja, filter_items(jinja, self, call), &by, value_is_true(call->bound[2]));
 }
 
 /* case_sensitive attribute */
 static struct value filter_unique(struct jinja *jinja, struct value self, struct call *call)
 {
     struct value all = value_elements(jinja, self), list = value_list(jinja, 0), seen = value_dict(jinja);
+    struct list_key by = {.path = call->bound[1], .keeps_case = value_is_true(call->bound[0])};
 
     for (size_t i = 0; jinja->rc == 0 && i < all.list->n; i++) {
-        struct value key =
-            filters_list_key_of(jinja, all.list->items[i], call->bound[1], value_is_true(call->bound[0]));
+        struct value key = filters_list_key_of(jinja, all.list->items[i], &by);
 
         if (dict_get(jinja, seen, key) != NULL)
             continue;
@@ -268,10 +284,10 @@ static struct value filters_list_extreme(struct jinja *jinja, struct value self,
                                          int wanted)
 {
     struct value all = value_elements(jinja, self), best = value_undefined("it"), best_key = best;
+    struct list_key by = {.path = call->bound[1], .keeps_case = value_is_true(call->bound[0])};
 
     for (size_t i = 0; jinja->rc == 0 && i < all.list->n; i++) {
-        struct value key =
-            filters_list_key_of(jinja, all.list->items[i], call->bound[1], value_is_true(call->bound[0]));
+        struct value key = filters_list_key_of(jinja, all.list->items[i], &by);
 
         if (i > 0 && value_compare(jinja, key, best_key) != wanted)
             continue;
@@ -307,22 +323,24 @@ static struct value filter_sum(struct jinja *jinja, struct value self, struct ca
     return sum;
 }
 
-/* attribute: gives a list of (value, the elements that have it), ordered by value */
+/* attribute: gives a list of (value, the elements that have it), ordered by value; default: of elements without it */
 static struct value filter_groupby(struct jinja *jinja, struct value self, struct call *call)
 {
-    bool keeps_case = value_is_true(call->bound[2]);
-    struct value all =
-        filters_list_sorted(jinja, filter_list(jinja, self, call), call->bound[0], keeps_case, false);
+    struct list_key by = {
+        .path = call->bound[0], .otherwise = call->bound[1], .keeps_case = value_is_true(call->bound[2])};
+    struct value all = filters_list_sorted(jinja, filter_list(jinja, self, call), &by, false);
     struct value groups = value_list(jinja, 0), group = groups, before = value_none();
 
     for (size_t i = 0; jinja->rc == 0 && i < all.list->n; i++) {
-        struct value key = filters_list_key_of(jinja, all.list->items[i], call->bound[0], keeps_case);
+        struct value key = filters_list_key_of(jinja, all.list->items[i], &by);
 
         if (i == 0 || !value_equal(jinja, key, before)) {
             struct value both = value_tuple(jinja, 2);
 
             group = value_list(jinja, 0);
-            list_push(jinja, both, value_path(jinja, all.list->items[i], call->bound[0]));
+            if (jinja->rc == 0)
+                both.list->is_group = true;
+            list_push(jinja, both, filters_list_attribute(jinja, all.list->items[i], &by));
             list_push(jinja, both, group);
             list_push(jinja, groups, both);
         }

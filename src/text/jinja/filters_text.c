@@ -182,6 +182,19 @@ static struct value filter_tojson(struct jinja *jinja, struct value self, struct
     return value_to_json(jinja, self, call->bound);
 }
 
+/* Step 3.7's template parses arguments with it.  transformers has no such filter, llama.cpp has. */
+static struct value filter_fromjson(struct jinja *jinja, struct value self, struct call *call)
+{
+    struct text text = text_in(self);
+
+    (void)call;
+    if (self.kind != VALUE_TEXT) {
+        jinja_fail(jinja, E_FORMAT, "fromjson wants a text, not a %s", value_type(self));
+        return value_undefined(NULL);
+    }
+    return value_of_json(jinja, text_bytes(text), text_marks(text), "fromjson");
+}
+
 /* length killwords end leeway */
 static struct value filter_truncate(struct jinja *jinja, struct value self, struct call *call)
 {
@@ -231,6 +244,7 @@ const struct callable text_filters[] = {
     {"wordcount", "", filter_wordcount, 0, false},
     {"format", NULL, filter_format, 0, false},
     {"tojson", "ensure_ascii indent separators sort_keys", filter_tojson, 0, false},
+    {"fromjson", "", filter_fromjson, 0, false},
     {"truncate", "length killwords end leeway", filter_truncate, 0, false},
     {NULL, NULL, NULL, 0, false},
 };

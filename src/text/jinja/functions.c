@@ -89,18 +89,45 @@ static const char *const months[] = {"January", "February", "March",     "April"
 static const char *const days[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
                                    "Thursday", "Friday", "Saturday"};
 
+static bool put_date(struct build *build, char directive, const struct tm *tm);
+
+/* Writes a directive that stands for several; false: another one. */
+static bool put_dates(struct build *build, char directive, const struct tm *tm)
+{
+    static const char *const several[] = {"ca b e T Y", "xm/d/y", "Dm/d/y", "XT", "RH:M", "FY-m-d", "TH:M:S"};
+    const char *found = NULL;
+
+    for (size_t i = 0; i < sizeof(several) / sizeof(several[0]); i++)
+        if (several[i][0] == directive)
+            found = several[i] + 1;
+    for (const char *at = found; at != NULL && *at != '\0'; at++)
+        if (!put_date(build, *at, tm))
+            build_raw(build, at, 1, MARK_OWN);
+    return found != NULL;
+}
+
 /* Writes one directive "%x"; false: unknown directive. */
 static bool put_date(struct build *build, char directive, const struct tm *tm)
 {
     const struct {
         char directive;
         int width, value;
-    } numbers[] = {{'Y', 1, tm->tm_year + 1900}, {'m', 2, tm->tm_mon + 1},
-                   {'d', 2, tm->tm_mday},        {'H', 2, tm->tm_hour},
-                   {'M', 2, tm->tm_min},         {'S', 2, tm->tm_sec},
-                   {'j', 3, tm->tm_yday + 1},    {'w', 1, tm->tm_wday},
-                   {'y', 2, tm->tm_year % 100},  {'I', 2, (tm->tm_hour + 11) % 12 + 1}};
+    } numbers[] = {{'Y', 1, tm->tm_year + 1900},
+                   {'m', 2, tm->tm_mon + 1},
+                   {'d', 2, tm->tm_mday},
+                   {'H', 2, tm->tm_hour},
+                   {'M', 2, tm->tm_min},
+                   {'S', 2, tm->tm_sec},
+                   {'j', 3, tm->tm_yday + 1},
+                   {'w', 1, tm->tm_wday},
+                   {'y', 2, tm->tm_year % 100},
+                   {'I', 2, (tm->tm_hour + 11) % 12 + 1},
+                   {'u', 1, (tm->tm_wday + 6) % 7 + 1},
+                   {'f', 6, 0}};
     char text[32] = "";
+
+    if (put_dates(build, directive, tm))
+        return true;
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         if (numbers[i].directive == directive)
@@ -118,10 +145,6 @@ static bool put_date(struct build *build, char directive, const struct tm *tm)
         snprintf(text, sizeof(text), "UTC");
     else if (directive == '%')
         snprintf(text, sizeof(text), "%%");
-    else if (directive == 'F')
-        snprintf(text, sizeof(text), "%d-%02d-%02d", tm->tm_year + 1900, tm->tm_mon + 1, tm->tm_mday);
-    else if (directive == 'T')
-        snprintf(text, sizeof(text), "%02d:%02d:%02d", tm->tm_hour, tm->tm_min, tm->tm_sec);
     build_raw(build, text, strlen(text), MARK_OWN);
     return text[0] != '\0';
 }

@@ -132,18 +132,30 @@ static struct bytes dotted_name(struct parser *parser)
     return parser->rc == 0 ? name : bytes_str("?");
 }
 
-/* Looks up a filter or test. An unknown one fails here. Inside a branch that may not be taken, it fails only
- * when it is evaluated. */
-static void find_callable(struct parser *parser, struct node *node, const char *what)
+/* Fails if the expression has an unknown filter or test. */
+static void parse_expr_check_known(struct parser *parser)
+{
+    const struct node *node = parser->unknown;
+
+    if (node != NULL)
+        parser_fail(parser, "unknown %s \"%.64s\"", node->kind == NODE_FILTER ? "filter" : "test",
+                    node->name == NULL ? "?" : node->name->str);
+    parser->unknown = NULL;
+}
+
+/* Looks up a filter or test. An unknown one fails at the end of its expression. Inside a branch that may not be
+ * taken, it fails only when it is evaluated. */
+static void find_callable(struct parser *parser, struct node *node)
 {
     struct bytes name = node->name == NULL ? bytes_str("?") : text_bytes(node->name->text);
 
     node->callable = node->kind == NODE_FILTER ? filter_find(name) : test_find(name);
     if (node->callable != NULL && node->kind == NODE_FILTER)
         parser->parsed->uses_markup |= node->callable->makes_markup;
-    if (node->callable == NULL && parser->conditional == 0)
-        parser_fail(parser, "unknown %s \"%.*s\"", what, name.len_bytes > 64 ? 64 : (int)name.len_bytes,
-                    (const char *)name.data);
+    if (node->callable == NULL && parser->conditional == 0 && parser->unknown == NULL)
+        parser->unknown = node;
+    if (parser->expressions == 0)
+        parse_expr_check_known(parser);
 }
 
 struct node *parser_filters(struct parser *parser, struct node *node, bool begins_inline)
@@ -152,7 +164,7 @@ struct node *parser_filters(struct parser *parser, struct node *node, bool begin
         struct node *filter = parse_expr_with(parser, NODE_FILTER, node, NULL);
 
         filter->name = parser_name(parser, dotted_name(parser));
-        find_callable(parser, filter, "filter");
+        find_callable(parser, filter);
         if (parser_skip_op(parser, "("))
             filter->args = parser_args(parser);
         node = filter;
@@ -178,7 +190,7 @@ static struct node *parse_expr_test(struct parser *parser, struct node *operand)
     struct node *node = parse_expr_with(parser, NODE_TEST, operand, NULL);
 
     node->name = parser_name(parser, dotted_name(parser));
-    find_callable(parser, node, "test");
+    find_callable(parser, node);
     if (parser_skip_op(parser, "(")) {
         node->args = parser_args(parser);
     } else if (begins_operand(parser)) {
@@ -410,16 +422,22 @@ struct node *parser_expression(struct parser *parser, bool with_condition)
 {
     if (!parser_enter(parser))
         return parser_node(parser, NODE_CONST);
-    struct node *node = parse_expr_disjunction(parser);
+    const struct node *unknown_before = parser->unknown;
 
+    parser->expressions++;
+    struct node *node = parse_expr_disjunction(parser);
     while (with_condition && parser_skip_word(parser, "if")) {
         struct node *choice = parse_expr_with(parser, NODE_CONDITION, NULL, node);
 
         choice->a = parse_expr_disjunction(parser);
         if (parser_skip_word(parser, "else"))
             choice->c = parser_expression(parser, true);
+        parser->unknown = unknown_before; /* one of the three parts may not be evaluated */
         node = choice;
     }
+    parser->expressions--;
+    if (parser->expressions == 0)
+        parse_expr_check_known(parser);
     parser->depth--;
     return node;
 }

@@ -76,7 +76,8 @@ struct value {
 struct value_list {
     struct value *items;
     size_t n, cap;
-    bool is_open; /* the template wrote the list ("[...]") and may change it in place */
+    bool is_open;  /* the template wrote the list ("[...]") and may change it in place */
+    bool is_group; /* a tuple of groupby: its items are .grouper and .list too */
 };
 
 struct value_dict { /* in insertion order */

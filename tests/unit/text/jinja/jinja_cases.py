@@ -473,6 +473,28 @@ ms|selectattr('n', 'defined')|map(attribute='content')|list
 ms|rejectattr('role','in',['user','system'])|map(attribute='role')|list
 ms|rejectattr('role','eq','user')|map(attribute='content')|join
 ms|groupby('role')|map(attribute=0)|list
+ms|groupby('role')|map(attribute='grouper')|list
+ms|groupby('role')|map(attribute='list')|map('length')|list
+(ms|groupby('role')|first).grouper ~ (ms|groupby('role')|first).list|length
+ms|groupby('n', default=0)|map('first')|list
+ms|groupby('n')
+[1, 2]|map(attribute='list')|list
+(1, 2).list is defined
+'{"a": [1, 2.5, null, true, "x"], "b": {}}'|fromjson
+('{"a": 1}'|fromjson).a + 1
+'"x"'|fromjson
+' [1]\n'|fromjson
+'nope'|fromjson
+''|fromjson
+5|fromjson
+(5|nofilter) if no else 'ok'
+'ok' if t else 5|nofilter
+(5|nofilter) if t else 'ok'
+[5|nofilter] if no
+'x' if (5|nofilter) else 'y'
+(5 is notest) if no else 'ok'
+[5|nofilter, 1 if t else 2]
+(1 if t else 2)|nofilter
 names|map('length')|sum
 names|reject('equalto','bob')|join(', ')
 d|attr('b')
@@ -595,6 +617,7 @@ namespace(a=1).b is defined
 namespace({'a': 2}).a
 raise_exception('no')
 strftime_now('%d %b %Y')
+strftime_now('%c|%x|%X|%D|%R|%F|%T|%u|%f')
 strftime_now('%Y-%m-%d %H:%M:%S %A %B %j %p %I %y %% %a')
 foo()
 n()

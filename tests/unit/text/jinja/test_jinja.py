@@ -48,6 +48,7 @@ def environment():
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
+    env.filters["fromjson"] = json.loads  # as llama.cpp has it
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda f: NOW.strftime(f)
     return env

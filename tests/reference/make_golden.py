@@ -295,6 +295,8 @@ CASES = {
                        "--set attention.sliding_window=9 --set leading_dense_block_count=1 --set expert_shared_count=1 "
                        "--set expert_weights_scale=2.5 --set nextn_predict_layers=1 --with shared_head_norm "
                        f"{TINY}"),
+    "stablelm-12b": ("hf_norm", "--arch stablelm --layers 3 --set use_parallel_residual=true --with attn_q_norm "
+                     f"--with attn_k_norm --set rope.dimension_count=6 {TINY}"),
     # append new cases: the place of a case seeds its tokens
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)

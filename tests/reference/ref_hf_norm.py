@@ -89,6 +89,9 @@ def stablelm(model):
         w, at = model.layer(i), f"model.layers.{i}"
         norm(state, f"{at}.input_layernorm", w, "attn_norm")
         norm(state, f"{at}.post_attention_layernorm", w, "ffn_norm")
+        for part in ("q", "k"):
+            for head, gain in enumerate(w.get(f"attn_{part}_norm", ())):
+                state[f"{at}.self_attn.{part}_layernorm.norms.{head}.weight"] = gain
         for theirs, ours in (("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"),
                              ("self_attn.v_proj", "attn_v"), ("self_attn.o_proj", "attn_output"),
                              ("mlp.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"), ("mlp.down_proj", "ffn_down")):
@@ -96,7 +99,8 @@ def stablelm(model):
     settings = common_settings(model)
     config = transformers.StableLmConfig(
         **settings, layer_norm_eps=model.key("attention.layer_norm_epsilon"),
-        use_qkv_bias="blk.0.attn_q.bias" in model.tensors,
+        use_qkv_bias="blk.0.attn_q.bias" in model.tensors, qk_layernorm="blk.0.attn_q_norm.weight" in model.tensors,
+        use_parallel_residual="blk.0.ffn_norm.weight" not in model.tensors,
         partial_rotary_factor=settings["rope_parameters"]["partial_rotary_factor"])
     return transformers.StableLmForCausalLM(config), state
 

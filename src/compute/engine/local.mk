@@ -63,7 +63,7 @@ arch_golden = llama llama3 llama-biases llama-linear llama-yarn mistral qwen2 qw
 	starcoder2 phi2 gpt2 falcon falcon-7b command-r command-r-plus cohere2 lfm2 lfm2moe qwen35 qwen35moe qwen3next \
 	glm4-sections llama-all-biases llama-yarn-plain granite-nope gemma3-capped qwen3-fused qwen3moe-fused glm4moe-fused \
 	gpt-oss-fused deepseek2-dense deepseek2-temperature arcee-biases \
-	qwen2vl qwen3vl qwen3vlmoe exaone dots1 exaone-moe nemotron stablelm gpt-oss-fused-biases phimoe phimoe-plain olmo olmo-clamped gptneox gptneox-serial apertus afmoe bailingmoe hunyuan_vl cohere2moe \
+	qwen2vl qwen3vl qwen3vlmoe exaone dots1 exaone-moe nemotron stablelm stablelm-12b gpt-oss-fused-biases phimoe phimoe-plain olmo olmo-clamped gptneox gptneox-serial apertus afmoe bailingmoe hunyuan_vl cohere2moe \
 	mimo2 step35 kimi-linear kimi-linear-last \
 	exaone4-mtp exaone-moe-mtp
 EXTRA_DIST += $(arch_golden:%=tests/golden/arch/%.txt) tests/reference/make_golden.py tests/reference/common.py \

@@ -3,7 +3,8 @@
  *
  *    starcoder2 StarCoder 2: LayerNorm, biases, no gate
  *    nemotron  Nemotron 3 and 4, Minitron: LayerNorm, squared ReLU without a gate, a part of each head turned
- *    stablelm  StableLM 3B, 2 1.6B: LayerNorm, SiLU gate, a part of each head turned
+ *    stablelm  StableLM 3B, 2 1.6B, 2 12B: LayerNorm, SiLU gate, a part of each head turned; 12B: parallel halves, norms
+ *              with a gain for each head of queries and keys
  *    phi2      Phi 1.5 and 2: the same with parallel halves
  *    gpt2      GPT-2: the same with learned positions instead of RoPE
  *    falcon    Falcon 7B to 40B: parallel halves, one or two norms before them
@@ -14,6 +15,17 @@
 #include "compute/model/model_priv.h"
 
 static const char *const STABLELM_KEYS[] = {"use_parallel_residual", NULL};
+
+/* Converters also write the key for models whose configuration lacks it, so the norm before the feed-forward network
+ * decides where both are there. */
+static void read_stablelm(struct reading *r, struct model *model)
+{
+    read_flag(r, "use_parallel_residual", &model->is_parallel);
+    if (has_tensor(r, "blk.0.ffn_norm.weight"))
+        model->is_parallel = false;
+    if (!model->is_parallel)
+        model->needs |= SLOT_BIT(FFN_NORM) | SLOT_BIT(FFN_NORM_BIAS);
+}
 
 /* Files of older converters have Q, K and V in one tensor. */
 static void read_phi2(struct reading *r, struct model *model)
@@ -84,16 +96,16 @@ const struct arch NORM_ARCHS[] = {
      .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
      .may = ATTN_BIASES,
      .globals = GLOBAL_BIT(FINAL_NORM_BIAS)},
-    {.name =
-         "stablelm", /* converters write use_parallel_residual for all; files with parallel halves have no FFN_NORM */
-     .keys = STABLELM_KEYS,
+    {.name = "stablelm",
      .pairs = ROPE_HALVES,
      .norm = NORM_LAYER,
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
-     .needs = PRE_NORMS | SLOT_BIT(ATTN_NORM_BIAS) | SLOT_BIT(FFN_NORM_BIAS),
-     .may = ATTN_BIASES,
-     .globals = GLOBAL_BIT(FINAL_NORM_BIAS)},
+     .needs = SLOT_BIT(ATTN_NORM) | SLOT_BIT(ATTN_NORM_BIAS),
+     .may = SLOT_BIT(Q_NORM_HEADS) | SLOT_BIT(K_NORM_HEADS) | ATTN_BIASES,
+     .globals = GLOBAL_BIT(FINAL_NORM_BIAS),
+     .keys = STABLELM_KEYS,
+     .read = read_stablelm},
     {.name = "phi2",
      .pairs = ROPE_HALVES,
      .activation = ACT_GELU,

@@ -332,7 +332,7 @@ slot_set layer_needs(const struct model *model, uint32_t index)
 {
     const struct layer *layer = &model->layers[index];
 
-    return model->arch->needs | layer->attn->needs | layer->ffn->needs |
+    return model->arch->needs | model->needs | layer->attn->needs | layer->ffn->needs |
            (layer->tail ? layer->tail->needs : 0) | (model->first_layer ? MTP_SLOTS : 0);
 }
 

@@ -117,6 +117,7 @@ static const char *const CASES[] = {
     "exaone-moe",
     "nemotron",
     "stablelm",
+    "stablelm-12b",
     "gpt-oss-fused-biases",
     "phimoe",
     "phimoe-plain",

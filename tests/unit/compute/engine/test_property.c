@@ -278,7 +278,7 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
         draw_key(d, "attention.clamp_kqv", 1);
     if (strcmp(arch, "hunyuan_vl") == 0)
         draw_key(d, "rope.scaling.alpha", 50);
-    if (strcmp(arch, "gptneox") == 0)
+    if (strcmp(arch, "gptneox") == 0 || strcmp(arch, "stablelm") == 0)
         draw_text(d, rng_below(rng, 2) ? "use_parallel_residual=true" : "use_parallel_residual=false");
     if (strcmp(arch, "apertus") == 0)
         draw_xielu(d);

@@ -143,6 +143,10 @@ static void the_halves_of_stablelm_decide(void **state)
         fail_msg("%s", fault.text);
     twist = (struct tiny_twist){.fault = TINY_NO_TENSOR, .name = "blk.0.ffn_norm.weight"};
     assert_int_equal(load(&shape, &twist, *state, &fault), E_FORMAT);
+    assert_non_null(strstr(fault.text, "blk.0.ffn_norm.weight is missing"));
+    shape.set = (const char *const[]){"use_parallel_residual=true", NULL};
+    if (load(&shape, NULL, *state, &fault) < 0)
+        fail_msg("%s", fault.text);
 }
 
 /* Without these keys a layer would see other tokens, or turn none of its heads. */

@@ -529,6 +529,7 @@ int arch_read(const struct gguf *gguf, uint32_t context_length, struct fault *fa
         return rc;
     model->arch = r.arch;
     model->is_parallel = r.arch->is_parallel;
+    model->activation = r.arch->activation;
     str_copy(config->arch, sizeof(config->arch), r.arch->name);
     refuse_unimplemented(&r);
     refuse_pooling(&r);

@@ -75,6 +75,7 @@ static void read_glm4moe(struct reading *r, struct model *model)
 
 static void read_exaone_moe(struct reading *r, struct model *model)
 {
+    require_windows(r, false);
     read_exaone4(r, model);
     read_glm4moe(r, model);
 }

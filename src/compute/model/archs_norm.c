@@ -11,7 +11,8 @@
  *    command-r Command R: LayerNorm without bias, parallel halves, SiLU gate
  *    cohere2   Command R7B, Command A: the same with windows; layers without one have no RoPE
  *    olmo      OLMo 1: llama with norms that have no gain; Q, K and V may be clamped
- *    gptneox   GPT-NeoX, Pythia: exact GELU without a gate, biases, parallel halves with a norm each */
+ *    gptneox   GPT-NeoX, Pythia: exact GELU without a gate (the 20B: its tanh form), biases, parallel halves with a norm
+ *              each */
 #include "compute/model/model_priv.h"
 
 static const char *const STABLELM_KEYS[] = {"use_parallel_residual", NULL};
@@ -70,9 +71,13 @@ static void read_olmo(struct reading *r, struct model *model)
 
 static const char *const GPTNEOX_KEYS[] = {"use_parallel_residual", NULL};
 
+/* GPT-NeoX 20B and its descendants were trained with GELU's tanh form, all others with the exact one. No key tells, but
+ * no other model has this shape. */
 static void read_gptneox(struct reading *r, struct model *model)
 {
     read_flag(r, "use_parallel_residual", &model->is_parallel);
+    if (model->config.n_layers == 44 && model->config.hidden == 6144)
+        model->activation = ACT_GELU;
 }
 
 const struct arch NORM_ARCHS[] = {

@@ -32,14 +32,14 @@ CHECK_ROWS(activations, N_ACTIVATIONS);
 
 gated_act ffn_gated_act(const struct model *model)
 {
-    ASSERT(activations[model->arch->activation].gated != NULL);
-    return activations[model->arch->activation].gated;
+    ASSERT(activations[model->activation].gated != NULL);
+    return activations[model->activation].gated;
 }
 
 plain_act ffn_plain_act(const struct model *model)
 {
-    ASSERT(activations[model->arch->activation].plain != NULL);
-    return activations[model->arch->activation].plain;
+    ASSERT(activations[model->activation].plain != NULL);
+    return activations[model->activation].plain;
 }
 
 void ffn_activate(const struct model *model, const float *row, uint32_t ffn, uint32_t n_parts, float *out)

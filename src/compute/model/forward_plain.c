@@ -37,7 +37,7 @@ static void activate_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct kern_table *table = f->model->table;
     const float *bias = f->layer->vectors[SLOT_UP_BIAS];
-    const bool is_xielu = f->model->arch->activation == ACT_XIELU;
+    const bool is_xielu = f->model->activation == ACT_XIELU;
     plain_act act = is_xielu ? NULL : ffn_plain_act(f->model);
     uint32_t ffn = f->model->config.ffn;
 

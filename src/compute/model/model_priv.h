@@ -24,10 +24,11 @@ struct model {
     const struct arch *arch;
     struct kv_layout layout;
     const struct kern_table *table;
-    enum norm norm;   /* NORM_RMS or NORM_LAYER */
-    bool is_parallel; /* as in the architecture's row, unless a key differs */
-    uint32_t globals; /* GLOBAL_BIT()s that the keys ask for */
-    slot_set needs;   /* slots of every layer that the keys ask for */
+    enum norm norm;             /* NORM_RMS or NORM_LAYER */
+    bool is_parallel;           /* as in the architecture's row, unless a key differs */
+    enum activation activation; /* as in the architecture's row, unless the shape tells another one */
+    uint32_t globals;           /* GLOBAL_BIT()s that the keys ask for */
+    slot_set needs;             /* slots of every layer that the keys ask for */
     uint32_t n_ropes;
     struct rope_params rope_params[N_ROPES];
     struct rope ropes[N_ROPES];

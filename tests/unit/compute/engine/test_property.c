@@ -84,9 +84,10 @@ static bool is_latent(const char *arch)
 
 static bool has_windows(const char *arch)
 {
-    static const char *const NAMES[] = {"llama",  "gemma2",  "gemma3",  "gemma3n",    "gemma4",     "phi3",
-                                        "olmo2",  "gpt-oss", "exaone4", "mistral3",   "starcoder2", "cohere2",
-                                        "llama4", "phimoe",  "afmoe",   "cohere2moe", "mimo2",      "step35"};
+    static const char *const NAMES[] = {"llama",      "gemma2",  "gemma3",  "gemma3n",   "gemma4",
+                                        "phi3",       "olmo2",   "gpt-oss", "exaone4",   "mistral3",
+                                        "starcoder2", "cohere2", "llama4",  "phimoe",    "afmoe",
+                                        "cohere2moe", "mimo2",   "step35",  "exaone-moe"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)
@@ -98,7 +99,7 @@ static bool has_windows(const char *arch)
 static bool needs_window(const char *arch)
 {
     return strcmp(arch, "afmoe") == 0 || strcmp(arch, "cohere2moe") == 0 || strcmp(arch, "mimo2") == 0 ||
-           strcmp(arch, "step35") == 0;
+           strcmp(arch, "step35") == 0 || strcmp(arch, "exaone-moe") == 0;
 }
 
 /* A number for each layer: the value if the layer's bit is set, else 0. */
@@ -293,10 +294,11 @@ static void draw_shape(struct rng *rng, uint64_t turn, const char *arch, struct 
 static bool has_only_experts(const char *arch)
 {
     static const char *const NAMES[] = {
-        "qwen3moe",    "gpt-oss", "qwen2moe",       "olmoe",      "granitemoe", "minimax-m2",
-        "hunyuan-moe", "glm4moe", "ernie4_5-moe",   "lfm2moe",    "qwen35moe",  "qwen3next",
-        "bailingmoe2", "llama4",  "nemotron_h_moe", "qwen3vlmoe", "dots1",      "exaone-moe",
-        "phimoe",      "afmoe",   "bailingmoe",     "cohere2moe", "mimo2",      "step35"};
+        "qwen3moe",   "gpt-oss",     "qwen2moe",    "olmoe",        "granitemoe",
+        "minimax-m2", "hunyuan-moe", "glm4moe",     "ernie4_5-moe", "lfm2moe",
+        "qwen35moe",  "qwen3next",   "bailingmoe2", "llama4",       "nemotron_h_moe",
+        "qwen3vlmoe", "dots1",       "exaone-moe",  "phimoe",       "afmoe",
+        "bailingmoe", "cohere2moe",  "mimo2",       "step35",       "exaone-moe"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)

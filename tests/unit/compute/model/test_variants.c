@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of one architecture differ: tensors and keys that some have and others lack. */
+#include "base/check.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "compute/model/model_priv.h"
 #include "compute/tensor/tensor.h"
 #include "tests/unit/compute/model/tiny.h"
 
@@ -149,6 +151,30 @@ static void the_halves_of_stablelm_decide(void **state)
         fail_msg("%s", fault.text);
 }
 
+/* No key tells GPT-NeoX 20B, which was trained with another form of GELU, from other files. */
+static void the_shape_tells_gpt_neox_20b(void **state)
+{
+    static const uint32_t LAYERS[] = {44, 44, 36}, HIDDEN[] = {6144, 5120, 6144};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(LAYERS); i++) {
+        struct tiny_shape shape = tiny_shape("gptneox");
+        struct tiny_twist twist = {
+            .fault = TINY_KEY_U32, .name = "gptneox.embedding_length", .value = HIDDEN[i]};
+        struct model model = {0};
+        struct fault fault = {0};
+
+        shape.n_layers = LAYERS[i];
+        shape.n_heads = shape.n_kv_heads = 8;
+        struct gguf *gguf = tiny_gguf(&shape, &twist);
+        if (arch_read(gguf, 0, &fault, &model) < 0)
+            fail_msg("%s", fault.text);
+        assert_int_equal(model.activation, i == 0 ? ACT_GELU : ACT_GELU_EXACT);
+        free(model.layers);
+        gguf_close(gguf);
+    }
+}
+
 /* Without these keys a layer would see other tokens, or turn none of its heads. */
 static void keys_of_windows_must_be_there(void **state)
 {
@@ -157,7 +183,8 @@ static void keys_of_windows_must_be_there(void **state)
     static const struct {
         const char *arch;
         bool needs_pattern;
-    } CASES[] = {{"mimo2", true}, {"step35", true}, {"afmoe", false}, {"cohere2moe", false}};
+    } CASES[] = {
+        {"mimo2", true}, {"step35", true}, {"afmoe", false}, {"cohere2moe", false}, {"exaone-moe", false}};
 
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         struct tiny_shape shape = tiny_experts(CASES[i].arch);
@@ -294,6 +321,7 @@ static void experts_are_checked_before_packing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_shape_tells_gpt_neox_20b),
         cmocka_unit_test_setup_teardown(the_halves_of_stablelm_decide, check_team_open, check_team_close),
         cmocka_unit_test(experts_are_checked_before_packing),
         cmocka_unit_test_setup_teardown(keys_of_windows_must_be_there, check_team_open, check_team_close),

@@ -217,7 +217,7 @@ static int model_missing(const struct plan_model *model, const char *field, stru
 
 static int model_check_attention(struct plan_model *model, struct fault *fault)
 {
-    bool has_attention = model->linear_layers < model->layers;
+    bool has_attention = plan_model_attention_layers(model) > 0;
 
     if (has_attention && model->q_heads == 0)
         return model_missing(model, "q_heads", fault);
@@ -240,7 +240,8 @@ static int model_check_experts(struct plan_model *model, struct fault *fault)
     if (model->experts == 0) {
         model->dense_layers = model->layers;
         model->experts_per_token = model->shared_experts = model->expert_ffn = 0;
-        return model->ffn == 0 ? model_missing(model, "ffn", fault) : 0;
+        return model->ffn == 0 && plan_model_attention_layers(model) > 0 ? model_missing(model, "ffn", fault)
+                                                                         : 0;
     }
     if (model->expert_ffn == 0)
         model->expert_ffn = model->ffn;
@@ -248,7 +249,7 @@ static int model_check_experts(struct plan_model *model, struct fault *fault)
         return model_missing(model, "expert_ffn", fault);
     if (model->experts_per_token == 0)
         return model_missing(model, "experts_per_token", fault);
-    if (model->experts_per_token > model->experts || model->dense_layers > model->layers)
+    if (model->experts_per_token > model->experts || model->dense_layers > plan_model_ffn_layers(model))
         return fault_set(fault, E_RANGE,
                          "model %s: more experts_per_token than experts, or more dense_layers than layers",
                          model->name);
@@ -270,6 +271,9 @@ int plan_model_check(struct plan_model *model, struct fault *fault)
         model->ffn_matrices = 3;
     if (model->linear_layers + model->sliding_layers > model->layers)
         return fault_set(fault, E_RANGE, "model %s: more sliding and linear layers than layers", model->name);
+    if (model->attention_layers > model->layers || model->ffn_layers > model->layers)
+        return fault_set(fault, E_RANGE, "model %s: more attention_layers or ffn_layers than layers",
+                         model->name);
     if (model->sliding_layers > 0 && model->sliding_window == 0)
         return model_missing(model, "sliding_window", fault);
     if (model->linear_layers > 0 && (model->state_bytes == 0 || model->linear_params == 0))
@@ -304,7 +308,7 @@ static double model_kv_heads(const struct plan_model *model)
 double plan_model_attention_params(const struct plan_model *m)
 {
     if (!plan_model_is_mla(m)) {
-        double layers = m->layers - m->linear_layers;
+        double layers = plan_model_attention_layers(m);
         double kv_heads = layers > 0 ? model_kv_heads(m) / layers : 0;
 
         return m->hidden * (m->head_dim + plan_model_value_dim(m)) * (m->q_heads + kv_heads);
@@ -328,22 +332,33 @@ double plan_model_expert_params(const struct plan_model *model)
     return model->experts == 0 ? 0 : model->ffn_matrices * model->hidden * model->expert_ffn;
 }
 
+double plan_model_attention_layers(const struct plan_model *model)
+{
+    return model->attention_layers > 0 ? model->attention_layers : model->layers - model->linear_layers;
+}
+
+double plan_model_ffn_layers(const struct plan_model *model)
+{
+    return model->ffn_layers > 0 ? model->ffn_layers : model->layers;
+}
+
 double plan_model_moe_layers(const struct plan_model *model)
 {
-    return model->experts == 0 ? 0 : model->layers - model->dense_layers;
+    return model->experts == 0 ? 0 : plan_model_ffn_layers(model) - model->dense_layers;
 }
 
 double plan_model_full_layers(const struct plan_model *model)
 {
-    return model->layers - model->sliding_layers - model->linear_layers;
+    return plan_model_attention_layers(model) - model->sliding_layers;
 }
 
 static double model_params_with(const struct plan_model *m, double n_experts)
 {
     double moe = plan_model_moe_layers(m);
 
-    return (m->layers - m->linear_layers) * plan_model_attention_params(m) +
-           m->linear_layers * m->linear_params + (m->layers - moe) * plan_model_dense_ffn_params(m) +
+    return plan_model_attention_layers(m) * plan_model_attention_params(m) +
+           m->linear_layers * m->linear_params +
+           (plan_model_ffn_layers(m) - moe) * plan_model_dense_ffn_params(m) +
            moe * ((n_experts + m->shared_experts) * plan_model_expert_params(m) + m->hidden * m->experts);
 }
 

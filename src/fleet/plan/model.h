@@ -34,9 +34,11 @@
     X(v_head_dim, "v_head_dim")                                                                              \
     X(sliding_layers, NULL)                                                                                  \
     X(sliding_window, "sliding_window")                                                                      \
-    X(linear_layers, NULL) /* layers with a state of fixed size instead of keys and values */                \
-    X(linear_params, NULL) /* weights of the mixer of such a layer */                                        \
-    X(state_bytes, NULL)   /* state of a sequence in all those layers together */                            \
+    X(linear_layers, NULL)    /* layers with a state of fixed size */                                        \
+    X(linear_params, NULL)    /* weights of the mixer of such a layer */                                     \
+    X(state_bytes, NULL)      /* state of a sequence in all those layers together */                         \
+    X(attention_layers, NULL) /* 0: all without a state; Falcon H1's layers have both */                     \
+    X(ffn_layers, NULL)       /* with a feed-forward network or experts; 0: all */                           \
     X(max_context, "max_position_embeddings")                                                                \
     X(attention_bits, NULL) /* bits of attention weights when the others have 4; 0: the same */
 
@@ -80,6 +82,8 @@ double plan_model_attention_params(const struct plan_model *model); /* of one la
 double plan_model_value_dim(const struct plan_model *model);        /* of a head, without latents */
 double plan_model_dense_ffn_params(const struct plan_model *model); /* of one dense layer */
 double plan_model_expert_params(const struct plan_model *model);    /* of one expert of one layer */
+double plan_model_attention_layers(const struct plan_model *model);
+double plan_model_ffn_layers(const struct plan_model *model);
 double plan_model_moe_layers(const struct plan_model *model);
 double plan_model_full_layers(const struct plan_model *model); /* layers whose KV cache grows without bound */
 double plan_model_params(const struct plan_model *model);

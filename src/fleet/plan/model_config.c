@@ -41,6 +41,8 @@ static void config_fields(const json_t *config, struct plan_model *m)
         m->q_heads = CONFIG_NUMBER(config, "n_head", "num_heads", "n_heads");
     if (m->ffn == 0)
         m->ffn = CONFIG_NUMBER(config, "ffn_dim", "n_inner", "hidden_dim");
+    if (m->head_dim == 0)
+        m->head_dim = CONFIG_NUMBER(config, "attention_head_dim");
     if (m->max_context == 0)
         m->max_context = CONFIG_NUMBER(config, "n_positions", "seq_length");
     m->experts =
@@ -61,6 +63,9 @@ static void config_ffn(const json_t *config, const char *type, struct plan_model
     static const char *const PLAIN[] = {"opt",    "bloom", "gpt2", "gpt_neox",
                                         "falcon", "mpt",   "phi",  "starcoder2"};
     const char *activation = json_string_value(json_object_get(config, "hidden_act"));
+
+    if (activation == NULL)
+        activation = json_string_value(json_object_get(config, "mlp_hidden_act"));
 
     if (activation != NULL && (strcmp(activation, "relu2") == 0 || strcmp(activation, "xielu") == 0))
         m->ffn_matrices = 2;
@@ -112,6 +117,20 @@ static void linear_conv(struct plan_model *m, double taps)
     m->state_bytes = m->linear_layers * (taps > 1 ? taps - 1 : 0) * m->hidden * 4;
 }
 
+/* Mamba 2: the state is one matrix for each head, and the tail of the convolution. */
+struct mamba {
+    double heads, inner, state, groups, taps;
+};
+
+static void linear_mamba(struct plan_model *m, const struct mamba *mamba)
+{
+    double mixed = mamba->inner + 2 * mamba->groups * mamba->state;
+
+    m->linear_params = m->hidden * (mixed + mamba->inner + mamba->heads) + mamba->inner * m->hidden;
+    m->state_bytes = m->linear_layers *
+                     (mamba->inner * mamba->state * 4 + (mamba->taps > 1 ? mamba->taps - 1 : 0) * mixed * 2);
+}
+
 static void config_linear(const json_t *config, struct plan_model *m)
 {
     const json_t *kda = json_object_get(config, "linear_attn_config");
@@ -135,15 +154,13 @@ static void config_linear(const json_t *config, struct plan_model *m)
         linear_conv(m, taps);
         return;
     }
-    double heads = CONFIG_NUMBER(config, "mamba_n_heads", "mamba_num_heads");
-    double head_dim = CONFIG_NUMBER(config, "mamba_d_head", "mamba_head_dim");
-    double state = CONFIG_NUMBER(config, "mamba_d_state", "ssm_state_size");
-    double groups = CONFIG_NUMBER(config, "mamba_n_groups", "n_groups");
-    taps = CONFIG_NUMBER(config, "mamba_d_conv", "conv_kernel");
-    double inner = heads * head_dim;
-    m->linear_params = m->hidden * (2 * inner + 2 * groups * state + heads) + inner * m->hidden;
-    m->state_bytes = m->linear_layers * (heads * head_dim * state * 4 +
-                                         (taps > 1 ? taps - 1 : 0) * (inner + 2 * groups * state) * 2);
+    struct mamba mamba = {.heads = CONFIG_NUMBER(config, "mamba_n_heads", "mamba_num_heads"),
+                          .state = CONFIG_NUMBER(config, "mamba_d_state", "ssm_state_size"),
+                          .groups = CONFIG_NUMBER(config, "mamba_n_groups", "n_groups"),
+                          .taps = CONFIG_NUMBER(config, "mamba_d_conv", "conv_kernel")};
+
+    mamba.inner = mamba.heads * CONFIG_NUMBER(config, "mamba_d_head", "mamba_head_dim");
+    linear_mamba(m, &mamba);
 }
 
 /* Entries of a list of numbers that are 0, or that are not. */
@@ -157,13 +174,34 @@ static double config_flags(const json_t *list, bool is_set)
     return n;
 }
 
+/* Nemotron H: a letter for each layer, which has Mamba, attention, a network or experts alone. */
+static void config_letters(const char *letters, struct plan_model *m)
+{
+    double n_dense = 0;
+
+    for (; *letters != '\0'; letters++) {
+        m->linear_layers += *letters == 'M';
+        m->attention_layers += *letters == '*';
+        m->ffn_layers += *letters == '-' || *letters == 'E';
+        n_dense += *letters == '-';
+    }
+    if (m->experts > 0)
+        m->dense_layers = n_dense;
+}
+
 /* Lists with an entry for each layer.  False: the configuration has none. */
 static bool config_listed_kinds(const json_t *config, struct plan_model *m)
 {
     const json_t *kinds = json_object_get(config, "layer_types"), *kind;
     const json_t *flags = json_object_get(config, "hybrid_layer_pattern"); /* MiMo: 1 has a window */
     const json_t *kda = json_object_get(json_object_get(config, "linear_attn_config"), "kda_layers");
+    const char *letters = json_string_value(json_object_get(config, "hybrid_override_pattern"));
     size_t i;
+
+    if (letters != NULL) {
+        config_letters(letters, m);
+        return true;
+    }
 
     if (!json_is_array(kinds))
         kinds = json_object_get(config, "layers_block_type");
@@ -214,10 +252,6 @@ static int config_read(const json_t *root, struct fault *fault, struct plan_mode
         type = "";
 
     config_fields(config, m);
-    if (json_object_get(config, "hybrid_override_pattern") != NULL)
-        return fault_set(
-            fault, E_UNSUPPORTED,
-            "hybrid_override_pattern: give the shape inline (linear_layers=, state_bytes=, ...)");
     config_ffn(config, type, m);
     config_layer_kinds(config, type, m);
     const char *name = json_string_value(json_object_get(root, "_name_or_path"));
@@ -329,6 +363,49 @@ static double header_kv_heads(const struct gguf *gguf, const char *arch, struct 
     return n_without;
 }
 
+static bool header_has_mamba(const char *arch)
+{
+    return strcmp(arch, "granitehybrid") == 0 || strncmp(arch, "nemotron_h", 10) == 0 ||
+           strcmp(arch, "falcon-h1") == 0 || strcmp(arch, "mamba2") == 0;
+}
+
+/* Layers whose network has a width, if the file has a list of widths. */
+static double header_ffn_layers(const struct gguf *gguf, const char *arch, struct plan_model *m)
+{
+    char name[128];
+    double n_layers = 0;
+    int64_t width;
+
+    snprintf(name, sizeof(name), "%.60s.feed_forward_length", arch);
+    for (uint64_t i = 0; gguf_array_i64(gguf, name, i, &width) == 0; i++) {
+        n_layers += width > 0;
+        m->ffn = fmax(m->ffn, (double)width);
+    }
+    return n_layers;
+}
+
+/* In Nemotron H a layer has Mamba, attention or a network alone; in Falcon H1 Mamba stands beside attention. */
+static void header_mamba(const struct gguf *gguf, const char *arch, double n_without, struct plan_model *m)
+{
+    const struct mamba mamba = {.heads = header_number(gguf, arch, "ssm.time_step_rank"),
+                                .inner = header_number(gguf, arch, "ssm.inner_size"),
+                                .state = header_number(gguf, arch, "ssm.state_size"),
+                                .groups = header_number(gguf, arch, "ssm.group_count"),
+                                .taps = header_number(gguf, arch, "ssm.conv_kernel")};
+
+    m->linear_layers = n_without;
+    if (strncmp(arch, "nemotron_h", 10) == 0) {
+        m->ffn_layers = header_ffn_layers(gguf, arch, m);
+        m->attention_layers = m->layers - n_without;
+        m->linear_layers = n_without - m->ffn_layers;
+        m->ffn_matrices = 2;
+    } else if (strcmp(arch, "granitehybrid") != 0) {
+        m->linear_layers = m->layers;
+        m->attention_layers = strcmp(arch, "falcon-h1") == 0 ? m->layers : 0;
+    }
+    linear_mamba(m, &mamba);
+}
+
 /* Layers with a state. */
 static void header_linear(const struct gguf *gguf, const char *arch, double n_without, struct plan_model *m)
 {
@@ -344,6 +421,8 @@ static void header_linear(const struct gguf *gguf, const char *arch, double n_wi
     } else if (conv > 0) {
         m->linear_layers = n_without;
         linear_conv(m, conv);
+    } else if (header_has_mamba(arch)) {
+        header_mamba(gguf, arch, n_without, m);
     } else if ((strncmp(arch, "qwen35", 6) == 0 || strcmp(arch, "qwen3next") == 0) && value_heads > 0) {
         m->linear_layers = m->layers - floor(m->layers / (every > 0 ? every : 4));
         linear_delta(

@@ -223,14 +223,14 @@ static void cost_init_sizes(struct plan_cost *cost)
     const struct plan_setup *s = &cost->setup;
     const struct plan_model *m = s->model;
     double moe = plan_model_moe_layers(m), expert = plan_model_expert_params(m);
-    double attention_layers = m->layers - m->linear_layers;
+    double attention_layers = plan_model_attention_layers(m), ffn_layers = plan_model_ffn_layers(m);
     double kv_copies = plan_model_is_mla(m) ? 1 : fmax(1 / s->tp, 1 / fmax(1, m->kv_heads));
     double head = m->vocab * m->hidden;
 
     cost->attention_weights =
         (attention_layers * plan_model_attention_params(m) + m->linear_layers * m->linear_params) / s->tp;
     cost->main_weights =
-        ((m->layers - moe) * plan_model_dense_ffn_params(m) + moe * m->shared_experts * expert) / s->tp +
+        ((ffn_layers - moe) * plan_model_dense_ffn_params(m) + moe * m->shared_experts * expert) / s->tp +
         moe * m->hidden * m->experts;
     cost->expert_weights = moe * fmax(m->experts / s->ep, moe > 0) * expert / s->moe_tp;
     cost->weight_bytes = (cost->attention_weights * cost->bytes_attention +
@@ -331,7 +331,7 @@ static double cost_attention_decode(const struct plan_cost *cost, const struct p
     const double *k = cost->setup.constants->at;
     double positions = load->batch * (plan_model_full_layers(m) * load->context +
                                       m->sliding_layers * fmin(load->context, m->sliding_window));
-    double layers = fmax(1, m->layers - m->linear_layers);
+    double layers = fmax(1, plan_model_attention_layers(m));
     double bytes =
         positions * cost->kv_bytes_token * cost->setup.pp / layers + 2 * load->batch * cost->state_bytes;
 
@@ -435,7 +435,7 @@ double plan_cost_decode(const struct plan_cost *cost, double batch, double conte
 double plan_cost_room(const struct plan_cost *cost, double context_tokens, double reserve)
 {
     const struct plan_model *m = cost->setup.model;
-    double layers = fmax(1, m->layers - m->linear_layers);
+    double layers = fmax(1, plan_model_attention_layers(m));
     double positions = plan_model_full_layers(m) * context_tokens +
                        m->sliding_layers * fmin(context_tokens, m->sliding_window);
     double sequence = positions * cost->kv_bytes_token / layers + cost->state_bytes;

@@ -165,6 +165,24 @@ static void hybrids_have_a_state(void **state)
     assert_true(fabs(plan_model_params(&next) / 80e9 - 1) < 0.02);
 }
 
+/* Nemotron H 8B has a letter for each layer. */
+static void letters_are_layers(void **state)
+{
+    (void)state;
+    struct plan_model m =
+        config("{\"model_type\":\"nemotron_h\",\"num_hidden_layers\":52,\"hidden_size\":4096,"
+               "\"num_attention_heads\":32,\"num_key_value_heads\":8,\"attention_head_dim\":128,"
+               "\"intermediate_size\":21504,\"vocab_size\":131072,\"mlp_hidden_act\":\"relu2\","
+               "\"hybrid_override_pattern\":\"M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-\","
+               "\"mamba_num_heads\":128,\"mamba_head_dim\":64,\"ssm_state_size\":128,\"n_groups\":8,"
+               "\"conv_kernel\":4,\"tie_word_embeddings\":false}");
+
+    assert_true(m.linear_layers == 24 && m.attention_layers == 4 && m.ffn_layers == 24);
+    assert_true(plan_model_kv_elements(&m) == 4 * 2 * 8 * 128);
+    assert_true(m.state_bytes == 24 * (8192.0 * 128 * 4 + 3 * (8192 + 2 * 8 * 128) * 2));
+    assert_true(fabs(plan_model_params(&m) / 8.1e9 - 1) < 0.01);
+}
+
 static void windows_by_layer(void **state)
 {
     (void)state;
@@ -354,6 +372,46 @@ static void states_of_files(void **state)
                 qwen.state_bytes == 6 * (32.0 * 128 * 128 * 4 + 3 * (2 * 2048 + 4096) * 2));
 }
 
+/* Mamba 2 in place of attention, beside it, alone, and in layers without a network. */
+static void states_of_mamba_files(void **state)
+{
+    static const int32_t HEADS[8] = {0, 0, 8, 0, 0, 8, 0, 0}, WIDTHS[8] = {0, 8192, 0, 0, 8192, 0, 8192, 0};
+    struct key keys[] = {{.name = "block_count", .value = 8},
+                         {.name = "embedding_length", .value = 2048},
+                         {.name = "vocab_size", .value = 65536},
+                         {.name = "ssm.conv_kernel", .value = 4},
+                         {.name = "ssm.inner_size", .value = 4096},
+                         {.name = "ssm.state_size", .value = 128},
+                         {.name = "ssm.time_step_rank", .value = 64},
+                         {.name = "ssm.group_count", .value = 2},
+                         {.name = NULL},
+                         {.name = "attention.head_count_kv", .list = HEADS},
+                         {.name = "feed_forward_length", .list = WIDTHS},
+                         {.name = NULL}};
+    const double inside = 2048.0 * (2 * 4096 + 2 * 2 * 128 + 64) + 4096 * 2048,
+                 of_layer = 4096 * 128 * 4 + 3 * (4096 + 2 * 2 * 128) * 2, network = 2048.0 * 8192;
+    struct plan_model mamba = header("mamba2", keys), nemotron, granite, falcon;
+
+    (void)state;
+    keys[8] = (struct key){.name = "attention.head_count", .value = 32};
+    nemotron = header("nemotron_h", keys);
+    keys[10] = (struct key){.name = "feed_forward_length", .value = 8192};
+    granite = header("granitehybrid", keys);
+    keys[9] = (struct key){.name = "attention.head_count_kv", .value = 8};
+    falcon = header("falcon-h1", keys);
+    assert_true(mamba.state_bytes == 8 * of_layer && plan_model_kv_elements(&mamba) == 0);
+    assert_true(plan_model_params(&mamba) == 8 * inside + 65536.0 * 2048);
+    assert_true(nemotron.state_bytes == 3 * of_layer && plan_model_kv_elements(&nemotron) == 2 * 2 * 8 * 64);
+    assert_true(plan_model_params(&nemotron) ==
+                3 * inside + 2 * 2048.0 * 64 * 2 * 40 + 3 * 2 * network + 65536.0 * 2048);
+    assert_true(granite.state_bytes == 6 * of_layer && plan_model_kv_elements(&granite) == 2 * 2 * 8 * 64);
+    assert_true(plan_model_params(&granite) ==
+                6 * inside + 2 * 2048.0 * 64 * 2 * 40 + 8 * 3 * network + 65536.0 * 2048);
+    assert_true(falcon.state_bytes == 8 * of_layer && plan_model_kv_elements(&falcon) == 8 * 2 * 8 * 64);
+    assert_true(plan_model_params(&falcon) ==
+                8 * (inside + 2048.0 * 64 * 2 * 40 + 3 * network) + 65536.0 * 2048);
+}
+
 static int open_books(void **state)
 {
     struct fault fault = {0};
@@ -376,11 +434,13 @@ int main(void)
         cmocka_unit_test(long_contexts_have_known_sizes),
         cmocka_unit_test(config_json_of_families),
         cmocka_unit_test(hybrids_have_a_state),
+        cmocka_unit_test(letters_are_layers),
         cmocka_unit_test(windows_by_layer),
         cmocka_unit_test(faults_name_the_field),
         cmocka_unit_test(windows_have_heads_of_their_own),
         cmocka_unit_test(states_of_kimi_linear),
         cmocka_unit_test(states_of_files),
+        cmocka_unit_test(states_of_mamba_files),
         cmocka_unit_test(gguf_headers_are_shapes),
         cmocka_unit_test(networks_without_gates_have_two_matrices),
     };

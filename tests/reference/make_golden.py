@@ -297,6 +297,10 @@ CASES = {
                        f"{TINY}"),
     "stablelm-12b": ("hf_norm", "--arch stablelm --layers 3 --set use_parallel_residual=true --with attn_q_norm "
                      f"--with attn_k_norm --set rope.dimension_count=6 {TINY}"),
+    "bailingmoe2-mtp": ("mtp", f"--arch bailingmoe2 --layers 4 --head-dim 16 --with exp_probs_b {NARROW} "
+                        "--set rope.dimension_count=8 --set leading_dense_block_count=1 --set nextn_predict_layers=1 "
+                        "--set expert_group_count=4 --set expert_group_used_count=2 --set expert_weights_scale=2.5 "
+                        f"--with layer_output_norm {TINY}"),
     # append new cases: the place of a case seeds its tokens
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)

@@ -11,6 +11,7 @@ After the last token, token i+1 is the model's greedy one. A file without a last
 model's."""
 import contextlib
 import copy
+import re
 
 import torch
 import transformers
@@ -36,7 +37,7 @@ def cut(model, keep, **keys):
     own.tensors = {name: t for name, t in model.tensors.items() if not name.startswith("blk.")}
     for there, here in keep.items():
         own.tensors.update({name.replace(f"blk.{there}.", f"blk.{here}."): t for name, t in model.tensors.items()
-                            if name.startswith(f"blk.{there}.") and ".nextn." not in name})
+                            if name.startswith(f"blk.{there}.") and not re.search(r"\.nextn\.|layer_output_norm", name)})
     return own
 
 
@@ -89,5 +90,5 @@ def forward(model, tokens):
         joined = torch.cat((norm(model.tensors["token_embd.weight"][after], w["nextn.enorm"], eps)[None],
                             norm(h, w["nextn.hnorm"], eps)), -1)
         x = layer(joined @ w["nextn.eh_proj"].T)
-        last = w.get("nextn.shared_head_norm", model.tensors["output_norm.weight"])
+        last = w.get("nextn.shared_head_norm", w.get("layer_output_norm", model.tensors["output_norm.weight"]))
         return (norm(x, last, eps) @ model.head.T)[0]

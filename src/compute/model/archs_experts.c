@@ -357,6 +357,7 @@ const struct arch EXPERT_ARCHS[] = {
      .attn = &attn_grouped_fused,
      .ffn = &ffn_dense,
      .needs = PRE_NORMS | HEAD_NORMS,
+     .has_mtp = true,
      .keys = GLM4MOE_KEYS,
      .read = read_glm4moe},
     {.name = "ernie4_5-moe",

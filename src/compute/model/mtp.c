@@ -17,7 +17,7 @@
 #include "compute/model/model_priv.h"
 
 const slot_set MTP_SLOTS = SLOT_BIT(MTP_PROJ) | SLOT_BIT(MTP_TOKEN_NORM) | SLOT_BIT(MTP_HIDDEN_NORM);
-const slot_set MTP_MAY = SLOT_BIT(MTP_LAST_NORM);
+const slot_set MTP_MAY = SLOT_BIT(MTP_LAST_NORM) | SLOT_BIT(MTP_LAYER_NORM);
 
 static bool mtp_has_tensor(const struct model *model, const struct gguf *gguf, enum slot slot)
 {
@@ -55,6 +55,16 @@ void mtp_keep(struct model *model)
     config->n_nextn_layers = 0;
     config->is_mtp = true;
     layers_place(model);
+}
+
+const float *mtp_last_norm(const struct model *model)
+{
+    const float *const *vectors = model->layers[0].vectors;
+
+    if (vectors[SLOT_MTP_LAST_NORM] != NULL)
+        return vectors[SLOT_MTP_LAST_NORM];
+    return vectors[SLOT_MTP_LAYER_NORM] != NULL ? vectors[SLOT_MTP_LAYER_NORM]
+                                                : model->mtp_of->final_norm.gain;
 }
 
 static void join_rows(const struct forward *f, uint32_t from, uint32_t to)

@@ -151,6 +151,7 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_MTP_TOKEN_NORM] = VECTOR("nextn.enorm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_MTP_HIDDEN_NORM] = VECTOR("nextn.hnorm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_MTP_LAST_NORM] = VECTOR("nextn.shared_head_norm.weight", DIM_HIDDEN, MODEL_NORM),
+    [SLOT_MTP_LAYER_NORM] = VECTOR("layer_output_norm.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_ROUTER_SCALE] = VECTOR("ffn_gate_inp.scale", DIM_HIDDEN, MODEL_NORM),
     [SLOT_FFN_NORM_2] = VECTOR("pre_ffw_norm_2.weight", DIM_HIDDEN, MODEL_NORM),
     [SLOT_POST_FFN_NORM_1] = VECTOR("post_ffw_norm_1.weight", DIM_HIDDEN, MODEL_NORM),

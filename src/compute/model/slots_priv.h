@@ -126,6 +126,7 @@ enum slot { /* vectors used as one (the biases of q, k and v) are neighbours; so
             SLOT_MTP_TOKEN_NORM,
             SLOT_MTP_HIDDEN_NORM,
             SLOT_MTP_LAST_NORM,
+            SLOT_MTP_LAYER_NORM, /* the same by another name (bailingmoe2) */
             N_SLOTS
 };
 

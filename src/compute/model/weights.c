@@ -423,9 +423,7 @@ static int pack_all(struct loading *load)
     if (rc < 0)
         return rc;
     if (model->mtp_of)
-        model->final_norm.gain = model->layers[0].vectors[SLOT_MTP_LAST_NORM]
-                                     ? model->layers[0].vectors[SLOT_MTP_LAST_NORM]
-                                     : model->mtp_of->final_norm.gain;
+        model->final_norm.gain = mtp_last_norm(model);
     else
         pack_global_vectors(load);
     config->weight_bytes += config->is_tied ? model->embedding.len_bytes : model->head.len_bytes;

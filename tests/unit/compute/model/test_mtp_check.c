@@ -60,6 +60,8 @@ static const struct head_case {
     {"exaone4", WINDOWED, {0}, 0},
     {"exaone-moe", WINDOWED, {0}, 0},
     {"exaone-moe", WINDOWED, {.fault = TINY_NO_TENSOR, .name = "blk.3.ffn_gate.weight"}, E_FORMAT},
+    {"bailingmoe2", PLAIN, {0}, 0},
+    {"bailingmoe2", PLAIN, {.fault = TINY_NO_TENSOR, .name = "blk.3.nextn.enorm.weight"}, E_FORMAT},
     {"internlm2", PLAIN, {0}, 0},
     {"ernie4_5", PLAIN, {0}, 0},
     {"hunyuan-dense", PLAIN, {0}, 0},

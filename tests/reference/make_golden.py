@@ -301,6 +301,11 @@ CASES = {
                         "--set rope.dimension_count=8 --set leading_dense_block_count=1 --set nextn_predict_layers=1 "
                         "--set expert_group_count=4 --set expert_group_used_count=2 --set expert_weights_scale=2.5 "
                         f"--with layer_output_norm {TINY}"),
+    "hy_v3": ("hf", f"--arch hy_v3 --layers 3 --head-dim 16 --with exp_probs_b {NARROW} --set expert_weights_scale=2.826 "
+              f"--set leading_dense_block_count=1 --set expert_shared_count=2 {TINY}"),
+    "hy_v3-mtp": ("mtp", f"--arch hy_v3 --layers 4 --head-dim 16 --with exp_probs_b {NARROW} --set expert_weights_scale=2.826 "
+                  "--set leading_dense_block_count=1 --set expert_shared_count=1 --set nextn_predict_layers=1 "
+                  f"--with shared_head_norm {TINY}"),
     # append new cases: the place of a case seeds its tokens
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)

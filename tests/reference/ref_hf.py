@@ -17,7 +17,7 @@ TURNED = {"self_attn.query_layernorm.weight": "attn_q_norm", "self_attn.key_laye
 
 PERIODS = {"gemma2": 2}  # of layers with a window; the last of each has none
 VISION = ("qwen2vl", "qwen3vl", "qwen3vlmoe", "hunyuan_vl", "step35")  # the class of their text model has no head
-WIDE = ("mimo2", "step35", "afmoe", "bailingmoe", "dots1", "exaone-moe", "glm4moe", "bailingmoe2", "ernie4_5-moe")  # their dense layers have a width of their own
+WIDE = ("mimo2", "step35", "afmoe", "bailingmoe", "dots1", "hy_v3", "exaone-moe", "glm4moe", "bailingmoe2", "ernie4_5-moe")  # their dense layers have a width of their own
 # name in transformers, {name of a layer's tensor there: here}, settings besides
 FAMILIES = {
     "qwen2moe": ("Qwen2Moe", {**PRE, **EXPERTS, "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp",
@@ -48,6 +48,8 @@ FAMILIES = {
                           "post_feedforward_layernorm.weight": "post_ffw_norm"}, {"query_pre_attn_scalar": 12}),
     "dots1": ("Dots1", {**PRE, **HEADS, **DENSE, **EXPERTS, "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
                         **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {"norm_topk_prob": True}),
+    "hy_v3": ("HYV3", {**PRE, **HEADS, **DENSE, **EXPERTS, "mlp.e_score_correction_bias": "exp_probs_b.bias",
+                       **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}}, {"router_scaling_factor": 2.826}),
     "exaone-moe": ("ExaoneMoe", {**PRE, **HEADS, **DENSE, **EXPERTS, "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
                                  **{f"mlp.shared_experts.{k}": v for k, v in SHARED.items()}},
                    {"norm_topk_prob": True, "sliding_window_pattern": 4}),
@@ -131,6 +133,8 @@ def settings(model):
     scales = {"embedding_multiplier": "embedding_scale", "residual_multiplier": "residual_scale",
               "attention_multiplier": "attention.scale", "logits_scaling": "logit_scale"}
     scaled = {k: model.key(v) for k, v in scales.items() if model.key(v) is not None}
+    if model.arch == "hy_v3":
+        scaled["mlp_layer_types"] = ["dense"] * n_dense + ["sparse"] * (n_layers(model) - n_dense)
     routed = {"num_experts": experts, "num_local_experts": experts, "moe_intermediate_size": width,
               "num_experts_per_tok": model.key("expert_used_count"), "moe_topk": model.key("expert_used_count"),
               "n_shared_experts": n_shared, "num_shared_experts": n_shared, "moe_num_shared_experts": n_shared,

@@ -11,6 +11,7 @@
  *    bailingmoe2 Ling 2, Ring 2: like glm4moe, with Q, K and V in one tensor
  *    qwen3vlmoe Qwen 3 VL with experts, text: qwen3moe
  *    dots1     dots.llm1: like glm4moe, all of a head turned
+ *    hy_v3     Hunyuan 3: the same
  *    exaone-moe K-EXAONE: like dots1 with windows; layers without one have no RoPE
  *    ernie4_5-moe ERNIE 4.5 with experts, of which some are shared
  *    llama4    Llama 4: arch_llama4.c
@@ -280,6 +281,14 @@ const struct arch EXPERT_ARCHS[] = {
      .needs = PRE_NORMS | HEAD_NORMS,
      .keys = EXPERT_KEYS,
      .read = read_glm4moe},
+    {.name = "hy_v3",
+     .pairs = ROPE_HALVES,
+     .attn = &attn_grouped,
+     .ffn = &ffn_dense,
+     .needs = PRE_NORMS | HEAD_NORMS,
+     .has_mtp = true,
+     .keys = GLM4MOE_KEYS,
+     .read = read_sparse_layers},
     {.name = "exaone-moe",
      .pairs = ROPE_HALVES,
      .attn = &attn_grouped,

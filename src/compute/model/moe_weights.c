@@ -186,9 +186,9 @@ static void find_stacked(struct loading *load, uint32_t layer, struct source sou
 /* ---- one tensor per expert ---- */
 
 static const struct slot_info LOOSE[3] = {
-    {"ffn_gate", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_NONE, GROUP_NONE, MODEL_MATRIX},
-    {"ffn_up", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_NONE, GROUP_NONE, MODEL_MATRIX},
-    {"ffn_down", DIM_HIDDEN, DIM_EXPERT_FFN, DIM_NONE, GROUP_NONE, MODEL_WRITER},
+    {"ffn_gate", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_NONE, GROUP_NONE, MODEL_MATRIX, NULL},
+    {"ffn_up", DIM_EXPERT_FFN, DIM_HIDDEN, DIM_NONE, GROUP_NONE, MODEL_MATRIX, NULL},
+    {"ffn_down", DIM_HIDDEN, DIM_EXPERT_FFN, DIM_NONE, GROUP_NONE, MODEL_WRITER, NULL},
 };
 
 static const char *loose_name(uint32_t layer, unsigned which, uint32_t expert, char out[64])

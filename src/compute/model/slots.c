@@ -13,16 +13,16 @@
 
 #define VECTOR(name, width, role)                                                                            \
     {                                                                                                        \
-        name, DIM_NONE, width, DIM_NONE, GROUP_NONE, role                                                    \
+        name, DIM_NONE, width, DIM_NONE, GROUP_NONE, role, NULL                                              \
     }
 #define MATRIX(name, rows, cols, group, role)                                                                \
     {                                                                                                        \
-        name, rows, cols, DIM_NONE, group, role                                                              \
+        name, rows, cols, DIM_NONE, group, role, NULL                                                        \
     }
 
 #define MATRICES(name, rows, cols, count, role) /* one after another */                                      \
     {                                                                                                        \
-        name, rows, cols, count, GROUP_NONE, role                                                            \
+        name, rows, cols, count, GROUP_NONE, role, NULL                                                      \
     }
 
 const struct slot_info SLOTS[N_SLOTS] = {
@@ -85,7 +85,10 @@ const struct slot_info SLOTS[N_SLOTS] = {
     [SLOT_GATE_UP_EXPERTS_BIAS] =
         MATRIX("ffn_gate_up_exps.bias", DIM_EXPERTS, DIM_2_EXPERT_FFN, GROUP_NONE, MODEL_BIAS),
     [SLOT_ROUTER] = MATRIX("ffn_gate_inp.weight", DIM_EXPERTS, DIM_HIDDEN, GROUP_ROUTER, MODEL_MATRIX),
-    [SLOT_CHOICE_BIAS] = VECTOR("exp_probs_b.bias", DIM_EXPERTS, MODEL_BIAS),
+    [SLOT_CHOICE_BIAS] = {.suffix = "exp_probs_b.bias",
+                          .cols = DIM_EXPERTS,
+                          .role = MODEL_BIAS,
+                          .alias = "exp_probs_b"}, /* hy_v3 */
     [SLOT_GATE_EXPERTS] =
         MATRICES("ffn_gate_exps.weight", DIM_EXPERT_FFN, DIM_EXPERT_IO, DIM_EXPERTS, MODEL_MATRIX),
     [SLOT_UP_EXPERTS] =
@@ -312,6 +315,14 @@ bool slot_is_vector(const struct slot_info *info)
 const char *slot_name(uint32_t layer, enum slot slot, char out[64])
 {
     snprintf(out, 64, "blk.%u.%s", layer, SLOTS[slot].suffix);
+    return out;
+}
+
+const char *slot_alias(uint32_t layer, enum slot slot, char out[64])
+{
+    if (SLOTS[slot].alias == NULL)
+        return NULL;
+    snprintf(out, 64, "blk.%u.%s", layer, SLOTS[slot].alias);
     return out;
 }
 

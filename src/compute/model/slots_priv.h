@@ -218,6 +218,7 @@ struct slot_info {
     enum dim count; /* DIM_NONE: one matrix; else this many, one after another */
     enum group group;
     enum model_role role;
+    const char *alias; /* another suffix that files may have; NULL: none */
 };
 
 enum global { /* tensors outside the layers */
@@ -245,5 +246,6 @@ extern const struct slot_info GLOBALS[N_GLOBALS];
 bool slot_is_vector(const struct slot_info *info);
 uint64_t dim_of(const struct model_config *config, enum dim dim);
 const char *slot_name(uint32_t layer, enum slot slot, char out[64]);
+const char *slot_alias(uint32_t layer, enum slot slot, char out[64]); /* NULL: none */
 
 #endif

@@ -114,7 +114,7 @@ static int bind_layer(struct loading *load, uint32_t layer)
 {
     slot_set needs = layer_needs(load->model, layer), may = layer_may(load->model, layer);
     const struct gguf_tensor **slot = load->bound[layer].slot;
-    char name[64];
+    char name[64], alias[64];
 
     load->shape = layer_config(load->model, layer);
     for (unsigned i = 0; i < N_SLOTS; i++) {
@@ -123,6 +123,8 @@ static int bind_layer(struct loading *load, uint32_t layer)
         if (!(may >> i & 1))
             continue;
         rc = weights_bind(load, slot_name(load->model->first_layer + layer, i, name), &SLOTS[i], &slot[i]);
+        if (rc == E_NOT_FOUND && slot_alias(load->model->first_layer + layer, i, alias) != NULL)
+            rc = weights_bind(load, alias, &SLOTS[i], &slot[i]);
         if (rc == E_NOT_FOUND && (needs >> i & 1))
             return fault_set(load->fault, E_FORMAT, "tensor %s is missing", name);
         if (rc < 0 && rc != E_NOT_FOUND)
@@ -162,7 +164,9 @@ static bool weights_is_known(const struct loading *load, struct bytes name)
         half_knows(load, load->model->layers[layer].ffn, suffix))
         return true;
     for (unsigned i = 0; i < N_SLOTS; i++)
-        if ((layer_may(load->model, (uint32_t)layer) >> i & 1) && bytes_is(suffix, SLOTS[i].suffix))
+        if ((layer_may(load->model, (uint32_t)layer) >> i & 1) &&
+            (bytes_is(suffix, SLOTS[i].suffix) ||
+             (SLOTS[i].alias != NULL && bytes_is(suffix, SLOTS[i].alias))))
             return true;
     return false;
 }

@@ -60,6 +60,7 @@ static const struct head_case {
     {"exaone4", WINDOWED, {0}, 0},
     {"exaone-moe", WINDOWED, {0}, 0},
     {"exaone-moe", WINDOWED, {.fault = TINY_NO_TENSOR, .name = "blk.3.ffn_gate.weight"}, E_FORMAT},
+    {"hy_v3", PLAIN, {0}, 0},
     {"bailingmoe2", PLAIN, {0}, 0},
     {"bailingmoe2", PLAIN, {.fault = TINY_NO_TENSOR, .name = "blk.3.nextn.enorm.weight"}, E_FORMAT},
     {"internlm2", PLAIN, {0}, 0},
@@ -77,7 +78,7 @@ static const struct head_case {
 
 static bool has_experts(const char *arch)
 {
-    return strstr(arch, "moe") != NULL || strcmp(arch, "minimax-m2") == 0;
+    return strstr(arch, "moe") != NULL || strcmp(arch, "minimax-m2") == 0 || strcmp(arch, "hy_v3") == 0;
 }
 
 /* Four layers of the file: the last of the model's three is recurrent or shares its choice of keys, the head's not. */

@@ -151,6 +151,21 @@ static void the_halves_of_stablelm_decide(void **state)
         fail_msg("%s", fault.text);
 }
 
+/* llama.cpp's files of hy_v3 have the bias of the choice without ".bias". */
+static void the_bias_of_a_choice_has_two_names(void **state)
+{
+    struct tiny_shape shape = tiny_experts("hy_v3");
+    struct tiny_twist twist = {
+        .fault = TINY_MORE_FLOATS, .name = "blk.1.exp_probs_b", .value = shape.n_experts};
+    struct fault fault = {0};
+
+    if (load(&shape, &twist, *state, &fault) < 0)
+        fail_msg("%s", fault.text);
+    twist.value++;
+    assert_int_equal(load(&shape, &twist, *state, &fault), E_FORMAT);
+    assert_non_null(strstr(fault.text, "blk.1.exp_probs_b"));
+}
+
 /* No key tells GPT-NeoX 20B, which was trained with another form of GELU, from other files. */
 static void the_shape_tells_gpt_neox_20b(void **state)
 {
@@ -322,6 +337,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_shape_tells_gpt_neox_20b),
+        cmocka_unit_test_setup_teardown(the_bias_of_a_choice_has_two_names, check_team_open,
+                                        check_team_close),
         cmocka_unit_test_setup_teardown(the_halves_of_stablelm_decide, check_team_open, check_team_close),
         cmocka_unit_test(experts_are_checked_before_packing),
         cmocka_unit_test_setup_teardown(keys_of_windows_must_be_there, check_team_open, check_team_close),

@@ -73,6 +73,18 @@ static const struct calls_tags glm_tags = {.key_open = "<arg_key>",
                                            .value_written = "</arg_value>\n",
                                            .is_tight = true};
 
+static const struct calls_tags hy3_tags = {.name_open = "<tool_call>",
+                                           .name_close = "<tool_sep>",
+                                           .key_open = "<arg_key>",
+                                           .key_close = "</arg_key>",
+                                           .value_open = "<arg_value>",
+                                           .value_close = "</arg_value>",
+                                           .end = "</tool_call>",
+                                           .key_written = "</arg_key>\n<arg_value>",
+                                           .value_written = "</arg_value>\n",
+                                           .is_tight = true,
+                                           .has_block = true};
+
 static const struct calls_tags minimax_tags = {.name_open = "<invoke name=\"",
                                                .name_close = "\">",
                                                .key_open = "<parameter name=\"",
@@ -524,6 +536,28 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                 .between = "",
                                 .close = {TEXT("</" DSML "function_calls>")},
                                 .has_list = true}},
+
+    /* <tool_calls>\n<tool_call>N<tool_sep>\n<arg_key>K</arg_key>\n<arg_value>V</arg_value>\n</tool_call>\n</tool_calls>
+     * Hunyuan 3 */
+    [CALLS_HY3] = {.name = "hunyuan-3",
+                   .detect = {{"<tool_sep>"}},
+                   .is_tried_first = true,
+                   .parser = PARSER(.opens = {"<tool_calls>", "<tool_call>"}, .close = "</tool_calls>",
+                                    .header = calls_tags_header, .tail = calls_tags_tail, .tags = &hy3_tags,
+                                    .marks = MARKS("<tool_calls>", "</tool_calls>", "<tool_call>",
+                                                   "</tool_call>", "<tool_sep>", "<arg_key>", "</arg_key>",
+                                                   "<arg_value>", "</arg_value>")),
+                   .grammar = {.mark = "<tool_calls>",
+                               .open = {MARK("<tool_calls>"), TEXT("\n")},
+                               .call_open = {MARK("<tool_call>")},
+                               .name_before = "",
+                               .name_after = "",
+                               .name_end = {MARK("<tool_sep>"), TEXT("\n")},
+                               .tags = &hy3_tags,
+                               .call_close = {MARK("</tool_call>"), TEXT("\n")},
+                               .between = "",
+                               .close = {MARK("</tool_calls>")},
+                               .has_list = true}},
 
     /* <|tools_prefix|>[{"N": {...}}, ...]<|tools_suffix|>      Apertus */
     [CALLS_APERTUS] = {.name = "apertus",

@@ -41,6 +41,7 @@ enum calls_format {
     CALLS_FUNCTION_GEMMA,
     CALLS_DSML, /* DeepSeek V3.2 */
     CALLS_APERTUS,
+    CALLS_HY3, /* Hunyuan 3 */
     CALLS_FORMAT_COUNT
 };
 

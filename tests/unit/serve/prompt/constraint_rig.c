@@ -97,6 +97,11 @@ const struct constraint_family families[] = {
      "parameter name=\"n\" string=\"false\">5</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
      "invoke>\n</" BAR "DSML" BAR "function_calls>",
      false},
+    {"hunyuan 3", FAMILY("<tool_calls><tool_call><tool_sep><arg_key>"),
+     "<tool_calls>\n<tool_call>set<tool_sep>\n<arg_key>mode</arg_key>\n<arg_value>on</"
+     "arg_value>\n<arg_key>n</arg_key>\n"
+     "<arg_value>5</arg_value>\n</tool_call>\n</tool_calls>",
+     false},
     {"apertus", FAMILY("<|tools_prefix|>"), "<|tools_prefix|>[{\"set\": " ARGS "}]<|tools_suffix|>", false},
 };
 const size_t n_families = ARRAY_LEN(families);

@@ -35,6 +35,7 @@
 #define GE      CALLS_GEMMA, false, false
 #define FG      CALLS_FUNCTION_GEMMA, false, false
 #define DM      CALLS_DSML, false, false
+#define H3      CALLS_HY3, false, false
 #define AP      CALLS_APERTUS, false, false
 #define AP_T    CALLS_APERTUS, true, false
 #define T       CALLS_HERMES, true, false
@@ -61,6 +62,9 @@
 #define PY(calls) "<|tool_call_start|>[" calls "]<|tool_call_end|>"
 
 #define ACT(items) "<|START_ACTION|>[\n    " items "\n]<|END_ACTION|>"
+
+#define HY3(name, args) "<tool_call>" name "<tool_sep>" args "</tool_call>"
+#define HY3_ALL(calls)  "<tool_calls>\n" calls "\n</tool_calls>"
 
 #define APER(items) "<|tools_prefix|>[" items "]<|tools_suffix|>"
 
@@ -419,6 +423,16 @@ static const struct {
     {DM, "<" DSML "function_calls>\n<" DSML "invoke name=\"f\">\n<" DSML "parameter name=\"s\" string=\"t",
      true, "[f:{!]"},
     {DM, "a <" BAR "DSML", false, "a <" BAR "DSML"},
+    /* Hunyuan 3 */
+    {H3, HY3_ALL(HY3("f", "\n" ARG("s", "a\"b") ARG("n", "3"))), false, "[f:{\"s\": \"a\\\"b\", \"n\": 3}]"},
+    {H3, "So.\n" HY3_ALL(HY3("f", "\n") "\n" HY3("g", "\n" ARG("x", "</tool_calls>"))) "x", false,
+     "So.\n[f:{}][g:{\"x\": \"</tool_calls>\"}]x"},
+    {H3, "<tool_calls><tool_call>f<tool_sep></tool_call></tool_calls>", false, "[f:{}]"},
+    {H3, HY3_ALL(HY3("f g", "")), false, HY3_ALL(HY3("f g", ""))},
+    {H3, HY3("f", "\n" ARG("n", "1")) " x", false, "[f:{\"n\": 1}]x"},
+    {H3, "<tool_calls>\n<tool_call>f<tool_s", true, ""},
+    {H3, "<tool_calls>\n<tool_call>f<tool_sep>\n<arg_key>s</arg_key>\n<arg_value>a</arg", true,
+     "[f:{\"s\": \"a!]"},
     /* Apertus */
     {AP, APER("{\"f\": {\"a\": 1}}"), false, "[f:{\"a\": 1}]"},
     {AP, "Two. " APER("{\"f\": {\"x\": \"}]\"}}, { \"g\" : {}}") "x", false,

@@ -105,6 +105,12 @@ static const struct {
      "parameter name=\"city\" string=\"true\">a\nb</" BAR "DSML" BAR "parameter>\n<" BAR "DSML" BAR
      "parameter name=\"days\" string=\"false\">[3]</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
      "invoke>\n</" BAR "DSML" BAR "function_calls>"},
+    {CALLS_HY3, 2, "{\"city\":\"a\\nb\",\"days\":3}",
+     "<tool_calls>\n<tool_call>get<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>a\nb</"
+     "arg_value>\n<arg_key>days</arg_key>\n"
+     "<arg_value>3</arg_value>\n</tool_call>\n<tool_call>get<tool_sep>\n<arg_key>city</"
+     "arg_key>\n<arg_value>a\nb</arg_value>\n"
+     "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n</tool_calls>"},
     {CALLS_APERTUS, 2, "{\"a\":1}",
      "<|tools_prefix|>[{\"get\": {\"a\": 1}}, {\"get\": {\"a\": 1}}]<|tools_suffix|>"},
     {CALLS_GRANITE, 1, "no object", "<|tool_call|>[{\"name\": \"get\", \"arguments\": no object}]"},

@@ -205,5 +205,23 @@ def the_worker_dies_in_the_middle():
         assert lists == whole["choices"][0]["logprobs"]
 
 
+def half_a_character_is_counted():
+    """max_tokens: 1 adds one entry, also if the token is half a character, in every form of answer."""
+    with Cluster() as c:
+        c.relay()
+        router = c.routers[0].http
+        half = tokens_of(router, "\u20ac")[-3]  # the first of three bytes
+        body = {"max_tokens": 1, "temperature": 0, "logit_bias": {str(half): 100}}
+        answer, _ = complete(router, **{**body, "prompt": "The price is"})
+        lists = answer["choices"][0]["logprobs"]
+        assert lists["tokens"][-1] == "bytes:\\xe2" and lists["text_offset"][-1] == len("The price is"), lists
+        assert len(lists["tokens"]) == answer["usage"]["prompt_tokens"] + answer["usage"]["completion_tokens"], answer
+        _, lists, _, _ = stream(router, **{**body, "prompt": "The price is"})
+        assert lists["tokens"][-1] == "bytes:\\xe2", lists
+        chat = {**body, "logprobs": True, "messages": [{"role": "user", "content": "The price?"}]}
+        entries = post(router, "/v1/chat/completions", chat)[2]["choices"][0]["logprobs"]["content"]
+        assert [e["bytes"] for e in entries] == [[0xe2]], entries
+
+
 if __name__ == "__main__":
-    main([whoever_computes_them, as_a_harness_asks, a_stream_says_the_same, the_worker_dies_in_the_middle])
+    main([whoever_computes_them, as_a_harness_asks, a_stream_says_the_same, the_worker_dies_in_the_middle, half_a_character_is_counted])

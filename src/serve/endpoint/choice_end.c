@@ -116,7 +116,7 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
     struct request *request = choice->request;
 
     if (choice->has_logprobs)
-        logprobs_skip(choice->logprobs);
+        logprobs_end_text(choice->logprobs);
     if (choice->has_stop_score) /* without memory the answer lacks this logprob */
         (void)logprobs_push_prompt(choice->logprobs, &choice->stop_score, false);
     choice->state = CHOICE_OVER;

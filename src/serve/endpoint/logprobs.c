@@ -37,7 +37,8 @@ struct logprobs {
     struct sample_top *tops; /* [cap][n_top] */
     size_t n, n_ready, cap;
     struct buf held;
-    size_t n_chars; /* characters delivered */
+    size_t n_chars;    /* characters delivered */
+    bool is_elsewhere; /* the tokens before went into a call or thinking */
 };
 
 int logprobs_new(const struct tokenizer *tokenizer, uint32_t n_top, bool is_continuation,
@@ -183,6 +184,7 @@ void logprobs_text(struct logprobs *logprobs, struct bytes text)
     size_t n_kept = logprobs->n_ready;
     size_t to;
 
+    logprobs->is_elsewhere = false;
     if (from == SIZE_MAX)
         return;
     to = from + text.len_bytes;
@@ -207,15 +209,39 @@ void logprobs_text(struct logprobs *logprobs, struct bytes text)
     buf_consume(&logprobs->held, to);
 }
 
-void logprobs_skip(struct logprobs *logprobs)
+/* True for a token of a character at the end of the text that has not become whole. */
+static bool is_of_half(const struct logprobs *logprobs, const struct entry *entry)
+{
+    return entry->start == logprobs->held.len_bytes && detok_is_half(&logprobs->detok) &&
+           !tokenizer_is_control(logprobs->tokenizer, entry->id);
+}
+
+static void logprobs_drop(struct logprobs *logprobs, bool keeps_half)
 {
     size_t n_kept = logprobs->n_ready;
 
-    for (size_t i = logprobs->n_ready; i < logprobs->n; i++)
-        if (logprobs->entries[i].is_begun)
-            logprobs_keep(logprobs, i, &n_kept);
+    for (size_t i = logprobs->n_ready; i < logprobs->n; i++) {
+        struct entry *entry = &logprobs->entries[i];
+
+        if (!entry->is_begun && (!keeps_half || !is_of_half(logprobs, entry)))
+            continue;
+        if (!entry->is_begun)
+            entry->text_offset = logprobs->n_chars;
+        logprobs_keep(logprobs, i, &n_kept);
+    }
     logprobs->n = logprobs->n_ready = n_kept;
     buf_clear(&logprobs->held);
+}
+
+void logprobs_skip(struct logprobs *logprobs)
+{
+    logprobs->is_elsewhere = true;
+    logprobs_drop(logprobs, false);
+}
+
+void logprobs_end_text(struct logprobs *logprobs)
+{
+    logprobs_drop(logprobs, !logprobs->is_elsewhere);
 }
 
 bool logprobs_is_ready(const struct logprobs *logprobs)

@@ -29,9 +29,11 @@ int logprobs_push_prompt(struct logprobs *logprobs, const struct sample_result *
 void logprobs_end_prompt(struct logprobs *logprobs, struct bytes text);
 /* Reports that this text was delivered. */
 void logprobs_text(struct logprobs *logprobs, struct bytes text);
-/* Drops pushed tokens whose text was not delivered and never will be.
+/* Drops pushed tokens whose text was not delivered and never will be: it went into a call or thinking.
  * A token delivered in part counts as delivered. */
 void logprobs_skip(struct logprobs *logprobs);
+/* The same where text may end.  The tokens of a character that a limit has cut count as delivered. */
+void logprobs_end_text(struct logprobs *logprobs);
 bool logprobs_is_ready(const struct logprobs *logprobs); /* true if anything is ready to write */
 
 /* These three append the ready tokens and forget them.  put_chat: {"content":[...],"refusal":null}.

@@ -238,7 +238,10 @@ static int whole_close(void *arg, enum calls_end how)
 {
     struct choice *choice = arg;
 
-    skip_logprobs(choice);
+    if (choice->has_logprobs && choice->blocks[choice->n_blocks - 1].kind == GEN_TEXT)
+        logprobs_end_text(choice->logprobs);
+    else
+        skip_logprobs(choice);
     if (how == CALLS_BROKEN)
         drop_block(choice);
     if (how == CALLS_CUT)

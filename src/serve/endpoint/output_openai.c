@@ -111,7 +111,7 @@ static int output_openai_stream_close(void *arg, enum calls_end how)
     struct choice *choice = arg;
 
     if (choice->has_logprobs)
-        logprobs_skip(choice->logprobs);
+        logprobs_end_text(choice->logprobs);
     return 0;
 }
 

@@ -191,11 +191,18 @@ static int output_response_stream_close(void *arg, enum calls_end how)
 {
     struct choice *choice = arg;
     struct collected *block = &choice->blocks[choice->n_blocks - 1];
+    struct buf logprobs = {0};
     struct api_item item;
     int rc;
 
-    if (choice->has_logprobs)
+    if (choice->has_logprobs && block->kind == GEN_TEXT) {
+        logprobs_end_text(choice->logprobs);
+        if ((rc = output_response_take_logprobs(choice, &logprobs)) < 0)
+            return rc;
+        buf_fini(&logprobs);
+    } else if (choice->has_logprobs) {
         logprobs_skip(choice->logprobs);
+    }
     block->is_cut =
         how != CALLS_WHOLE || output_response_is_cut_by(block->kind, output_response_status_of(choice->stop));
     item = output_response_item_of(block, block->is_cut ? API_ITEM_CUT : API_ITEM_WHOLE);

@@ -92,6 +92,11 @@ int detok_push(struct detok *detok, token_id id, struct buf *text)
     return text->is_bad ? E_NOMEM : 0;
 }
 
+bool detok_is_half(const struct detok *detok)
+{
+    return detok->n_held > 0;
+}
+
 void detok_finish(struct detok *detok)
 {
     detok->n_held = 0;

@@ -58,6 +58,31 @@ static void is_text(struct fixture *f, const char *want)
 
 #define NONE "{\"tokens\":[],\"token_logprobs\":[],\"top_logprobs\":null,\"text_offset\":[]}"
 
+static void tokens_of_a_character_that_a_limit_cuts_are_kept(void **state)
+{
+    struct fixture f;
+
+    begin(&f, 0);
+    push(&f, "a\xe2\x82", 1);
+    deliver(&f, "a");
+    logprobs_end_text(f.logprobs);
+    logprobs_end_text(f.logprobs); /* of the text, then of the answer */
+    is_text(&f, "{\"tokens\":[\"a\",\"bytes:\\\\xe2\",\"bytes:\\\\x82\"],\"token_logprobs\":[-1,-2,-3],"
+                "\"top_logprobs\":null,\"text_offset\":[0,1,1]}");
+    end(&f);
+    /* Text that was not delivered, and half a character inside thinking, are not the answer's. */
+    begin(&f, 0);
+    push(&f, "no", 1);
+    logprobs_end_text(f.logprobs);
+    is_text(&f, NONE);
+    push(&f, "thought\xe2", 1);
+    logprobs_skip(f.logprobs);
+    push(&f, "\x82", 1);
+    logprobs_end_text(f.logprobs);
+    is_text(&f, NONE);
+    end(&f);
+}
+
 static void a_token_is_ready_when_its_last_byte_is_delivered(void **state)
 {
     struct fixture f;
@@ -219,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_is_ready_when_its_last_byte_is_delivered),
+        cmocka_unit_test(tokens_of_a_character_that_a_limit_cuts_are_kept),
         cmocka_unit_test(logprobs_of_held_text_wait),
         cmocka_unit_test(logprobs_of_tokens_that_are_no_text_are_dropped),
         cmocka_unit_test(text_that_was_never_drawn_changes_nothing),

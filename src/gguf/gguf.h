@@ -52,6 +52,9 @@ int gguf_open(const char *path, struct fault *fault, struct gguf **out);
 int gguf_open_memory(struct bytes image, struct fault *fault, struct gguf **out);
 void gguf_close(struct gguf *gguf);
 
+/* E_UNSUPPORTED, with what it is: the file holds a part of a model or something beside one, such as an adapter. */
+int gguf_check_model(const struct gguf *gguf, struct fault *fault);
+
 /* Typed look-ups.  E_NOT_FOUND: the key is absent.  E_FORMAT (with the key in the fault): another type or
  * out of range.  Integers of every width convert when the value fits.  Finite floats of both widths and
  * integers convert to f64. */
@@ -97,7 +100,8 @@ bool gguf_part_name(struct bytes name, struct gguf_part *out);
 /* Appends the name of part `number` of the same model. */
 void gguf_part_path(const struct gguf_part *part, uint32_t number, struct buf *out);
 
-/* The name of a model in this file: without folder, ending and part number; cut to fit. */
+/* The name of a model in this file: without folder, ending and part number; cut to fit. It is UTF-8 without control
+ * characters, quotes and backslashes. */
 void gguf_model_name(const char *path, char *out, size_t room_bytes);
 
 /* How an embedding model turns the rows of a text into one vector: values of the key ARCH.pooling_type. */

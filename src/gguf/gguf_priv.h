@@ -63,6 +63,8 @@ int gguf_split_read(const struct gguf *gguf, struct gguf_split *out, struct faul
 /* Makes parts[0] the whole model. On success it owns the array and the other parts. On failure the caller keeps the
  * parts, may only close parts[0], and the fault names a part by its number. */
 int gguf_join(struct gguf **parts, uint32_t n, struct fault *fault);
+/* Says what a file is that is not GGUF, as the end of "not a GGUF file"; "" if that is not known. */
+const char *gguf_foreign(struct bytes image);
 /* Opens one file, without the other parts of a split model. */
 int gguf_open_file(const char *path, struct fault *fault, struct gguf **out);
 

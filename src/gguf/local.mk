@@ -4,7 +4,7 @@ libgguf_a_SOURCES = src/gguf/gguf.h src/gguf/dtype.h src/gguf/write.h src/gguf/g
 	src/gguf/qblk.h src/gguf/qblk.c src/gguf/qblk_write.h src/gguf/qblk_pack.c src/gguf/qblk_fit.c \
 	src/gguf/qblk_priv.h src/gguf/qblk_iq.c src/gguf/qblk_grid.c src/gguf/scales.h src/gguf/scales.c \
 	src/gguf/map.c src/gguf/split.c src/gguf/directory.c src/gguf/tensors.c src/gguf/index.c src/gguf/meta.c \
-	src/gguf/show.c src/gguf/image.c src/gguf/fingerprint.c src/gguf/dtype.c src/gguf/write.c
+	src/gguf/show.c src/gguf/image.c src/gguf/kind.c src/gguf/fingerprint.c src/gguf/dtype.c src/gguf/write.c
 
 if HAVE_CMOCKA
 gguf_test_programs = tests/unit/gguf/test_dtype tests/unit/gguf/test_gguf tests/unit/gguf/test_gguf_bad \

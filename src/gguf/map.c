@@ -65,7 +65,7 @@ static int read_version(struct gguf *gguf, struct reader *reader, struct fault *
         return fault_set(fault, E_TRUNCATED, "header at byte 0: the file has only %zu bytes",
                          reader->len_bytes);
     if (!bytes_is(magic, "GGUF"))
-        return fault_set(fault, E_FORMAT, "header at byte 0: not a GGUF file");
+        return fault_set(fault, E_FORMAT, "header at byte 0: not a GGUF file%s", gguf_foreign(gguf->image));
     if ((gguf->version & 0xffff) == 0 && gguf->version != 0)
         return fault_set(fault, E_UNSUPPORTED,
                          "header at byte 4: a big-endian GGUF file; only little-endian ones can be read");

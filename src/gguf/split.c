@@ -7,7 +7,8 @@
  *
  * Every part is a complete GGUF file with a directory of its own. split.count is in all of them; so is
  * split.tensors.count, the tensors of the whole model.  The caller may name any part; the others have their names
- * in the same folder.  The caller gets the first part, with its keys and the tensors of all parts.
+ * in the same folder.  A link to a part may have another name or lie in another folder; then the others are searched
+ * beside the target.  The caller gets the first part, with its keys and the tensors of all parts.
  *
  * The parts must belong together: equal counts, each number once and equal to the one in the file's name, no tensor
  * twice, and the declared number of tensors.  No key may differ from the first part's.  A fault in a part that the
@@ -15,6 +16,7 @@
 #include "gguf/gguf_priv.h"
 
 #include "base/err.h"
+#include "base/str.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,27 +285,63 @@ static int gguf_split_check_name(const char *path, const struct gguf_split *spli
     return 0;
 }
 
+/* The other parts lie beside the name that the caller gave, or, if that is a link, beside the file it leads to. */
+static int gguf_split_open_others(const char *path, const struct gguf_split *split, struct gguf **named,
+                                  struct fault *fault)
+{
+    struct gguf_part name;
+    int rc = gguf_split_check_name(path, split, &name, fault), of_target;
+    bool has_name = rc == 0;
+
+    if (has_name)
+        rc = gguf_split_open_parts(&name, named, fault);
+    if (has_name && rc != E_NOT_FOUND)
+        return rc;
+    char *target = realpath(path, NULL);
+    if (target != NULL && gguf_split_check_name(target, split, &name, NULL) == 0) {
+        of_target = gguf_split_open_parts(&name, named, has_name ? NULL : fault);
+        rc = of_target == 0 || !has_name ? of_target : rc;
+    }
+    free(target);
+    return rc;
+}
+
 int gguf_open(const char *path, struct fault *fault, struct gguf **out)
 {
     struct gguf *gguf = NULL;
     struct gguf_split split = {0};
-    struct gguf_part name;
     int rc = gguf_open_file(path, fault, &gguf);
 
     if (rc != 0)
         return rc;
     rc = gguf_split_read(gguf, &split, fault);
-    if (rc == 0 && split.count > 1) {
-        rc = gguf_split_check_name(path, &split, &name, fault);
-        if (rc == 0)
-            rc = gguf_split_open_parts(&name, &gguf, fault);
-    }
+    if (rc == 0 && split.count > 1)
+        rc = gguf_split_open_others(path, &split, &gguf, fault);
     if (rc != 0) {
         gguf_close(gguf);
         return rc;
     }
     *out = gguf;
     return 0;
+}
+
+/* Clients send the name in JSON and scripts quote it: a file's bytes that are no UTF-8, control characters, quotes and
+ * backslashes become "_". */
+static void put_clean_name(struct bytes name, char *out, size_t room_bytes)
+{
+    size_t at = 0, n = 0, len = 1;
+
+    for (; at < name.len_bytes; at += len) {
+        uint32_t point = utf8_next(name, at, &len);
+        bool is_odd = point < 0x20 || (point >= 0x7f && point < 0xa0) || point == '"' || point == '\\' ||
+                      (point == 0xfffd && len == 1);
+
+        if (n + (is_odd ? 1 : len) >= room_bytes)
+            break;
+        memcpy(out + n, is_odd ? "_" : (const char *)name.data + at, is_odd ? 1 : len);
+        n += is_odd ? 1 : len;
+    }
+    out[n] = '\0';
 }
 
 void gguf_model_name(const char *path, char *out, size_t room_bytes)
@@ -316,5 +354,5 @@ void gguf_model_name(const char *path, char *out, size_t room_bytes)
         len_bytes = part.prefix.len_bytes;
     else if (len_bytes > 5 && bytes_ends_with(bytes_str(base), ".gguf"))
         len_bytes -= 5;
-    snprintf(out, room_bytes, "%.*s", (int)(len_bytes < room_bytes ? len_bytes : room_bytes - 1), base);
+    put_clean_name(bytes_of(base, len_bytes), out, room_bytes);
 }

@@ -106,7 +106,8 @@ static int place_tensor(struct gguf *gguf, struct gguf_tensor *tensor, uint64_t 
         return FAIL(&place, E_FORMAT, "its data offset %llu is not a multiple of %zu",
                     (unsigned long long)offset, align);
     if (offset > has_bytes || tensor->len_bytes > has_bytes - offset)
-        return FAIL(&place, E_TRUNCATED, "%zu bytes at data offset %llu, but the data section has %zu",
+        return FAIL(&place, E_TRUNCATED,
+                    "%zu bytes at data offset %llu, but the data section has %zu: the file is incomplete",
                     tensor->len_bytes, (unsigned long long)offset, has_bytes);
     if (offset < *end_bytes)
         return FAIL(&place, E_FORMAT, "its data offset %llu lies inside the tensor before it",

@@ -40,6 +40,7 @@ def programs_are_found():
                             (["run", "a.gguf", "-m", "b.gguf"], "one model"), ([], "usage: baton")):
             assert said in call(folder, *words, status=2), words
         assert "no such file" in call(folder, "run", "missing.gguf", status=1)
+        assert "is a folder" in call(folder, "run", folder, status=1)
 
 
 def a_relay_answers_once():
@@ -47,6 +48,36 @@ def a_relay_answers_once():
         said = call(folder, "run", "--once", "-n", "20", "--prompt=What is a KV cache, and what is it good for in a server?")
         assert re.search(r"KV of [1-9][0-9]* prompt tokens travelled", said), said
         assert os.listdir(folder) in ([], [f"baton-run-{os.getuid()}"]), os.listdir(folder)
+
+
+def a_link_into_a_hubs_cache_keeps_its_name():
+    """snapshots/REVISION/NAME.gguf -> ../../blobs/DIGEST: the name is the link's, and the parts of a split model lie beside it."""
+    demo = os.path.join(SOURCE, "share", "baton-demo.gguf")
+    with tempfile.TemporaryDirectory() as folder:
+        snapshot, blobs = os.path.join(folder, "hub", "snapshots", "r1"), os.path.join(folder, "hub", "blobs")
+        os.makedirs(snapshot)
+        os.makedirs(blobs)
+        call(folder, "model", "split", "--parts", "3", demo, os.path.join(folder, "a model-Q8_0"))
+        for number in (1, 2, 3):
+            name = f"a model-Q8_0-{number:05}-of-00003.gguf"
+            os.rename(os.path.join(folder, name), os.path.join(blobs, f"{number:064x}"))
+            os.symlink(f"../../blobs/{number:064x}", os.path.join(snapshot, name))
+        os.symlink("r1", os.path.join(folder, "hub", "snapshots", "main"))
+        said = call(folder, "run", "--both", "--once", "-t1", "-n3",
+                    os.path.join(folder, "hub", "snapshots", "main", "a model-Q8_0-00002-of-00003.gguf"))
+        assert re.search(r"model   a model-Q8_0\n", said), said
+
+
+def a_model_larger_than_memory_is_not_started():
+    """Each part counts.  The files take no room on the disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        with open("/proc/meminfo") as f:
+            total_kib = int(re.search(r"MemTotal: *([0-9]+)", f.read())[1])
+        for number in (1, 2):
+            with open(os.path.join(folder, f"m-{number:05}-of-00002.gguf"), "wb") as f:
+                f.truncate(total_kib * 1024 * 6 // 10)
+        said = call(folder, "run", "--both", "--once", os.path.join(folder, "m-00001-of-00002.gguf"), status=1)
+        assert re.search(r"the model has [0-9]+ MiB, but only [0-9]+ MiB of memory are free", said), said
 
 
 def an_embedding_model_is_asked_no_question():
@@ -125,5 +156,6 @@ def a_second_start_names_the_first():
 
 
 if __name__ == "__main__":
-    main([programs_are_found, a_relay_answers_once, an_embedding_model_is_asked_no_question, a_base_model_continues_the_prompt,
-          a_second_start_names_the_first, long_prompts_at_once_are_served_late])
+    main([programs_are_found, a_relay_answers_once, a_link_into_a_hubs_cache_keeps_its_name, a_model_larger_than_memory_is_not_started,
+          an_embedding_model_is_asked_no_question, a_base_model_continues_the_prompt, a_second_start_names_the_first,
+          long_prompts_at_once_are_served_late])

@@ -460,7 +460,10 @@ static int find_arch(const struct gguf *gguf, struct fault *fault, const struct 
     const struct arch *arch;
     struct bytes name;
     uint32_t n = 0;
-    int rc = gguf_get_str(gguf, "general.architecture", fault, &name);
+    int rc = gguf_check_model(gguf, fault);
+
+    if (rc == 0)
+        rc = gguf_get_str(gguf, "general.architecture", fault, &name);
 
     if (rc == E_NOT_FOUND)
         return fault_set(fault, E_FORMAT, "key general.architecture is missing");

@@ -63,8 +63,10 @@ static int choose_rule(struct tokenizer *tokenizer, const struct gguf *gguf, str
 static int choose_family(struct tokenizer *tokenizer, const struct gguf *gguf, struct fault *fault)
 {
     struct bytes name;
-    int rc = gguf_get_str(gguf, "tokenizer.ggml.model", fault, &name);
+    int rc = gguf_check_model(gguf, fault);
 
+    if (rc == 0)
+        rc = gguf_get_str(gguf, "tokenizer.ggml.model", fault, &name);
     if (rc != 0)
         return rc;
     if (bytes_is(name, "llama")) {

@@ -75,7 +75,8 @@ void worker_check_model(struct config_check *check, const struct worker_conf *co
         return;
     }
     model_check_name(check, conf);
-    if (gguf_open(conf->model_path, &fault, &gguf) < 0) {
+    if (gguf_open(conf->model_path, &fault, &gguf) < 0 || gguf_check_model(gguf, &fault) < 0) {
+        gguf_close(gguf);
         config_refuse(check, "model.path", "%.200s: %s", conf->model_path, fault.text);
         return;
     }

@@ -4,6 +4,7 @@
  * a byte outside the image, which is in memory of exactly its size. */
 #include "tests/unit/gguf/image.h"
 
+#include "base/check.h"
 #include "base/err.h"
 
 #include <setjmp.h>
@@ -36,13 +37,64 @@ static void other_files_are_refused(void **state)
 
     expect_refusal(&image, E_TRUNCATED, "only 0 bytes");
     buf_append_str(&image, "PK\3\4 something else");
-    expect_refusal(&image, E_FORMAT, "not a GGUF file");
+    expect_refusal(&image, E_FORMAT, "not a GGUF file, but a zip archive");
+    buf_append_str(&image, "<!DOCTYPE html><html>");
+    expect_refusal(&image, E_FORMAT, "not a GGUF file, but a web page");
+    buf_append_str(&image, "version https://git-lfs.github.com/spec/v1\n");
+    expect_refusal(&image, E_FORMAT, "not a GGUF file, but a pointer of Git LFS");
+    buf_append(&image, "\x20\0\0\0\0\0\0\0{\"__metadata__\":{}}", 28);
+    expect_refusal(&image, E_FORMAT, "not a GGUF file, but perhaps safetensors");
+    buf_append(&image, "\0\0\0\0\0\0\0\0\0", 9);
+    expect_refusal(&image, E_FORMAT, "header at byte 0: not a GGUF file");
     image_header(&image, 1, 0, 0);
     expect_refusal(&image, E_UNSUPPORTED, "version 1;");
     image_header(&image, 4, 0, 0);
     expect_refusal(&image, E_UNSUPPORTED, "version 4;");
     image_header(&image, 0x03000000, 0, 0);
     expect_refusal(&image, E_UNSUPPORTED, "big-endian");
+}
+
+/* Opens an image with one or two text keys. */
+static int kind_of(const char *const keys[4], struct fault *fault)
+{
+    struct buf image = {0};
+    struct gguf *gguf = NULL;
+    uint8_t *copy;
+    int rc;
+
+    image_header(&image, 3, 0, keys[2] != NULL ? 2 : 1);
+    for (int i = 0; i < 4 && keys[i] != NULL; i += 2) {
+        image_str(&image, keys[i]);
+        image_u32(&image, GGUF_STRING);
+        image_str(&image, keys[i + 1]);
+    }
+    assert_int_equal(image_open(buf_view(&image), fault, &copy, &gguf), 0);
+    rc = gguf_check_model(gguf, fault);
+    gguf_close(gguf);
+    free(copy);
+    buf_fini(&image);
+    return rc;
+}
+
+static void files_beside_models_are_named(void **state)
+{
+    static const struct {
+        const char *keys[4], *text;
+    } cases[] = {
+        {{"general.architecture", "llama", "general.type", "adapter"}, "adapter (LoRA)"},
+        {{"general.architecture", "clip"}, "projector of images"},
+        {{"general.architecture", "gemma3", "general.type", "mmproj"}, "projector of images"},
+        {{"general.type", "imatrix"}, "importance matrix"},
+        {{"general.architecture", "llama", "general.type", "model"}, NULL},
+        {{"general.architecture", "llama"}, NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct fault fault = {0};
+
+        assert_int_equal(kind_of(cases[i].keys, &fault), cases[i].text != NULL ? E_UNSUPPORTED : 0);
+        assert_true(cases[i].text == NULL || strstr(fault.text, cases[i].text) != NULL);
+    }
 }
 
 static void counts_are_not_believed(void **state)
@@ -213,9 +265,10 @@ static void damage_anywhere_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_files_are_refused), cmocka_unit_test(counts_are_not_believed),
-        cmocka_unit_test(bad_keys_are_named),      cmocka_unit_test(bad_tensors_are_named),
-        cmocka_unit_test(every_prefix_is_refused), cmocka_unit_test(damage_anywhere_is_survived),
+        cmocka_unit_test(other_files_are_refused),     cmocka_unit_test(files_beside_models_are_named),
+        cmocka_unit_test(counts_are_not_believed),     cmocka_unit_test(bad_keys_are_named),
+        cmocka_unit_test(bad_tensors_are_named),       cmocka_unit_test(every_prefix_is_refused),
+        cmocka_unit_test(damage_anywhere_is_survived),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

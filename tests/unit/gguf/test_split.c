@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- names ---- */
@@ -63,6 +64,10 @@ static void the_models_name_has_no_number(void **state)
     assert_string_equal(name, "tiny");
     gguf_model_name("a-name-of-more-than-fifteen.gguf", name, sizeof(name));
     assert_string_equal(name, "a-name-of-more-");
+    gguf_model_name("/m/a \"b\"\\c\n \xe9\xc3\xa9.gguf", name, sizeof(name));
+    assert_string_equal(name, "a _b__c_ _\xc3\xa9");
+    gguf_model_name("fourteen-bytes\xc3\xa9.gguf", name, sizeof(name));
+    assert_string_equal(name, "fourteen-bytes");
 }
 
 /* ---- parts as files ---- */
@@ -186,6 +191,29 @@ static void any_part_opens_the_whole(void **state)
     }
     assert_string_equal(fingerprints[0], fingerprints[1]);
     assert_string_equal(fingerprints[0], fingerprints[2]);
+}
+
+/* A link of another name, and one of the right name in a folder without the other parts. */
+static void a_link_to_a_part_opens_the_whole(void **state)
+{
+    static const char *const names[] = {"current.gguf", "alone/m-00001-of-00003.gguf"};
+    struct folder *folder = *state;
+    char alone[64], link[128];
+
+    snprintf(alone, sizeof(alone), "%s/alone", folder->path);
+    assert_int_equal(mkdir(alone, 0700), 0);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct fault fault = {0};
+        struct gguf *gguf = NULL;
+
+        snprintf(link, sizeof(link), "%s/%s", folder->path, names[i]);
+        assert_int_equal(symlink(name_file(folder, i == 0 ? 2 : 1, 3), link), 0);
+        assert_int_equal(gguf_open(link, &fault, &gguf), 0);
+        assert_int_equal(gguf_tensor_count(gguf), 2);
+        gguf_close(gguf);
+        unlink(link);
+    }
+    rmdir(alone);
 }
 
 static void every_part_is_fingerprinted(void **state)
@@ -312,6 +340,7 @@ int main(void)
         cmocka_unit_test(other_names_are_not_parts),
         cmocka_unit_test(the_models_name_has_no_number),
         cmocka_unit_test_setup_teardown(any_part_opens_the_whole, open_folder, close_folder),
+        cmocka_unit_test_setup_teardown(a_link_to_a_part_opens_the_whole, open_folder, close_folder),
         cmocka_unit_test_setup_teardown(every_part_is_fingerprinted, open_folder, close_folder),
         cmocka_unit_test_setup_teardown(a_missing_part_is_named, open_folder, close_folder),
         cmocka_unit_test_setup_teardown(a_cut_part_is_named, open_folder, close_folder),

@@ -17,7 +17,7 @@ libbase_a_SOURCES = \
 	src/base/log.c src/base/log.h \
 	src/base/log_format.c src/base/log_priv.h \
 	src/base/mailbox.c src/base/mailbox.h src/base/owner.c src/base/owner.h \
-	src/base/mem.c src/base/mem_sealed.c src/base/mem_sealed.h src/base/mem.h \
+	src/base/mem.c src/base/mem_machine.c src/base/mem_machine.h src/base/mem_sealed.c src/base/mem_sealed.h src/base/mem.h \
 	src/base/mem_copy.c src/base/mem_copy.h src/base/name.c src/base/name.h src/base/numa.c src/base/numa.h \
 	src/base/progress.c src/base/progress.h \
 	src/base/rate.c src/base/rate.h src/base/load_rates.h \

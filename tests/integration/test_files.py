@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model in several files through the daemons: any part's name will do, and a folder that lacks one is refused."""
+import math
 import os
+import re
 import shutil
+import struct
 import subprocess
 
 from cluster import BUILD, MODEL, Cluster, main, patience
+from gguf_file import GgufFile
 
 TOOL = os.path.join(BUILD, "baton-model")
 PROMPT = "Tell me what a hand-off is in Baton, and why it matters, and what a prefill worker does. " * 3
@@ -67,5 +71,47 @@ def merged_parts_are_the_model_again():
         assert "token" in logits(os.path.join(c.dir, "elsewhere.gguf"))
 
 
+def weights_above_the_machines_memory_are_refused():
+    """A small model's keys with feed-forward layers that this machine's memory cannot hold; on the disk they are holes.
+    The daemon and the tool refuse it before they pack anything."""
+    with open("/proc/meminfo") as f:
+        kib = sum(int(line.split()[1]) for line in f if line.startswith(("MemTotal", "SwapTotal")))
+    with Cluster() as c:
+        path, ffn = os.path.join(c.dir, "huge.gguf"), 1 << 22
+        subprocess.run([TOOL, "make", *"--layers 1 --hidden 256 --heads 4 --kv-heads 2 --ffn 256 --tied --vocab-from".split(), MODEL, path],
+                       check=True, capture_output=True, timeout=patience(60))
+        model = GgufFile(path)
+        hidden, heads, layers = (model.keys["llama." + k] for k in ("embedding_length", "attention.head_count", "block_count"))
+        kv = hidden // heads * model.keys["llama.attention.head_count_kv"]
+        n_layers = kib * 1024 // (3 * 4 * ffn * hidden) + 1
+        keys = bytearray(model.data[24:model.keys_end])
+        for name, old, new in (("feed_forward_length", model.keys["llama.feed_forward_length"], ffn), ("block_count", layers, n_layers)):
+            before = f"llama.{name}".encode() + struct.pack("<II", 4, old)
+            assert keys.count(before) == 1, name
+            keys = keys.replace(before, before[:-4] + struct.pack("<I", new))
+        tensors = [("token_embd.weight", (hidden, model.keys["llama.vocab_size"])), ("output_norm.weight", (hidden,))]
+        for i in range(n_layers):
+            tensors += [(f"blk.{i}.{name}.weight", dims) for name, dims in (
+                ("attn_norm", (hidden,)), ("ffn_norm", (hidden,)), ("attn_q", (hidden, hidden)), ("attn_k", (hidden, kv)),
+                ("attn_v", (hidden, kv)), ("attn_output", (hidden, hidden)), ("ffn_gate", (hidden, ffn)), ("ffn_up", (hidden, ffn)),
+                ("ffn_down", (ffn, hidden)))]
+        infos, offset = b"", 0
+        for name, dims in tensors:
+            infos += struct.pack("<Q", len(name)) + name.encode() + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 0, offset)
+            offset += (4 * math.prod(dims) + 31) // 32 * 32
+        head = model.data[:8] + struct.pack("<QQ", len(tensors), struct.unpack_from("<Q", model.data, 16)[0]) + keys + infos
+        with open(path, "wb") as f:
+            f.write(head)
+            f.truncate((len(head) + 31) // 32 * 32 + offset)
+        conf = os.path.join(c.dir, "empty.conf")
+        open(conf, "w").close()
+        daemon = [os.path.join(BUILD, "baton-decode"), "--config", conf, "--set", f"model.path={path}", "--set", f"link.cluster_key={c.key}"]
+        for line in ([*daemon, "--check-config"], daemon, [TOOL, "logits", "--ids", "1", path]):
+            run = subprocess.run(line, capture_output=True, text=True, timeout=patience(60))
+            assert run.returncode != 0, run
+            assert re.search(r"its weights take [0-9.]+ GiB, this machine's memory and swap have [0-9.]+ GiB", run.stdout + run.stderr), run
+
+
 if __name__ == "__main__":
-    main([two_workers_serve_it_by_different_parts, a_missing_part_ends_the_start_with_its_name, merged_parts_are_the_model_again])
+    main([two_workers_serve_it_by_different_parts, a_missing_part_ends_the_start_with_its_name, merged_parts_are_the_model_again,
+          weights_above_the_machines_memory_are_refused])

@@ -17,6 +17,7 @@
 #include "compute/model/weight_scales_priv.h"
 
 #include "base/check.h"
+#include "base/mem_machine.h"
 #include "base/str.h"
 
 #include <math.h>
@@ -188,6 +189,19 @@ static int refuse_unbound(struct loading *load)
     return 0;
 }
 
+/* Packed weights take the file's size at least.  If memory and swap are smaller, the kernel would end the process in the
+ * middle of packing, or another one. */
+static int weights_check_memory(const struct loading *load)
+{
+    uint64_t machine_bytes = mem_machine_bytes();
+
+    if (load->total_bytes <= machine_bytes)
+        return 0;
+    return fault_set(load->fault, E_NOMEM,
+                     "its weights take %.1f GiB, this machine's memory and swap have %.1f GiB",
+                     (double)load->total_bytes / (1 << 30), (double)machine_bytes / (1 << 30));
+}
+
 static int bind_all(struct loading *load)
 {
     const struct model_config *config = &load->model->config;
@@ -208,7 +222,9 @@ static int bind_all(struct loading *load)
     }
     for (uint32_t i = 0; i < config->n_layers && rc == 0; i++)
         rc = bind_layer(load, i);
-    return rc < 0 || config->is_mtp ? rc : refuse_unbound(load);
+    if (rc == 0 && !config->is_mtp)
+        rc = refuse_unbound(load);
+    return rc == 0 ? weights_check_memory(load) : rc;
 }
 
 /* ---- packing ---- */

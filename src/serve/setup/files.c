@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/mem_machine.h"
 #include "base/str.h"
 #include "serve/access/auth.h"
 #include "serve/prompt/public_prefix.h"
@@ -85,16 +85,9 @@ int setup_folder(const char *path, bool is_parent, struct fault *fault)
     return 0;
 }
 
-uint64_t setup_machine_bytes(void)
-{
-    struct sysinfo info;
-
-    return sysinfo(&info) == 0 ? ((uint64_t)info.totalram + info.totalswap) * info.mem_unit : UINT64_MAX;
-}
-
 void setup_check_memory(struct config_check *check, const char *key, uint64_t n_bytes)
 {
-    uint64_t machine_bytes = setup_machine_bytes();
+    uint64_t machine_bytes = mem_machine_bytes();
     char wanted[24], has[24];
 
     if (n_bytes <= machine_bytes)

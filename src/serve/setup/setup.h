@@ -63,8 +63,6 @@ void setup_check_discovery(struct config_check *check, const struct setup_discov
 int setup_folder(const char *path, bool is_parent, struct fault *fault);
 /* Reports a size that exceeds the machine's memory plus swap. */
 void setup_check_memory(struct config_check *check, const char *key, uint64_t n_bytes);
-/* This machine's memory and swap; UINT64_MAX when it is not known. */
-uint64_t setup_machine_bytes(void);
 
 /* files.c, for setup.c */
 void setup_check_files(struct config_check *check, const struct setup_common *common);

@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/mem_machine.h"
 #include "base/str.h"
 #include "compute/engine/engine_load.h"
-#include "serve/setup/setup.h"
 #include "worker/loop/numa_priv.h"
 
 #define BATCH_TOKENS 512 /* tokens of a step */
@@ -95,7 +95,7 @@ static int draft_blocks_of(const struct worker_conf *conf, const struct kv_layou
 static void draft_check_memory(struct config_check *check, const struct worker_conf *conf,
                                struct kv_layout *layout)
 {
-    uint64_t machine_bytes = setup_machine_bytes();
+    uint64_t machine_bytes = mem_machine_bytes();
     char drafts[24], own[24], has[24];
     struct fault fault = {0};
     uint32_t n_blocks;

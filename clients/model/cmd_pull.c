@@ -139,6 +139,26 @@ static int list_url(struct pulling *p, struct fault *fault)
 
 /* ---- fetching ---- */
 
+/* A server may answer with a page, such as a login. Without a digest nothing else shows that. The page would keep the
+ * model's name, and the next command would take it for the model. */
+static int throw_away_page(const char *path, struct fault *fault)
+{
+    FILE *file = fopen(path, "rbe");
+    char magic[4] = "";
+    bool is_gguf = file != NULL && fread(magic, 1, 4, file) == 4 && memcmp(magic, "GGUF", 4) == 0;
+    struct gguf *gguf = NULL;
+    int rc;
+
+    if (file != NULL)
+        fclose(file);
+    if (is_gguf)
+        return 0;
+    rc = gguf_open(path, fault, &gguf); /* says what it is */
+    gguf_close(gguf);
+    pull_store_remove(path);
+    return rc;
+}
+
 static int fetch_one(struct pulling *p, size_t i, const char *path, struct fault *fault)
 {
     struct buf url = {0};
@@ -148,6 +168,8 @@ static int fetch_one(struct pulling *p, size_t i, const char *path, struct fault
     rc = url.is_bad ? fault_set(fault, E_NOMEM, "out of memory")
                     : pull_get(&p->args->opts, (const char *)url.data, path, &p->list.files[i], fault);
     buf_fini(&url);
+    if (rc == 0 && !p->args->name.is_hub && p->list.files[i].sha256[0] == '\0')
+        rc = throw_away_page(path, fault);
     return rc;
 }
 

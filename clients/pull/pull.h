@@ -126,6 +126,7 @@ int pull_store_folder(const char *to_dir, struct buf *out, struct fault *fault);
 bool pull_store_has(const char *path, const struct pull_file *expected);
 /* The digest in PATH.sha256, "" without one: what a complete file had when it came. */
 void pull_store_digest(const char *path, char out[65]);
+void pull_store_remove(const char *path); /* the file and its digest */
 /* Checks PATH.part against the digest, gives it its name and writes PATH.sha256. */
 int pull_store_finish(const struct pull_opts *opts, const char *path, const char *sha256,
                       struct fault *fault);

@@ -3,7 +3,9 @@
  *
  *     hf:owner/name                 the only model of a repository
  *     hf:owner/name:Q4_K_M          by quantisation, or by the name of a file
- *     https://host/folder/m.gguf    one file, or any part of a split model */
+ *     https://host/folder/m.gguf    one file, or any part of a split model
+ *     https://huggingface.co/owner/name/blob/main/m.gguf    the hub's page of a file, or of a repository, as browsers
+ *                                                           show it: the same as hf:owner/name:m.gguf */
 #include "clients/pull/pull.h"
 
 #include "base/err.h"
@@ -66,6 +68,38 @@ static int read_hub(const char *text, struct pull_name *out, struct fault *fault
     return 0;
 }
 
+/* True for the hub's page of a repository or of one of its files. Its bytes are no model, so the hub's list is asked. */
+static bool read_page(const char *text, struct pull_name *out)
+{
+    static const char *const hosts[] = {"https://huggingface.co/", "https://hf.co/"};
+    const char *at = NULL;
+
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]) && at == NULL; i++)
+        if (strncmp(text, hosts[i], strlen(hosts[i])) == 0)
+            at = text + strlen(hosts[i]);
+    if (at == NULL)
+        return false;
+    const char *end = at + strcspn(at, "?#"), *slash = memchr(at, '/', (size_t)(end - at));
+    if (slash == NULL)
+        return false;
+    const char *name_end = slash + 1 + strcspn(slash + 1, "/?#");
+    struct bytes tail = bytes_of(name_end, (size_t)(end - name_end));
+    bool is_file = bytes_starts_with(tail, "/blob/main/");
+
+    if (is_file)
+        tail = bytes_of(tail.data + 11, tail.len_bytes - 11);
+    if (is_file ? !pull_path_is_safe(tail)
+                : !bytes_is(tail, "") && !bytes_is(tail, "/") && !bytes_is(tail, "/tree/main"))
+        return false;
+    if (!take_word(bytes_of(at, (size_t)(slash - at)), out->owner) ||
+        !take_word(bytes_of(slash + 1, (size_t)(name_end - slash - 1)), out->repo))
+        return false;
+    out->is_hub = true;
+    snprintf(out->pick, sizeof(out->pick), "%.*s", is_file ? (int)tail.len_bytes : 0,
+             (const char *)tail.data);
+    return true;
+}
+
 /* The place of a web address in the folder of models: host and path, without query. */
 static int read_url(const char *text, struct pull_name *out, struct fault *fault)
 {
@@ -95,7 +129,10 @@ int pull_name_read(const char *text, struct pull_name *out, struct fault *fault)
 
     if (!pull_is_name(text))
         return fault_set(fault, E_FORMAT, "neither hf:owner/name nor an https address");
-    rc = strncmp(text, "hf:", 3) == 0 ? read_hub(text + 3, &name, fault) : read_url(text, &name, fault);
+    if (strncmp(text, "hf:", 3) == 0)
+        rc = read_hub(text + 3, &name, fault);
+    else
+        rc = read_page(text, &name) ? 0 : read_url(text, &name, fault);
     if (rc == 0)
         *out = name;
     return rc;

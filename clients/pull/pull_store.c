@@ -151,6 +151,17 @@ int pull_store_finish(const struct pull_opts *opts, const char *path, const char
     return rc;
 }
 
+void pull_store_remove(const char *path)
+{
+    struct buf name = {0};
+
+    buf_printf(&name, "%s.sha256", path);
+    if (!name.is_bad)
+        unlink((const char *)name.data);
+    unlink(path);
+    buf_fini(&name);
+}
+
 void pull_store_digest(const char *path, char out[65])
 {
     struct buf name = {0};

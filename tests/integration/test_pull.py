@@ -525,6 +525,26 @@ def wrong_names_are_refused():
         assert run.returncode == 1 and "not a GGUF file" in err, err
 
 
+def a_page_of_the_hub_names_its_model():
+    """The address that a browser shows for a file or a repository is no model's, so the hub's list is asked."""
+    for page in ("o/m/blob/main/tiny-Q8_0.gguf", "o/m/blob/main/tiny-Q8_0.gguf?x=1", "o/m", "o/m/", "o/m/tree/main"):
+        for host in ("https://huggingface.co", "https://hf.co"):
+            with Hub() as hub:
+                same(hub.pull(f"{host}/{page}")[0])
+    with Hub() as hub:
+        hub.pull("https://huggingface.co/o/m/blob/main/other.gguf", status=1, says="no model is called 'other.gguf'")
+
+
+def a_page_does_not_keep_the_models_name():
+    """A server answers with a login page once, and with the model the next time."""
+    with Hub() as hub:
+        hub.files["x.gguf"] = b"<!DOCTYPE html><html>Please log in</html>"
+        _, err = hub.pull(f"{hub.store_url}/x.gguf", status=1)
+        assert "not a GGUF file, but a web page" in err, err
+        hub.files["x.gguf"] = BYTES
+        same(hub.pull(f"{hub.store_url}/x.gguf")[0])
+
+
 if __name__ == "__main__":
     main([it_is_fetched_checked_and_kept, a_new_version_is_fetched, cut_connections_are_continued, a_killed_download_continues,
           two_at_once_do_not_meet, wrong_bytes_are_thrown_away, the_token_stays_with_the_hub, redirects_end, refusals_are_explained,
@@ -532,4 +552,4 @@ if __name__ == "__main__":
           parts_that_are_missing_need_the_hub, baton_run_may_ask_no_hub, no_empty_part_stays, the_usual_quantisation_is_taken,
           files_beside_models_are_none, a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,
           wrong_lengths_are_refused, a_full_disk_is_named, split_models_come_whole, a_choice_is_asked_for,
-          hostile_lists_are_refused, wrong_names_are_refused])
+          hostile_lists_are_refused, wrong_names_are_refused, a_page_of_the_hub_names_its_model, a_page_does_not_keep_the_models_name])

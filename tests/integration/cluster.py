@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 BUILD = os.environ.get("BATON_BUILD", os.getcwd())
 SOURCE = os.environ.get("BATON_SOURCE", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
@@ -349,15 +350,14 @@ def in_threads(jobs):
     return results
 
 
-def main(tests):
-    """Runs functions in order; returns automake's exit status."""
+def main(tests, at_once=1):
+    """Runs functions in order, or several at once where most of a test is waiting.  Returns automake's exit status."""
     only = sys.argv[1:]
     if not os.path.exists(MODEL):
         print(f"no bundled model at {MODEL}")
         sys.exit(77)
-    for test in tests:
-        if only and test.__name__ not in only:
-            continue
+
+    def run(test):
         began = time.monotonic()
         try:
             test()
@@ -365,3 +365,12 @@ def main(tests):
             print(f"FAILED {test.__name__}", flush=True)
             raise
         print(f"ok {test.__name__} ({time.monotonic() - began:.1f} s)", flush=True)
+
+    chosen = [test for test in tests if not only or test.__name__ in only]
+    if at_once == 1:
+        for test in chosen:
+            run(test)
+        return
+    with ThreadPoolExecutor(at_once) as pool:
+        for _ in pool.map(run, chosen):  # raises what a test raised
+            pass

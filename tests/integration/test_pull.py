@@ -81,8 +81,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         end = min(len(body), fault.get("cut", len(body)))
         for at in range(0, end, 16384):
-            if hub.slow:
-                time.sleep(hub.slow)
             while hub.hold_at and hub.sent >= hub.hold_at and not hub.is_over:
                 time.sleep(0.01)
             try:
@@ -113,7 +111,7 @@ class Hub:
     def __init__(self, **files):
         self.files = {"tiny-Q8_0.gguf": BYTES} if not files else {k.replace("__", "-") + ".gguf": v for k, v in files.items()}
         self.lock, self.faults, self.asked = threading.Lock(), [], []
-        self.sent = self.slow = self.total = self.linked_size = 0
+        self.sent = self.total = self.linked_size = 0
         self.hold_at = 0  # not 0: no byte is sent once so many were
         self.is_over = False
         self.has_ranges, self.location, self.hashes = True, None, {}
@@ -237,13 +235,13 @@ def a_killed_download_continues():
 
 def two_at_once_do_not_meet():
     with Hub() as hub:
-        hub.slow = 0.02
+        hub.hold_at = len(BYTES) // 2
         first = hub.start("hf:o/m")
         until = time.monotonic() + patience(20)
         while not hub.sent and time.monotonic() < until:
             time.sleep(0.02)
         hub.pull("hf:o/m", status=1, says="another process downloads")
-        hub.slow = 0
+        hub.hold_at = 0
         assert first.wait(patience(30)) == 0
         first.communicate()
 
@@ -552,4 +550,4 @@ if __name__ == "__main__":
           parts_that_are_missing_need_the_hub, baton_run_may_ask_no_hub, no_empty_part_stays, the_usual_quantisation_is_taken,
           files_beside_models_are_none, a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,
           wrong_lengths_are_refused, a_full_disk_is_named, split_models_come_whole, a_choice_is_asked_for,
-          hostile_lists_are_refused, wrong_names_are_refused, a_page_of_the_hub_names_its_model, a_page_does_not_keep_the_models_name])
+          hostile_lists_are_refused, wrong_names_are_refused, a_page_of_the_hub_names_its_model, a_page_does_not_keep_the_models_name], at_once=6)

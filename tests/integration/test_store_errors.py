@@ -6,7 +6,7 @@ import threading
 import time
 
 import redis_server
-from cluster import Cluster, main
+from cluster import Cluster, in_threads, main
 from redis_server import Redis
 from s3_server import Moto, Rclone, has_moto, has_rclone
 from test_remote import ask, lines, text_of, worker_of
@@ -23,21 +23,24 @@ def user(store, name, names, *commands):
     store("ACL", "SETUSER", name, "on", ">pw", f"~{names}:*", *commands)
 
 
-def said_once(daemon, event, why):
-    """It has said why the store is not used, and still does not use it after two tests of it."""
-    until(f"nothing is said of {why}", lambda: lines(daemon, event + "_down") > 0)
+def said_once(event, cases):
+    """cases: (daemon, text of its log line).  Each has said why the store is not used, and still does not use it after two
+    tests of it."""
+    for daemon, why in cases:
+        until(f"nothing is said of {why}", lambda: lines(daemon, event + "_down") > 0)
     time.sleep(2.5)  # a test after 1 s, and one 2 s later
-    assert lines(daemon, event + "_down") == 1 and lines(daemon, event + "_up") == 0, daemon.tail(30)
-    assert lines(daemon, why) == 1, (why, daemon.tail(30))
+    for daemon, why in cases:
+        assert lines(daemon, event + "_down") == 1 and lines(daemon, event + "_up") == 0, daemon.tail(30)
+        assert lines(daemon, why) == 1, (why, daemon.tail(30))
 
 
 def refused(c, cases, **settings):
-    """cases: (URL, text of the log line).  All workers at once."""
-    workers = [worker_of(c, url, **SIM, **settings) for url, _ in cases]
-    for worker, (_, why) in zip(workers, cases):
+    """cases: (URL, text of the log line, the worker's own settings).  All workers at once."""
+    workers = [worker_of(c, url, **SIM, **settings, **dict(*own)) for url, _, *own in cases]
+    for worker, (_, why, *_) in zip(workers, cases):
         assert ask(c, worker, text_of(why)).is_whole and ask(c, worker, text_of(why)).is_whole
-        said_once(worker, "kv_remote", why)
-        worker.stop()
+    said_once("kv_remote", [(worker, why) for worker, (_, why, *_) in zip(workers, cases)])
+    in_threads([worker.stop for worker in workers])
 
 
 def urls_of_another_kind():
@@ -52,10 +55,9 @@ def urls_of_another_kind():
                         (f"rediss://127.0.0.1:{single.port}", "if this port has no TLS, use redis://"),
                         (f"redis://127.0.0.1:{tls.port}", "if this port has TLS, use rediss://")])
             refused(c, [(f"rediss://localhost:{tls.port}", "hostname mismatch")], kv__remote_ca=certificate[0])
-        for url, why in ((f"redis+cluster://127.0.0.1:{single.port}", "not part of a cluster: use redis://"),
-                         (servers.url.replace("://", "://few:pw@"), "'cluster|slots'")):
-            router = c.router(state__url=url)
-            said_once(router, "state_store", why)
+        said_once("state_store", [(c.router(state__url=url), why) for url, why in (
+            (f"redis+cluster://127.0.0.1:{single.port}", "not part of a cluster: use redis://"),
+            (servers.url.replace("://", "://few:pw@"), "'cluster|slots'"))])
 
 
 def users_who_lack_a_permission():
@@ -72,7 +74,7 @@ def users_who_lack_a_permission():
         worker = worker_of(c, f"redis://enough:pw@127.0.0.1:{store.port}", **SIM)
         until("what the manual names is not enough", lambda: lines(worker, "kv_remote_up") == 1)
         until("the test leaves a value", lambda: not store.keys())
-        said_once(c.router(state__url=f"redis://others:pw@127.0.0.1:{store.port}"), "state_store", "access one of the keys")
+        said_once("state_store", [(c.router(state__url=f"redis://others:pw@127.0.0.1:{store.port}"), "access one of the keys")])
         router = c.router(state__url=f"redis://state:pw@127.0.0.1:{store.port}")
         until("what the manual names is not enough", lambda: lines(router, "state_store_up") == 1)
 
@@ -104,11 +106,11 @@ def buckets_that_are_not_there():
         elsewhere.shutdown()
         for kind in [Moto] * has_moto() + [Rclone] * has_rclone():
             with kind() as store:
-                for url, login, why in ((store.url.replace("kv-store", "none"), store.login, "HTTP status 404, NoSuchBucket"),
-                                        (store.url, other_secret(store.login), "HTTP status 403")):
-                    refused(c, [(url, why)], kv__remote_login=login_file(c, login))
+                refused(c, [(url, why, {"kv__remote_login": login_file(c, login)}) for url, login, why in (
+                    (store.url.replace("kv-store", "none"), store.login, "HTTP status 404, NoSuchBucket"),
+                    (store.url, other_secret(store.login), "HTTP status 403"))])
 
 
 if __name__ == "__main__":
     redis_server.want()
-    main([urls_of_another_kind, users_who_lack_a_permission, a_server_that_may_only_be_read, buckets_that_are_not_there])
+    main([urls_of_another_kind, users_who_lack_a_permission, a_server_that_may_only_be_read, buckets_that_are_not_there], at_once=4)

@@ -54,18 +54,6 @@ int calls_pass_raw(struct calls *calls, size_t n)
     return rc;
 }
 
-static struct bytes called_name(const json_t *call)
-{
-    const json_t *name = json_object_get(call, "name");
-
-    return api_json_str(name != NULL ? name : json_object_get(call, "tool_name"));
-}
-
-static const char *key_of_arguments(const json_t *call)
-{
-    return json_object_get(call, "arguments") != NULL ? "arguments" : "parameters";
-}
-
 /* Loads JSON of at most *n_left values, and takes them off. */
 static json_t *load_counted(struct bytes text, size_t *n_left)
 {
@@ -87,11 +75,11 @@ static json_t *load_counted(struct bytes text, size_t *n_left)
 /* True for an object with a name and arguments.  Arguments that are a string become the object that it holds. */
 static bool read_call(json_t *call, size_t *n_left)
 {
-    const char *key = key_of_arguments(call);
+    const char *key = calls_arguments_key_of(call);
     json_t *arguments = json_object_get(call, key);
     json_t *inner;
 
-    if (called_name(call).len_bytes == 0)
+    if (calls_name_of(call).len_bytes == 0)
         return false;
     if (!json_is_string(arguments))
         return json_is_object(arguments);
@@ -104,11 +92,11 @@ static bool read_call(json_t *call, size_t *n_left)
 
 static int pass_entire(struct calls *calls, const json_t *call)
 {
-    int rc = calls->events->on_begin(calls->arg, called_name(call));
+    int rc = calls->events->on_begin(calls->arg, calls_name_of(call));
 
     buf_clear(&calls->good);
     if (rc == 0)
-        rc = api_json_put(&calls->good, json_object_get(call, key_of_arguments(call)));
+        rc = api_json_put(&calls->good, json_object_get(call, calls_arguments_key_of(call)));
     if (rc == 0)
         rc = calls->events->on_arguments(calls->arg, buf_view(&calls->good));
     if (rc == 0)

@@ -16,9 +16,52 @@
 #include <string.h>
 
 #include "text/toolcall/calls_priv.h"
+#include "text/json/json.h"
+#include "base/check.h"
 #include "base/err.h"
 
 /* ---- a call as an object ---- */
+
+/* What formats call the two members.  A call may have any of them. */
+static const char *const name_keys[] = {"name", "tool_name"};
+static const char *const arguments_keys[] = {"arguments", "parameters"};
+
+static bool calls_json_has_key(const char *const keys[], size_t n, struct bytes key)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bytes_is(key, keys[i]))
+            return true;
+    return false;
+}
+
+static bool is_name_key(struct bytes key)
+{
+    return calls_json_has_key(name_keys, ARRAY_LEN(name_keys), key);
+}
+
+static bool is_arguments_key(struct bytes key)
+{
+    return calls_json_has_key(arguments_keys, ARRAY_LEN(arguments_keys), key);
+}
+
+static const char *calls_json_first_key(const char *const keys[], size_t n, const json_t *call)
+{
+    size_t i = 0;
+
+    while (i + 1 < n && json_object_get(call, keys[i]) == NULL)
+        i++;
+    return keys[i];
+}
+
+struct bytes calls_name_of(const json_t *call)
+{
+    return api_json_str(json_object_get(call, calls_json_first_key(name_keys, ARRAY_LEN(name_keys), call)));
+}
+
+const char *calls_arguments_key_of(const json_t *call)
+{
+    return calls_json_first_key(arguments_keys, ARRAY_LEN(arguments_keys), call);
+}
 
 struct header {
     struct bytes text;
@@ -69,11 +112,11 @@ static int calls_json_take_member(struct header *header, struct bytes *name)
         rc = calls_json_take_char(header, ':');
     if (rc != 1)
         return rc;
-    if (bytes_is(key, "arguments") || bytes_is(key, "parameters")) {
+    if (is_arguments_key(key)) {
         rc = name->len_bytes == 0 ? -1 : calls_json_take_char(header, '{');
         return rc == 1 ? 2 : rc;
     }
-    is_name = bytes_is(key, "name") || bytes_is(key, "tool_name");
+    is_name = is_name_key(key);
     if (!is_name && !bytes_is(key, "type") && !bytes_is(key, "id") && !bytes_is(key, "tool_call_id"))
         return -1;
     rc = take_string(header, &value);
@@ -134,7 +177,7 @@ enum calls_late calls_find_late(struct bytes text, struct bytes *name_out, size_
     while (rc == 1) {
         if (take_string(&header, &key) != 1 || calls_json_take_char(&header, ':') != 1)
             break;
-        if (bytes_is(key, "arguments") || bytes_is(key, "parameters")) {
+        if (is_arguments_key(key)) {
             bool is_first = name_out->len_bytes == 0;
 
             rc = calls_json_take_char(&header, is_first ? '{' : '"');
@@ -145,7 +188,7 @@ enum calls_late calls_find_late(struct bytes text, struct bytes *name_out, size_
         }
         if (take_string(&header, &value) != 1)
             break;
-        if (bytes_is(key, "name") || bytes_is(key, "tool_name"))
+        if (is_name_key(key))
             *name_out = value;
         rc = calls_json_take_char(&header, ',');
     }

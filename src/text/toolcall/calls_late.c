@@ -72,8 +72,7 @@ int calls_late_end(struct calls *calls, struct bytes text)
     json_t *rest = late_is_whole(calls) && !calls->rewrite.is_odd && n_read <= text.len_bytes
                        ? load_rest(bytes_of(text.data + n_read, text.len_bytes - n_read))
                        : NULL;
-    const json_t *name = json_object_get(rest, "name");
-    struct bytes called = api_json_str(name != NULL ? name : json_object_get(rest, "tool_name"));
+    struct bytes called = calls_name_of(rest);
     int rc = 0;
 
     if (called.len_bytes > 0) {

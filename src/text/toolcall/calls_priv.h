@@ -118,6 +118,9 @@ int calls_begin_at_brace(struct calls *calls, struct bytes name, size_t body);
 int calls_kimi_header(struct calls *calls);
 /* The form of a long call that has no usual header; *at_out: where its arguments begin.  Never UNKNOWN. */
 enum calls_late calls_find_late(struct bytes text, struct bytes *name_out, size_t *at_out);
+/* The name in a call that was parsed, borrowed from it; empty: none.  And the key of its arguments. */
+struct bytes calls_name_of(const json_t *call);
+const char *calls_arguments_key_of(const json_t *call);
 int calls_mark_tail(struct calls *calls); /* a closing mark */
 enum calls_next {
     CALLS_NEXT_MORE, /* more text is needed */

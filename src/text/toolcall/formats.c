@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows.  Each shows a call as the format's template writes it.
  *
- * calls_json.c, calls_tags.c, calls_braces.c, calls_keywords.c and calls_harmony.c have the functions that parse, and spell.c writes
+ * formats_tags.c has the tags of formats whose arguments stand between tags.  calls_json.c, calls_tags.c, calls_braces.c, calls_keywords.c and calls_harmony.c have the functions that parse, and spell.c writes
  * calls back into prompts.  A new format whose calls look like an existing one needs a number in formats.h and a row
  * here. */
 #include "text/toolcall/formats.h"
 
 #include "text/toolcall/calls_priv.h"
+#include "text/toolcall/formats_priv.h"
 
 /* clang-format off */
 #define TEXT(text) {CALLS_PIECE_TEXT, text}
@@ -28,6 +29,11 @@
     PARSER(.opens = {"[TOOL_CALLS]"}, .header = calls_mistral_header, .tail = calls_list_tail,               \
            .marks = MARKS("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"))
 
+#define GLM_PARSER(its_tags)                                                                                 \
+    PARSER(.opens = {"<tool_call>"}, .close = "</tool_call>", .header = calls_glm_header,                    \
+           .tail = calls_tags_tail, .tags = its_tags,                                                        \
+           .marks = MARKS("<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>",           \
+                          "</arg_value>"))
 #define HERMES_PARSER                                                                                        \
     PARSER(.opens = {"<tool_call>"}, .close = "</tool_call>", .header = calls_list_header,                   \
            .tail = calls_marked_list_tail, .marks = MARKS("<tool_call>", "</tool_call>"))
@@ -56,83 +62,10 @@
     }
 #define HUNYUAN_ANSWER .answer = {"<answer>", "\n</answer>", "</answer>"}, .has_text_marks = true
 
-static const struct calls_tags xml_tags = {.name_open = "<function=",
-                                           .name_close = ">",
-                                           .key_open = "<parameter=",
-                                           .key_close = ">",
-                                           .value_close = "</parameter>",
-                                           .end = "</function>",
-                                           .key_written = ">\n",
-                                           .value_written = "\n</parameter>\n"};
-static const struct calls_tags glm_tags = {.key_open = "<arg_key>",
-                                           .key_close = "</arg_key>",
-                                           .value_open = "<arg_value>",
-                                           .value_close = "</arg_value>",
-                                           .end = "</tool_call>",
-                                           .key_written = "</arg_key>\n<arg_value>",
-                                           .value_written = "</arg_value>\n",
-                                           .is_tight = true};
-
-static const struct calls_tags hy3_tags = {.name_open = "<tool_call>",
-                                           .name_close = "<tool_sep>",
-                                           .key_open = "<arg_key>",
-                                           .key_close = "</arg_key>",
-                                           .value_open = "<arg_value>",
-                                           .value_close = "</arg_value>",
-                                           .end = "</tool_call>",
-                                           .key_written = "</arg_key>\n<arg_value>",
-                                           .value_written = "</arg_value>\n",
-                                           .is_tight = true,
-                                           .has_block = true};
-
-static const struct calls_tags minimax_tags = {.name_open = "<invoke name=\"",
-                                               .name_close = "\">",
-                                               .key_open = "<parameter name=\"",
-                                               .key_close = "\">",
-                                               .value_close = "</parameter>",
-                                               .end = "</invoke>",
-                                               .key_written = "\">",
-                                               .value_written = "</parameter>\n",
-                                               .is_tight = true,
-                                               .has_block = true};
-
-static const struct calls_tags seed_tags = {.name_open = "<function=",
-                                            .name_close = ">",
-                                            .key_open = "<parameter=",
-                                            .key_close = ">",
-                                            .value_close = "</parameter>",
-                                            .end = "</function>",
-                                            .key_written = ">",
-                                            .value_written = "</parameter>\n",
-                                            .is_tight = true};
-
-#define DSML CALLS_BAR "DSML" CALLS_BAR
-static const struct calls_tags dsml_tags = {.name_open = "<" DSML "invoke name=\"",
-                                            .name_close = "\">",
-                                            .key_open = "<" DSML "parameter name=\"",
-                                            .key_close = "\"",
-                                            .key_written = "\"",
-                                            .string_open = " string=\"true\">",
-                                            .json_open = " string=\"false\">",
-                                            .value_close = "</" DSML "parameter>",
-                                            .value_written = "</" DSML "parameter>\n",
-                                            .end = "</" DSML "invoke>",
-                                            .is_exact = true,
-                                            .has_block = true};
-
-#define BRACES_TAGS(quote)                                                                                   \
-    {                                                                                                        \
-        .key_open = "", .key_close = ":", .key_written = ":", .string_open = (quote),                        \
-        .string_close = (quote), .value_close = (quote), .value_written = ",", .end = "}",                   \
-        .has_braces = true                                                                                   \
-    }
 #define BRACES_PARSER(mark_open, mark_close, quote)                                                          \
     PARSER(.opens = {mark_open}, .close = (mark_close), .header = calls_braces_header,                       \
            .arguments = calls_braces_arguments, .tail = calls_mark_tail, .string_mark = (quote),             \
            .marks = MARKS(mark_open, mark_close, quote))
-#define GEMMA_QUOTE "<|\"|>"
-static const struct calls_tags gemma_tags = BRACES_TAGS(GEMMA_QUOTE);
-static const struct calls_tags function_gemma_tags = BRACES_TAGS("<escape>");
 
 static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_PLAIN] = {.name = "plain",
@@ -143,28 +76,25 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_XML] = {.name = "xml",
                    .detect = {{"<tool_call>", "<function="}},
                    .parser = PARSER(.opens = {"<tool_call>", "<function="}, .close = "</tool_call>",
-                                    .header = calls_tags_header, .tail = calls_tags_tail, .tags = &xml_tags,
-                                    .marks = MARKS("<tool_call>", "</tool_call>")),
+                                    .header = calls_tags_header, .tail = calls_tags_tail,
+                                    .tags = &calls_xml_tags, .marks = MARKS("<tool_call>", "</tool_call>")),
                    .grammar = {.mark = "<tool_call>",
                                .call_open = {MARK("<tool_call>")},
                                .name_before = "\n<function=",
                                .name_after = ">\n",
-                               .tags = &xml_tags,
+                               .tags = &calls_xml_tags,
                                .call_close = {TEXT("</function>\n"), MARK("</tool_call>")},
                                .between = "\n"}},
 
     /* <tool_call>N\n<arg_key>K</arg_key>\n<arg_value>V</arg_value>\n</tool_call> */
     [CALLS_GLM] = {.name = "glm",
                    .detect = {{"<tool_call>", "<arg_key>"}},
-                   .parser = PARSER(.opens = {"<tool_call>"}, .close = "</tool_call>",
-                                    .header = calls_glm_header, .tail = calls_tags_tail, .tags = &glm_tags,
-                                    .marks = MARKS("<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>",
-                                                   "<arg_value>", "</arg_value>")),
+                   .parser = GLM_PARSER(&calls_glm_tags),
                    .grammar = {.mark = "<tool_call>",
                                .call_open = {MARK("<tool_call>")},
                                .name_before = "",
                                .name_after = "\n",
-                               .tags = &glm_tags,
+                               .tags = &calls_glm_tags,
                                .call_close = {MARK("</tool_call>")},
                                .between = "\n"}},
 
@@ -467,15 +397,15 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     /* <minimax:tool_call>\n<invoke name="N">\n<parameter name="K">V</parameter>\n</invoke>\n</minimax:tool_call> */
     [CALLS_MINIMAX] = {.name = "minimax",
                        .detect = {{"<minimax:tool_call>"}},
-                       .parser =
-                           PARSER(.opens = {"<minimax:tool_call>"}, .close = "</minimax:tool_call>",
-                                  .header = calls_tags_header, .tail = calls_tags_tail, .tags = &minimax_tags,
-                                  .marks = MARKS("<minimax:tool_call>", "</minimax:tool_call>")),
+                       .parser = PARSER(.opens = {"<minimax:tool_call>"}, .close = "</minimax:tool_call>",
+                                        .header = calls_tags_header, .tail = calls_tags_tail,
+                                        .tags = &calls_minimax_tags,
+                                        .marks = MARKS("<minimax:tool_call>", "</minimax:tool_call>")),
                        .grammar = {.mark = "<minimax:tool_call>",
                                    .open = {MARK("<minimax:tool_call>"), TEXT("\n")},
                                    .name_before = "<invoke name=\"",
                                    .name_after = "\">\n",
-                                   .tags = &minimax_tags,
+                                   .tags = &calls_minimax_tags,
                                    .call_close = {TEXT("</invoke>\n")},
                                    .between = "",
                                    .close = {MARK("</minimax:tool_call>")},
@@ -486,25 +416,25 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                     .detect = {{"<seed:tool_call>"}},
                     .parser =
                         PARSER(.opens = {"<seed:tool_call>", "<function="}, .close = "</seed:tool_call>",
-                               .header = calls_tags_header, .tail = calls_tags_tail, .tags = &seed_tags,
+                               .header = calls_tags_header, .tail = calls_tags_tail, .tags = &calls_seed_tags,
                                .marks = MARKS("<seed:tool_call>", "</seed:tool_call>")),
                     .grammar = {.mark = "<seed:tool_call>",
                                 .call_open = {MARK("<seed:tool_call>")},
                                 .name_before = "\n<function=",
                                 .name_after = ">\n",
-                                .tags = &seed_tags,
+                                .tags = &calls_seed_tags,
                                 .call_close = {TEXT("</function>\n"), MARK("</seed:tool_call>")},
                                 .between = "\n"}},
 
     /* <|tool_call>call:N{K:<|"|>V<|"|>,K:{K:[1,2]}}<tool_call|>      Gemma 4 */
     [CALLS_GEMMA] = {.name = "gemma",
                      .detect = {{"<|tool_call>"}},
-                     .parser = BRACES_PARSER("<|tool_call>", "<tool_call|>", GEMMA_QUOTE),
+                     .parser = BRACES_PARSER("<|tool_call>", "<tool_call|>", CALLS_GEMMA_QUOTE),
                      .grammar = {.mark = "<|tool_call>",
                                  .call_open = {MARK("<|tool_call>")},
                                  .name_before = "call:",
                                  .name_after = "{",
-                                 .tags = &gemma_tags,
+                                 .tags = &calls_gemma_tags,
                                  .call_close = {TEXT("}"), MARK("<tool_call|>")},
                                  .between = ""}},
 
@@ -517,24 +447,25 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                           .call_open = {MARK("<start_function_call>")},
                                           .name_before = "call:",
                                           .name_after = "{",
-                                          .tags = &function_gemma_tags,
+                                          .tags = &calls_function_gemma_tags,
                                           .call_close = {TEXT("}"), MARK("<end_function_call>")},
                                           .between = ""}},
 
     /* As MiniMax, with marks in the tags and string="true|false" behind a key.  The template joins its tags from pieces. */
     [CALLS_DSML] = {.name = "dsml",
-                    .detect = {{DSML, "function_calls>"}},
-                    .parser = PARSER(.opens = {"<" DSML "function_calls>"},
-                                     .close = "</" DSML "function_calls>", .header = calls_tags_header,
-                                     .tail = calls_tags_tail, .tags = &dsml_tags, .marks = MARKS(DSML)),
-                    .grammar = {.mark = "<" DSML "function_calls>",
-                                .open = {TEXT("<" DSML "function_calls>\n")},
-                                .name_before = "<" DSML "invoke name=\"",
+                    .detect = {{CALLS_DSML_MARK, "function_calls>"}},
+                    .parser = PARSER(.opens = {"<" CALLS_DSML_MARK "function_calls>"},
+                                     .close = "</" CALLS_DSML_MARK "function_calls>",
+                                     .header = calls_tags_header, .tail = calls_tags_tail,
+                                     .tags = &calls_dsml_tags, .marks = MARKS(CALLS_DSML_MARK)),
+                    .grammar = {.mark = "<" CALLS_DSML_MARK "function_calls>",
+                                .open = {TEXT("<" CALLS_DSML_MARK "function_calls>\n")},
+                                .name_before = "<" CALLS_DSML_MARK "invoke name=\"",
                                 .name_after = "\">\n",
-                                .tags = &dsml_tags,
-                                .call_close = {TEXT("</" DSML "invoke>\n")},
+                                .tags = &calls_dsml_tags,
+                                .call_close = {TEXT("</" CALLS_DSML_MARK "invoke>\n")},
                                 .between = "",
-                                .close = {TEXT("</" DSML "function_calls>")},
+                                .close = {TEXT("</" CALLS_DSML_MARK "function_calls>")},
                                 .has_list = true}},
 
     /* <tool_calls>\n<tool_call>N<tool_sep>\n<arg_key>K</arg_key>\n<arg_value>V</arg_value>\n</tool_call>\n</tool_calls>
@@ -542,22 +473,49 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_HY3] = {.name = "hunyuan-3",
                    .detect = {{"<tool_sep>"}},
                    .is_tried_first = true,
-                   .parser = PARSER(.opens = {"<tool_calls>", "<tool_call>"}, .close = "</tool_calls>",
-                                    .header = calls_tags_header, .tail = calls_tags_tail, .tags = &hy3_tags,
-                                    .marks = MARKS("<tool_calls>", "</tool_calls>", "<tool_call>",
-                                                   "</tool_call>", "<tool_sep>", "<arg_key>", "</arg_key>",
-                                                   "<arg_value>", "</arg_value>")),
+                   .parser =
+                       PARSER(.opens = {"<tool_calls>", "<tool_call>"}, .close = "</tool_calls>",
+                              .header = calls_tags_header, .tail = calls_tags_tail, .tags = &calls_hy3_tags,
+                              .marks = MARKS("<tool_calls>", "</tool_calls>", "<tool_call>", "</tool_call>",
+                                             "<tool_sep>", "<arg_key>", "</arg_key>", "<arg_value>",
+                                             "</arg_value>")),
                    .grammar = {.mark = "<tool_calls>",
                                .open = {MARK("<tool_calls>"), TEXT("\n")},
                                .call_open = {MARK("<tool_call>")},
                                .name_before = "",
                                .name_after = "",
                                .name_end = {MARK("<tool_sep>"), TEXT("\n")},
-                               .tags = &hy3_tags,
+                               .tags = &calls_hy3_tags,
                                .call_close = {MARK("</tool_call>"), TEXT("\n")},
                                .between = "",
                                .close = {MARK("</tool_calls>")},
                                .has_list = true}},
+
+    /* <tool_call>N<arg_key>K</arg_key><arg_value>V</arg_value></tool_call>      GLM 4.7, 5 */
+    [CALLS_GLM_TIGHT] = {.name = "glm",
+                         .detect = {{"</arg_key><arg_value>"}},
+                         .is_tried_first = true,
+                         .parser = GLM_PARSER(&calls_glm_tight_tags),
+                         .grammar = {.mark = "<tool_call>",
+                                     .call_open = {MARK("<tool_call>")},
+                                     .name_before = "",
+                                     .name_after = "",
+                                     .tags = &calls_glm_tight_tags,
+                                     .call_close = {MARK("</tool_call>")},
+                                     .between = ""}},
+
+    /* <|function_call|>{"name": "N", "arguments": {...}}      GigaChat 3.1 */
+    [CALLS_GIGACHAT] = {.name = "gigachat",
+                        .detect = {{"<|function_call|>"}},
+                        .parser = PARSER(.opens = {"<|function_call|>"}, .header = calls_object_header,
+                                         .tail = calls_llama_tail, .marks = MARKS("<|function_call|>")),
+                        .grammar = {.mark = "<|function_call|>",
+                                    .call_open = {MARK("<|function_call|>")},
+                                    .name_before = "{\"name\": \"",
+                                    .name_after = "\", \"arguments\": ",
+                                    .call_close = {TEXT("}")},
+                                    .between = "",
+                                    .is_one = true}},
 
     /* <|tools_prefix|>[{"N": {...}}, ...]<|tools_suffix|>      Apertus */
     [CALLS_APERTUS] = {.name = "apertus",

@@ -41,7 +41,9 @@ enum calls_format {
     CALLS_FUNCTION_GEMMA,
     CALLS_DSML, /* DeepSeek V3.2 */
     CALLS_APERTUS,
-    CALLS_HY3, /* Hunyuan 3 */
+    CALLS_HY3,       /* Hunyuan 3 */
+    CALLS_GLM_TIGHT, /* without line ends */
+    CALLS_GIGACHAT,
     CALLS_FORMAT_COUNT
 };
 

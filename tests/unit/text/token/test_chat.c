@@ -70,6 +70,8 @@ static void families_are_recognised(void **state)
               SHOWN),
          "dsml", CALLS_DSML},
         {EACH("{# <|tools_prefix|> #}", SHOWN), "apertus", CALLS_APERTUS},
+        {EACH("{# <tool_call> <arg_key></arg_key><arg_value> #}", SHOWN), "glm", CALLS_GLM_TIGHT},
+        {EACH("{# <|function_call|> #}", SHOWN), "gigachat", CALLS_GIGACHAT},
         {EACH("{# <tool_calls><tool_call> <tool_sep> <arg_key> #}", SHOWN), "hunyuan-3", CALLS_HY3},
         /* detected, but not shown: calls use our format then */
         {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},

@@ -105,6 +105,12 @@ static const struct {
      "parameter name=\"city\" string=\"true\">a\nb</" BAR "DSML" BAR "parameter>\n<" BAR "DSML" BAR
      "parameter name=\"days\" string=\"false\">[3]</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
      "invoke>\n</" BAR "DSML" BAR "function_calls>"},
+    {CALLS_GLM_TIGHT, 2, "{\"city\":\"a\\nb\",\"days\":3}",
+     "<tool_call>get<arg_key>city</arg_key><arg_value>a\nb</arg_value><arg_key>days</arg_key><arg_value>3</"
+     "arg_value></tool_call>"
+     "<tool_call>get<arg_key>city</arg_key><arg_value>a\nb</arg_value><arg_key>days</arg_key><arg_value>3</"
+     "arg_value></tool_call>"},
+    {CALLS_GIGACHAT, 1, "{\"a\":1}", "<|function_call|>{\"name\": \"get\", \"arguments\": {\"a\": 1}}"},
     {CALLS_HY3, 2, "{\"city\":\"a\\nb\",\"days\":3}",
      "<tool_calls>\n<tool_call>get<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>a\nb</"
      "arg_value>\n<arg_key>days</arg_key>\n"

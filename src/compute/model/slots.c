@@ -318,14 +318,6 @@ const char *slot_name(uint32_t layer, enum slot slot, char out[64])
     return out;
 }
 
-const char *slot_alias(uint32_t layer, enum slot slot, char out[64])
-{
-    if (SLOTS[slot].alias == NULL)
-        return NULL;
-    snprintf(out, 64, "blk.%u.%s", layer, SLOTS[slot].alias);
-    return out;
-}
-
 bool global_is_required(const struct model *model, enum global global)
 {
     if (global == GLOBAL_FINAL_NORM)

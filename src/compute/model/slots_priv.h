@@ -246,6 +246,5 @@ extern const struct slot_info GLOBALS[N_GLOBALS];
 bool slot_is_vector(const struct slot_info *info);
 uint64_t dim_of(const struct model_config *config, enum dim dim);
 const char *slot_name(uint32_t layer, enum slot slot, char out[64]);
-const char *slot_alias(uint32_t layer, enum slot slot, char out[64]); /* NULL: none */
 
 #endif

@@ -111,11 +111,20 @@ static int check_qkv(struct loading *load, uint32_t layer)
     return 0;
 }
 
+static int bind_alias(struct loading *load, uint32_t number, const struct slot_info *info,
+                      const struct gguf_tensor **out)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), "blk.%u.%s", number, info->alias);
+    return weights_bind(load, name, info, out);
+}
+
 static int bind_layer(struct loading *load, uint32_t layer)
 {
     slot_set needs = layer_needs(load->model, layer), may = layer_may(load->model, layer);
     const struct gguf_tensor **slot = load->bound[layer].slot;
-    char name[64], alias[64];
+    char name[64];
 
     load->shape = layer_config(load->model, layer);
     for (unsigned i = 0; i < N_SLOTS; i++) {
@@ -124,8 +133,8 @@ static int bind_layer(struct loading *load, uint32_t layer)
         if (!(may >> i & 1))
             continue;
         rc = weights_bind(load, slot_name(load->model->first_layer + layer, i, name), &SLOTS[i], &slot[i]);
-        if (rc == E_NOT_FOUND && slot_alias(load->model->first_layer + layer, i, alias) != NULL)
-            rc = weights_bind(load, alias, &SLOTS[i], &slot[i]);
+        if (rc == E_NOT_FOUND && SLOTS[i].alias != NULL)
+            rc = bind_alias(load, load->model->first_layer + layer, &SLOTS[i], &slot[i]);
         if (rc == E_NOT_FOUND && (needs >> i & 1))
             return fault_set(load->fault, E_FORMAT, "tensor %s is missing", name);
         if (rc < 0 && rc != E_NOT_FOUND)

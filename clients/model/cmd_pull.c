@@ -43,13 +43,13 @@ static const char HELP[] =
     "answer, a complete model that is there is used, with a warning. Environment: HF_TOKEN, sent to the\n"
     "hub only; HF_ENDPOINT, a hub in place of https://huggingface.co.\n";
 
-enum { MAX_PAGES = 50 };
+enum { MAX_PAGES = 50, TOKEN_BYTES = 1024 };
 
 struct pull_args {
     struct pull_name name;
     struct pull_opts opts;
     const char *text, *to;
-    char endpoint[PULL_URL_BYTES];
+    char endpoint[PULL_URL_BYTES], token[TOKEN_BYTES];
     char sha256[65];
     bool is_offline, is_help;
 };
@@ -340,6 +340,26 @@ static bool cmd_pull_take_option(int option, struct pull_args *args)
     }
 }
 
+/* Takes HF_TOKEN without the line's end that files of secrets have. A byte that no header may have would end the
+ * request's head early, or add fields to it. */
+static bool cmd_pull_take_token(struct pull_args *args)
+{
+    const char *token = getenv("HF_TOKEN");
+    size_t n = token != NULL ? strlen(token) : 0;
+
+    while (n > 0 && isspace((unsigned char)token[n - 1]))
+        n--;
+    if (n >= sizeof(args->token))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (!isgraph((unsigned char)token[i]))
+            return false;
+        args->token[i] = token[i];
+    }
+    args->opts.token = args->token;
+    return true;
+}
+
 static bool cmd_pull_parse(int argc, char **argv, struct pull_args *args)
 {
     const char *endpoint = getenv("HF_ENDPOINT");
@@ -371,7 +391,10 @@ static bool cmd_pull_parse(int argc, char **argv, struct pull_args *args)
     for (size_t n = strlen(args->endpoint); n > 0 && args->endpoint[n - 1] == '/'; n--)
         args->endpoint[n - 1] = '\0';
     args->opts.endpoint = args->endpoint;
-    args->opts.token = getenv("HF_TOKEN");
+    if (!cmd_pull_take_token(args)) {
+        fprintf(stderr, "baton-model %s: HF_TOKEN is no token\n", NAME);
+        return false;
+    }
     return true;
 }
 

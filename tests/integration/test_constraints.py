@@ -129,6 +129,27 @@ def the_prompt_does_not_change_with_the_choice():
         assert again["cache_read_input_tokens"] > 0, again
 
 
+def a_continued_text_is_a_document():
+    """/v1/completions, which is all that a base model has: each prompt's continuation has the schema, and a bad schema is refused."""
+    with Cluster() as c:
+        c.relay()
+        form = {"type": "json_schema", "json_schema": {"name": "d", "schema": SCHEMA}}
+        body = {"model": "baton-demo", "prompt": ["As JSON: ", "The file notes.txt:"], "max_tokens": 80, "temperature": 2, "n": 2, "seed": 1}
+        for more in ({}, {"stream": True}):
+            status, _, answer = fetch(c.routers[0].http, "POST", "/v1/completions", dict(body, response_format=form, **more))
+            assert status == 200, (status, answer)
+            events = [json.loads(line[6:]) for line in answer.decode().splitlines() if line.startswith("data: {")] if more else [json.loads(answer)]
+            texts = {}
+            for event in events:
+                for choice in event["choices"]:
+                    texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
+            assert len(texts) == 4 and all(is_good_document(json.loads(text)) for text in texts.values()), texts
+        for form, says in (({"type": "json_schema", "json_schema": {"name": "d", "schema": {"type": "house"}}}, b"response_format"),
+                           ({"type": "xml"}, b"response_format.type")):
+            status, _, answer = fetch(c.routers[0].http, "POST", "/v1/completions", dict(body, response_format=form))
+            assert status == 400 and says in answer, (status, answer)
+
+
 if __name__ == "__main__":
     main([forced_calls_at_temperature_2, one_call_to_one_tool, few_tokens_are_enough, documents_have_their_schema,
-          the_prompt_does_not_change_with_the_choice])
+          the_prompt_does_not_change_with_the_choice, a_continued_text_is_a_document])

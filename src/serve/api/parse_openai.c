@@ -359,9 +359,9 @@ int parse_openai_fields(struct parse *parse, const json_t *root)
         (rc = parse_limit(parse, root)) < 0 || (rc = parse_count(parse, root)) < 0 ||
         (rc = parse_openai_sampling(parse, root)) < 0 || (rc = parse_logprobs(parse, root)) < 0)
         return rc;
-    if (parse->call == API_CHAT &&
-        ((rc = parse_openai_format(parse, root)) < 0 || (rc = parse_reasoning(parse, root)) < 0 ||
-         (rc = check_modalities(parse, root)) < 0))
+    if ((rc = parse_openai_format(parse, root)) < 0 ||
+        (parse->call == API_CHAT &&
+         ((rc = parse_reasoning(parse, root)) < 0 || (rc = check_modalities(parse, root)) < 0)))
         return rc;
     if (options == NULL)
         return 0;

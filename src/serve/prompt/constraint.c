@@ -215,6 +215,8 @@ static bool constraint_is_wanted(const struct constraint *constraint, bool begin
 {
     const struct gen_request *request = constraint->request;
 
+    if (request->n_prompts > 0)
+        return request->format != GEN_FORMAT_TEXT;
     return constraint_is_forced(request) || request->format != GEN_FORMAT_TEXT || holds_calls(constraint) ||
            (request->n_tools > 0 && request->tool_choice == GEN_TOOLS_NONE) ||
            forbids_thinking(constraint, begins_thinking) ||
@@ -393,16 +395,25 @@ static void put_harmony(struct constraint *constraint)
     constraint_close(constraint);
 }
 
+/* A raw prompt has no chat format, so its continuation has neither thinking nor calls. */
+static void put_continuation(struct constraint *constraint)
+{
+    constraint_open_seq(constraint);
+    constraint_put_document(constraint);
+    constraint_close(constraint);
+}
+
 int constraint_make(const struct gen_model *model, const struct gen_request *request, bool begins_thinking,
                     struct buf *out, struct api_error *error)
 {
     struct constraint constraint = {.request = request, .format = chat_format_info(model->chat), .out = out};
     int rc = constraint_check_schemas(&constraint, model->verdicts, error);
 
-    if (rc < 0 || request->n_prompts > 0 || request->work.max_new_tokens == 0 ||
-        !constraint_is_wanted(&constraint, begins_thinking))
+    if (rc < 0 || request->work.max_new_tokens == 0 || !constraint_is_wanted(&constraint, begins_thinking))
         return rc;
-    if (constraint.format->calls != CALLS_HARMONY)
+    if (request->n_prompts > 0)
+        put_continuation(&constraint);
+    else if (constraint.format->calls != CALLS_HARMONY)
         put_plain(&constraint, begins_thinking);
     else if (request->prefill.len_bytes == 0)
         put_harmony(&constraint);

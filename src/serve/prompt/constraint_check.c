@@ -36,7 +36,7 @@ bool constraint_has_schemas(const struct gen_request *request)
 
 static bool constraint_check_is_openai(const struct gen_request *request)
 {
-    return request->call_prefix != NULL;
+    return request->call_prefix != NULL || request->n_prompts > 0;
 }
 
 void constraint_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes)

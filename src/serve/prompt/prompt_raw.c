@@ -3,6 +3,7 @@
  * without a chat format.  Pure; any thread. */
 #include "serve/api/render_openai.h"
 #include "base/err.h"
+#include "serve/prompt/constraint.h"
 #include "serve/prompt/prompt.h"
 
 static int no_memory(struct api_error *error)
@@ -58,6 +59,11 @@ int prompt_make_raw(const struct gen_model *model, const struct gen_request *req
     if (rc < 0) {
         prompt_fini(&prompt);
         return rc == E_NOMEM ? no_memory(error) : api_fail(error, 400, "prompt: too many tokens");
+    }
+    rc = constraint_make(model, request, false, &prompt.constraint, error);
+    if (rc < 0) {
+        prompt_fini(&prompt);
+        return rc;
     }
     *out = prompt;
     return 0;

@@ -126,6 +126,20 @@ static uint64_t cmd_split_end_of(const struct gguf *gguf, const struct split_arg
     return i > first ? i : first + 1;
 }
 
+/* Removes the first n parts: without the others they are of no use. */
+static void cmd_split_remove(const struct gguf_part *part, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        struct buf path = {0};
+
+        gguf_part_path(part, (uint32_t)i + 1, &path);
+        buf_append_byte(&path, '\0');
+        if (!path.is_bad)
+            unlink((const char *)path.data);
+        buf_fini(&path);
+    }
+}
+
 static int cmd_split_save(const struct gguf *gguf, const struct split_args *args, struct buf *path,
                           struct fault *fault)
 {
@@ -146,14 +160,14 @@ static int cmd_split_save(const struct gguf *gguf, const struct split_args *args
         buf_append_byte(path, '\0');
         copy.n = args->n_parts > 0 ? cmd_split_end_of(gguf, args, i + 1, copy.first) - copy.first
                                    : gguf_tensor_count(gguf);
-        if (path->is_bad)
-            return fault_set(fault, E_NOMEM, "out of memory");
-        rc = cli_may_write((const char *)path->data, args->is_forced, fault);
+        rc = path->is_bad ? fault_set(fault, E_NOMEM, "out of memory")
+                          : cli_may_write((const char *)path->data, args->is_forced, fault);
         if (rc == 0)
             rc = cli_is_other((const char *)path->data, args->from, fault);
-        if (rc < 0)
-            return rc;
-        rc = cmd_split_write_file(&copy, args, i, (const char *)path->data, fault);
+        if (rc == 0)
+            rc = cmd_split_write_file(&copy, args, i, (const char *)path->data, fault);
+        if (rc < 0 && args->n_parts > 0)
+            cmd_split_remove(&part, i);
         copy.first += copy.n;
     }
     return rc;

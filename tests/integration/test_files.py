@@ -71,6 +71,18 @@ def merged_parts_are_the_model_again():
         assert "token" in logits(os.path.join(c.dir, "elsewhere.gguf"))
 
 
+def a_split_that_fails_leaves_no_part():
+    """The third name is taken, so the first two parts are of no use."""
+    with Cluster() as c:
+        taken = os.path.join(c.dir, "tiny-00003-of-00004.gguf")
+        open(taken, "w").close()
+        before = sorted(os.listdir(c.dir))
+        run = subprocess.run([TOOL, "split", "--parts", "4", MODEL, os.path.join(c.dir, "tiny")], capture_output=True, text=True,
+                             timeout=patience(60))
+        assert run.returncode == 1 and f"{taken}: exists already" in run.stderr, run
+        assert sorted(os.listdir(c.dir)) == before, os.listdir(c.dir)
+
+
 def weights_above_the_machines_memory_are_refused():
     """A small model's keys with feed-forward layers that this machine's memory cannot hold; on the disk they are holes.
     The daemon and the tool refuse it before they pack anything."""
@@ -114,4 +126,4 @@ def weights_above_the_machines_memory_are_refused():
 
 if __name__ == "__main__":
     main([two_workers_serve_it_by_different_parts, a_missing_part_ends_the_start_with_its_name, merged_parts_are_the_model_again,
-          weights_above_the_machines_memory_are_refused])
+          a_split_that_fails_leaves_no_part, weights_above_the_machines_memory_are_refused])

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -63,21 +64,32 @@ static bool is_same_file(const char *a, const char *b)
            of_a.st_ino == of_b.st_ino;
 }
 
-int cli_is_other(const char *path, const char *source, struct fault *fault)
+/* True if path is source or another part of the same model, which lies beside source. */
+static bool is_part_of(const char *path, const char *source)
 {
     struct gguf_part part = {0};
-    bool is_same = source != NULL && is_same_file(path, source);
+    bool is_same = is_same_file(path, source);
 
-    if (source != NULL && gguf_part_name(bytes_str(source), &part)) {
-        for (uint32_t i = 1; i <= part.count && i <= MOST_PARTS && !is_same; i++) {
-            struct buf name = {0};
+    if (!gguf_part_name(bytes_str(source), &part))
+        return is_same;
+    for (uint32_t i = 1; i <= part.count && i <= MOST_PARTS && !is_same; i++) {
+        struct buf name = {0};
 
-            gguf_part_path(&part, i, &name);
-            buf_append_byte(&name, '\0');
-            is_same = !name.is_bad && is_same_file(path, (const char *)name.data);
-            buf_fini(&name);
-        }
+        gguf_part_path(&part, i, &name);
+        buf_append_byte(&name, '\0');
+        is_same = !name.is_bad && is_same_file(path, (const char *)name.data);
+        buf_fini(&name);
     }
+    return is_same;
+}
+
+int cli_is_other(const char *path, const char *source, struct fault *fault)
+{
+    char *target = source != NULL ? realpath(source, NULL) : NULL; /* parts may lie beside a link's target */
+    bool is_same =
+        source != NULL && (is_part_of(path, source) || (target != NULL && is_part_of(path, target)));
+
+    free(target);
     if (is_same)
         return fault_set(fault, E_EXISTS, "is a file that the command reads; name another to write");
     return 0;

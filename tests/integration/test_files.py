@@ -71,6 +71,20 @@ def merged_parts_are_the_model_again():
         assert "token" in logits(os.path.join(c.dir, "elsewhere.gguf"))
 
 
+def no_part_behind_a_link_is_overwritten():
+    """A link of another name leads to part 2; part 1, beside the target, is a file that the command reads, too."""
+    with Cluster() as c:
+        parts, link = split(c.dir), os.path.join(c.dir, "current.gguf")
+        os.symlink(parts[1], link)
+        assert logits(link) == logits(MODEL)
+        with open(parts[0], "rb") as f:
+            before = f.read()
+        run = subprocess.run([TOOL, "quantize", "--force", "--type", "Q4_0", link, parts[0]], capture_output=True, text=True, timeout=patience(60))
+        assert run.returncode == 1 and "is a file that the command reads" in run.stderr, run
+        with open(parts[0], "rb") as f:
+            assert f.read() == before
+
+
 def a_split_that_fails_leaves_no_part():
     """The third name is taken, so the first two parts are of no use."""
     with Cluster() as c:
@@ -126,4 +140,5 @@ def weights_above_the_machines_memory_are_refused():
 
 if __name__ == "__main__":
     main([two_workers_serve_it_by_different_parts, a_missing_part_ends_the_start_with_its_name, merged_parts_are_the_model_again,
-          a_split_that_fails_leaves_no_part, weights_above_the_machines_memory_are_refused])
+          a_split_that_fails_leaves_no_part, no_part_behind_a_link_is_overwritten,
+          weights_above_the_machines_memory_are_refused])

@@ -372,9 +372,12 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
     memset(d, 0, sizeof(*d));
     draw_shape(rng, turn, arch, d);
     d->longest = SHORT;
-    if (rng_below(rng, 5) == 0) { /* long enough that attention splits it among ranks, with chunks of 512 */
+    const bool is_long = rng_below(rng, 5) == 0;
+    if (is_long) { /* long enough that attention splits it among ranks, with chunks of 512; the rest is narrow */
         d->longest = TRIAL_MAX_TOKENS;
         d->shape.n_layers = 1;
+        d->shape.hidden = d->unit;
+        d->shape.ffn = d->unit;
     }
     if (strncmp(arch, "lfm2", 4) == 0)
         draw_recurrent(rng, d);
@@ -383,6 +386,8 @@ static void draw(struct rng *rng, uint64_t turn, const char *arch, struct drawn 
     if (has_mamba(arch))
         draw_mamba(rng, arch, d);
     draw_experts(rng, arch, d);
+    if (is_long && d->shape.n_used > 2)
+        d->shape.n_used = 2;
     if (strcmp(arch, "gemma4") == 0)
         draw_gemma4(rng, d);
     if (strcmp(arch, "gemma3n") == 0)

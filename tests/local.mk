@@ -67,8 +67,8 @@ include tests/fuzz/grammar_run.mk
 include tests/fuzz/grammar_regex.mk
 include tests/fuzz/grammar_cost.mk
 include tests/fuzz/grammar_schema.mk
-include tests/integration/local.mk
 include tests/cross/local.mk
+include tests/integration/local.mk
 include tests/rdma/local.mk
 
 # What ThreadSanitizer runs (see ./check): everything in which threads meet.

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Real daemons, real sockets, real faults: Python's standard library drives them.
-integration_tests = tests/integration/test_relay.py tests/integration/test_faults.py \
+long_integration_tests = tests/integration/test_responses_clients.py tests/integration/test_config.py tests/integration/test_resume.py tests/integration/test_faults.py \
+	tests/integration/test_state.py
+long_tests += $(long_integration_tests)
+EXTRA_DIST += $(long_integration_tests)
+integration_tests = tests/integration/test_relay.py \
 	tests/integration/test_sdk.py tests/integration/test_operate.py tests/integration/test_caching.py \
 	tests/integration/test_constraints.py tests/integration/test_draft_model.py tests/integration/test_quantize.py tests/integration/test_mtp.py tests/integration/test_sampler.py tests/integration/test_http.py \
 	tests/integration/test_api_md.py tests/integration/test_examples.py
 integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py
 integration_tests += tests/integration/test_render.py
 integration_tests += tests/integration/test_schema_floods.py
-integration_tests += tests/integration/test_config.py tests/integration/test_config_keys.py
+integration_tests += tests/integration/test_config_keys.py
 integration_tests += tests/integration/test_broken_models.py
 integration_tests += tests/integration/test_truth.py
 integration_tests += tests/integration/test_traces.py tests/integration/test_why.py tests/integration/test_changes.py
@@ -21,23 +25,21 @@ tests/integration/check-phoenix: all
 integration_tests += tests/integration/test_hybrid.py tests/integration/test_mamba.py tests/integration/test_families.py
 integration_tests += tests/integration/test_embeddings.py
 integration_tests += tests/integration/test_discovery.py tests/integration/test_weights.py tests/integration/test_numa.py
-plain_manifests = tests/integration/test_manifests.py
-TESTS += $(plain_manifests)
-EXTRA_DIST += $(plain_manifests)
 integration_tests += tests/integration/test_pause.py tests/integration/test_preempt.py tests/integration/test_admission.py tests/integration/test_load.py tests/integration/test_flood.py tests/integration/test_pieces.py
 integration_tests += tests/integration/test_files.py tests/integration/test_pull.py
 integration_tests += tests/integration/test_kept.py tests/integration/test_three_routers.py
-integration_tests += tests/integration/test_common_limits.py tests/integration/test_state.py
+integration_tests += tests/integration/test_common_limits.py
 integration_tests += tests/integration/test_tour.py tests/integration/test_keys.py tests/integration/test_certificates.py
 tests/integration/test_tour.log tests/integration/test_keys.log tests/integration/test_certificates.log: batonctl
 integration_tests += tests/integration/test_console.py
 tests/integration/test_console.log: batonctl baton-plan
 integration_tests += tests/integration/test_imatrix.py tests/integration/test_shared_kv.py tests/integration/test_windows.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py tests/integration/test_texts.py
-# test_faults.py covers the same code with sanitizers; these tests are long, or limit memory, and sanitizers keep freed memory
+# test_faults.py covers the same code with sanitizers; these tests are long, or limit memory, and sanitizers keep freed memory.
+# test_manifests.py is about files: sanitizers see --check-config in test_config.py.
 plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py tests/integration/test_fair.py \
 	tests/integration/test_memory.py tests/integration/test_fair_routers.py tests/integration/test_h2_floods.py \
-	tests/integration/test_hybrid_faults.py
+	tests/integration/test_hybrid_faults.py tests/integration/test_manifests.py
 EXTRA_DIST += $(plain_tests)
 if PLAIN_BUILD
 TESTS += $(plain_tests)
@@ -58,8 +60,8 @@ tests/integration/test_prometheus.log: baton-bench batonctl
 TESTS += tests/integration/test_baton.py
 EXTRA_DIST += tests/integration/test_baton.py
 tests/integration/test_baton.log: baton baton-chat batonctl baton-model
-TESTS += tests/integration/test_responses.py tests/integration/test_responses_clients.py
-EXTRA_DIST += tests/integration/test_responses.py tests/integration/test_responses_clients.py tests/integration/responses/clients.py \
+TESTS += tests/integration/test_responses.py
+EXTRA_DIST += tests/integration/test_responses.py tests/integration/responses/clients.py \
 	tests/integration/responses/package.json tests/integration/responses/package-lock.json \
 	tests/integration/responses/requirements.txt tests/integration/responses/test-responses.mjs
 tests/integration/test_responses_clients.log: tests/integration/front_sim
@@ -76,8 +78,8 @@ tests/integration/check-qwen: tests/integration/front_sim
 	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/responses/check_qwen.py
 TESTS += tests/integration/test_upgrade.py
 EXTRA_DIST += tests/integration/test_upgrade.py
-TESTS += tests/integration/test_roles.py tests/integration/test_resume.py tests/integration/test_move.py
-EXTRA_DIST += tests/integration/test_roles.py tests/integration/test_resume.py tests/integration/test_move.py
+TESTS += tests/integration/test_roles.py tests/integration/test_move.py
+EXTRA_DIST += tests/integration/test_roles.py tests/integration/test_move.py
 TESTS += tests/integration/test_auto_roles.py
 EXTRA_DIST += tests/integration/test_auto_roles.py
 # skipped without redis-server, test_remote_s3.py without moto and rclone

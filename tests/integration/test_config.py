@@ -453,4 +453,4 @@ def token_of(c, worker):
 
 if __name__ == "__main__":
     main([all_daemons_refuse_the_same, the_router_refuses, workers_refuse, all_errors_are_printed_at_once_with_their_file,
-          errors_at_start_name_the_key_too, samples_and_limits, a_reload_checks_too, a_refused_worker_says_why_and_is_not_ready])
+          errors_at_start_name_the_key_too, samples_and_limits, a_reload_checks_too, a_refused_worker_says_why_and_is_not_ready], at_once=3)

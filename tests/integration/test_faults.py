@@ -244,4 +244,4 @@ main([prefill_dies_while_it_reads, prefill_dies_after_the_first_token, decode_di
       decode_dies_and_the_prefill_worker_finishes, decode_dies_while_prefill_reads, a_stopped_worker_is_given_up,
       a_restarted_worker_comes_back, all_workers_die_and_the_client_hears_of_it, clients_go_away_at_any_moment,
       no_room_for_a_grant, overload_is_refused_with_529, a_drained_worker_finishes_and_takes_no_more,
-      a_wrong_cluster_key_is_turned_away])
+      a_wrong_cluster_key_is_turned_away], at_once=2)

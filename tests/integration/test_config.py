@@ -316,8 +316,7 @@ def workers_refuse():
     with tempfile.TemporaryDirectory(prefix="baton-it.") as folder:
         bench = Bench(folder)
         cases = models_of(bench) + machines_of(bench)
-        for i, case in enumerate(cases):
-            refused(bench, ROLES[1 + i % 2], *case)
+        at_once(refused, [(bench, ROLES[1 + i % 2], *case) for i, case in enumerate(cases)])
         for role in ROLES[1:]:
             accepted(bench, role, {})
             accepted(bench, role, {"engine.kind": "sim", "kv.block_tokens": "16"})

@@ -56,6 +56,20 @@ def a_missing_part_ends_the_start_with_its_name():
         assert "part 'tiny-00002-of-00003.gguf': cannot open" in run.stdout + run.stderr, run
 
 
+def the_name_without_number_and_ending_must_fit():
+    """A part's name of 147 bytes is a model's name of 127."""
+    with Cluster() as c:
+        conf = os.path.join(c.dir, "empty.conf")
+        open(conf, "w").close()
+        for n, status in ((127, 0), (128, 1)):
+            subprocess.run([TOOL, "split", "--parts", "2", MODEL, os.path.join(c.dir, "n" * n)], check=True, timeout=patience(60))
+            path = os.path.join(c.dir, "n" * n + "-00001-of-00002.gguf")
+            line = [os.path.join(BUILD, "baton-decode"), "--config", conf, "--check-config", "--set", f"model.path={path}",
+                    "--set", f"link.cluster_key={c.key}"]
+            run = subprocess.run(line, capture_output=True, text=True, timeout=patience(20))
+            assert (run.returncode != 0) == status and ("is too long" in run.stdout + run.stderr) == status, run
+
+
 def merged_parts_are_the_model_again():
     with Cluster() as c:
         parts = split(c.dir, 5)
@@ -140,5 +154,5 @@ def weights_above_the_machines_memory_are_refused():
 
 if __name__ == "__main__":
     main([two_workers_serve_it_by_different_parts, a_missing_part_ends_the_start_with_its_name, merged_parts_are_the_model_again,
-          a_split_that_fails_leaves_no_part, no_part_behind_a_link_is_overwritten,
+          the_name_without_number_and_ending_must_fit, a_split_that_fails_leaves_no_part, no_part_behind_a_link_is_overwritten,
           weights_above_the_machines_memory_are_refused])

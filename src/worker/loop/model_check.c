@@ -2,6 +2,7 @@
 /* Checks a model file as far as possible without packing weights: header, directory, vocabulary, template,
  * architecture, names and shapes of all tensors, and the number of blocks that fit kv.memory.  The start
  * calls the same functions, so both give the same verdict. */
+#include <limits.h>
 #include <string.h>
 
 #include "worker/loop/draft_model_priv.h"
@@ -55,10 +56,11 @@ static void check_weights(struct config_check *check, const struct worker_conf *
 
 static void model_check_name(struct config_check *check, const struct worker_conf *conf)
 {
-    const char *slash = strrchr(conf->model_path, '/');
-    const char *name = conf->model_name[0] ? conf->model_name : slash ? slash + 1 : conf->model_path;
+    char of_file[NAME_MAX + 1];
+    const char *name = conf->model_name[0] ? conf->model_name : of_file;
     size_t room = sizeof(((struct gen_model *)0)->name);
 
+    gguf_model_name(conf->model_path, of_file, sizeof(of_file));
     if (strlen(name) >= room)
         config_refuse(check, "model.name", "'%.40s...' is too long; %zu bytes are possible", name, room - 1);
 }

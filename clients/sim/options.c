@@ -48,6 +48,9 @@ static const struct option_row rows[] = {
     {"--rate2", "N", "steps, tides and mix: requests per second of the second kind (default: --rate)", OPT_REAL, AT(generate.other_rate_per_s), 1e-6, 1e7},
     {"--prompt2", "TOKENS", "and its means (default 300)", OPT_U32, AT(generate.other_prompt_tokens), 1, 1 << 20},
     {"--answer2", "TOKENS", "(default 1000)", OPT_U32, AT(generate.other_answer_tokens), 1, 1 << 20},
+    {"--two-tenants", NULL, "steps, tides and mix: the two kinds are requests of two tenants, and the report has a part for each and Jain's index of their tokens", OPT_FLAG, AT(generate.are_two_tenants), 0, 0},
+    {"--via", "ROUTERS", "that requests of the first kind come to, in turn: 1 or 1,3 (default: all)", OPT_TEXT, AT(via), 0, 0},
+    {"--via2", "ROUTERS", "and those of the second kind", OPT_TEXT, AT(via2), 0, 0},
     {"--cancel", "P", "this part of the clients may leave early, at a time drawn up to what the objectives allow", OPT_REAL, AT(sim.cancel_share), 0, 1},
     {"--seed", "N", "of everything drawn (default 1)", OPT_U64, AT(sim.seed), 0, 1.8e19},
 
@@ -411,6 +414,37 @@ static bool define_class(struct sim_cli *cli, const char *option, const char *na
     return is_good;
 }
 
+/* Numbers from 1, separated by commas, as bits. */
+static bool read_routers(const char *option, const char *text, uint32_t n_routers, uint32_t *out)
+{
+    struct bytes all = bytes_str(text);
+
+    for (size_t at = 0; at <= all.len_bytes;) {
+        size_t comma = bytes_find(all, bytes_str(","), at), end = comma == SIZE_MAX ? all.len_bytes : comma;
+        uint64_t number;
+
+        if (str_to_u64(bytes_of(all.data + at, end - at), &number) < 0 || number < 1 || number > n_routers)
+            return complain_usage(SIM_NAME, "%s: %s: routers have numbers from 1 to %u (--routers)", option,
+                                  text, n_routers) == 0;
+        *out |= 1u << (number - 1);
+        at = end + 1;
+    }
+    return true;
+}
+
+/* The tenants and routers of the two kinds.  False after an error message. */
+static bool sim_options_route(struct sim_cli *cli)
+{
+    uint32_t n_routers = cli->sim.n_routers > 0 ? cli->sim.n_routers : 1;
+
+    if (cli->generate.are_two_tenants) {
+        cli->generate.marks_kinds = true;
+        cli->sim.n_kinds = 2;
+    }
+    return (cli->via == NULL || read_routers("--via", cli->via, n_routers, &cli->generate.routers[0])) &&
+           (cli->via2 == NULL || read_routers("--via2", cli->via2, n_routers, &cli->generate.routers[1]));
+}
+
 /* The classes of the two kinds.  False after an error message. */
 static bool sim_options_define(struct sim_cli *cli)
 {
@@ -468,5 +502,5 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
     }
     if (cli->measured_path != NULL)
         cli->sim.prefill_times = cli->sim.decode_times;
-    return sim_options_define(cli) && check_load(cli) ? 1 : 0;
+    return sim_options_define(cli) && sim_options_route(cli) && check_load(cli) ? 1 : 0;
 }

@@ -14,7 +14,7 @@ struct sim_cli {
     struct generate_opts generate;
     const char *trace_path, *generate_name, *measured_path;
     bool is_json;
-    const char *policy, *preset, *prefix_fetch, *refuse, *roles, *costs, *class, *class2;
+    const char *policy, *preset, *prefix_fetch, *refuse, *roles, *costs, *class, *class2, *via, *via2;
 };
 
 /* 1: go on; 0: exit with *status_out. */

@@ -45,8 +45,10 @@ static void put_class(const struct sim_cli *cli, const struct sim_result *result
     const struct sim_class *kind = &result->classes[i];
     double seconds = span_s(result);
 
+    const struct picker_class *class = &cli->sim.classes.all[i < cli->sim.classes.n ? i : 0];
+
     if (result->n_classes > 1)
-        buf_printf(out, "class %u\n", i);
+        buf_printf(out, "%s %u\n", cli->generate.are_two_tenants ? "tenant" : "class", i);
     buf_printf(out,
                "requests %" PRIu64 ": done %" PRIu64 ", good %" PRIu64 " (%.1f %%), cancelled %" PRIu64
                ", refused %" PRIu64,
@@ -60,7 +62,7 @@ static void put_class(const struct sim_cli *cli, const struct sim_result *result
         out,
         "\ngoodput %.2f requests/s, %.0f tokens/s (TTFT <= %.3f s, ITL <= %.1f ms); answered %.0f tokens/s\n",
         share_of((double)kind->n_good, seconds), share_of((double)kind->good_tokens, seconds),
-        (double)cli->sim.classes.all[i].ttft_slo_ns / 1e9, (double)cli->sim.classes.all[i].itl_slo_ns / 1e6,
+        (double)class->ttft_slo_ns / 1e9, (double)class->itl_slo_ns / 1e6,
         share_of((double)kind->answer_tokens, seconds));
     buf_printf(out, "  %-10s %10s %10s %10s %10s %10s %10s\n", "", "mean", "p50", "p90", "p99", "p99.9",
                "most");
@@ -166,6 +168,8 @@ int sim_report_text(const struct sim_cli *cli, const struct sim_result *result, 
                    result->n_under_way);
     for (unsigned i = 0; i < result->n_classes; i++)
         put_class(cli, result, i, out);
+    if (cli->generate.are_two_tenants)
+        buf_printf(out, "Jain's index of the tokens served: %.3f\n", sim_result_jain(result));
     put_fleet(cli, result, out);
     put_chart(cli, result, out);
     return out->is_bad ? E_NOMEM : 0;
@@ -272,6 +276,8 @@ int sim_report_json(const struct sim_cli *cli, const struct sim_result *result, 
         json_class(result, i, out);
     }
     buf_append_str(out, "],\n");
+    if (cli->generate.are_two_tenants)
+        buf_printf(out, " \"jain\": %.9g,\n", sim_result_jain(result));
     json_fleet(cli, result, out);
     json_timeline(cli, result, out);
     buf_append_str(out, "}\n");

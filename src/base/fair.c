@@ -39,7 +39,7 @@ struct fair_flow {
     uint64_t arrived; /* arrival number at which it began to wait */
     uint64_t load;    /* sum of UNIT / weight over its waiting items */
     uint32_t n_refs;
-    uint32_t tally; /* counter for the caller (fair_tally) */
+    uint32_t tally[FAIR_TALLIES]; /* counters for the caller (fair_tally) */
     struct list items;
     uint32_t at[N_HEAPS]; /* its place in each heap; NOWHERE: none */
 };
@@ -56,6 +56,7 @@ struct fair {
     uint32_t n_passed;
     uint32_t cap, n_flows, max_debtors, n_waiting;
     uint64_t time;
+    uint64_t latest; /* the virtual time of the flow that was served most */
     uint64_t credit; /* in virtual time */
     uint64_t n_arrivals;
 };
@@ -260,7 +261,7 @@ void fair_drop(struct fair *fair, struct fair_flow *flow)
 
 uint32_t *fair_tally(struct fair_flow *flow)
 {
-    return &flow->tally;
+    return flow->tally;
 }
 
 /* ---- the line ---- */
@@ -414,6 +415,8 @@ void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, u
     flow->start += n_tokens * UNIT / fair_clamp(weight);
     if (next == NULL && flow->start > fair->time)
         fair->time = flow->start;
+    if (flow->start > fair->latest)
+        fair->latest = flow->start;
     heap_move(fair, HEAP_TURNS, flow);
     forget_debtors(fair);
 }
@@ -421,6 +424,13 @@ void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, u
 uint64_t fair_credit(const struct fair *fair, const struct fair_flow *flow)
 {
     uint64_t behind = flow->start < fair->time ? fair->time - flow->start : 0;
+
+    return (behind < fair->credit ? behind : fair->credit) / UNIT;
+}
+
+uint64_t fair_behind(const struct fair *fair, const struct fair_flow *flow)
+{
+    uint64_t behind = flow->start < fair->latest ? fair->latest - flow->start : 0;
 
     return (behind < fair->credit ? behind : fair->credit) / UNIT;
 }

@@ -47,8 +47,9 @@ struct fair_flow *fair_hold(struct fair *fair, uint64_t tenant);
 /* The caller has no item waiting in the flow. */
 void fair_drop(struct fair *fair, struct fair_flow *flow);
 
-/* A counter for the tenant that the caller may use.  It starts at 0 and lives as long as any caller holds
+/* Two counters for the tenant that the caller may use.  They start at 0 and live as long as any caller holds
  * the flow. */
+#define FAIR_TALLIES 2
 uint32_t *fair_tally(struct fair_flow *flow);
 
 /* ---- waiting items; none of these functions fails or allocates ---- */
@@ -93,6 +94,9 @@ void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, u
 uint64_t fair_debt(const struct fair *fair, const struct fair_flow *flow);
 /* How far the tenant is behind the queue's virtual time, at most the credit of fair_set_credit(). */
 uint64_t fair_credit(const struct fair *fair, const struct fair_flow *flow);
+/* How far the tenant is behind the one that was served most for its weight, at most the credit of fair_set_credit().  A
+ * tenant that waits holds the queue's virtual time back, so fair_credit() does not show how far others get elsewhere. */
+uint64_t fair_behind(const struct fair *fair, const struct fair_flow *flow);
 uint32_t fair_n_known(const struct fair *fair); /* tenants that the queue has in memory */
 
 #endif

@@ -173,6 +173,19 @@ def classes_and_pauses_are_reported():
     assert "--class" in run("--generate", "poisson", "--class", "speed=1", status=2)
 
 
+def tenants_come_to_routers_of_their_own():
+    load = ("--generate", "mix", "--two-tenants", "--rate", "5", "--rate2", "5", "--duration", "60", "--prompt2", "1000", "--answer2", "200",
+            "--routers", "3")
+    both = report(*load, "--via", "3", "--via2", "1,2")
+    assert [c["arrived"] > 200 for c in both["classes"]] == [True, True], both["classes"]
+    assert 0.95 < both["jain"] <= 1, both["jain"]
+    assert report(*load)["classes"] != both["classes"]
+    assert "Jain's index" in run(*load) and "tenant 1" in run(*load)
+    assert "jain" not in report("--generate", "mix", "--requests", "10")
+    for wrong in ("4", "0", "1,", "x"):
+        assert "routers have numbers from 1 to 3" in run(*load, "--via2", wrong, status=2), wrong
+
+
 def help_names_every_option():
     text = run("--help")
     for option in ("--trace", "--generate", "--policy", "--preset", "--json", "--crash-every", "--disk-tokens", "--report-delay"):
@@ -238,7 +251,7 @@ def main():
     for test in (same_seed_same_bytes, every_request_is_accounted_for, a_generated_load_ends_after_its_requests, crashes_that_let_nothing_end_are_named,
                  an_interrupt_ends_with_a_partial_report, the_text_has_a_chart, traces_are_read, traces_begin_with_a_mark_or_empty_lines,
                  classes_of_a_trace_are_kinds, what_is_wrong_is_named, measured_times_are_taken,
-                 classes_and_pauses_are_reported,
+                 classes_and_pauses_are_reported, tenants_come_to_routers_of_their_own,
                  help_names_every_option, defaults_are_the_routers, daemons_link_the_same_objects, policies_come_in_their_order):
         test()
         print(f"ok {test.__name__}")

@@ -33,6 +33,7 @@
 #define LATE_MAX      0.75
 #define WELL_KEPT     0.7 /* of the objective */
 #define BEGIN_SHARE   0.45
+#define APPROACH_PART 0.25 /* of the way, for each message */
 #define LOCAL_ALPHA   0.02
 #define LOCAL_MAX     0.75
 #define RETURN_MAX_S  60
@@ -69,6 +70,12 @@ void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s,
 double picker_lateness_margin(const struct picker_lateness *late)
 {
     return late->share;
+}
+
+void picker_lateness_approach(struct picker_lateness *late, double theirs)
+{
+    if (theirs >= late->least && theirs <= LATE_MAX)
+        late->share += APPROACH_PART * (theirs - late->share);
 }
 
 double picker_begin_share(const struct picker_lateness *late)
@@ -174,19 +181,48 @@ static double outlook_speedup(const struct picker_local_prefill *of)
     return 1 / (1 - fmin(local, LOCAL_MAX));
 }
 
+/* This router's part of the sequences at the workers.  A router that has few is expected to get its turn all the same. */
+static double outlook_share(const struct picker_fleet *fleet, const struct picker_outlook_opts *opts)
+{
+    double own = 0, all = 0, least;
+
+    if (opts->n_routers < 2)
+        return 1;
+    least = 1.0 / opts->n_routers;
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        const struct pick_pool *pool = &fleet->pools[i];
+
+        for (uint32_t at = 0; pool->group == opts->group && at < pool->n; at++) {
+            own += fleet->slots[pool->rows[at].slot].ledger.n_seqs;
+            all += pool->rows[at].n_running;
+        }
+    }
+    return all > 0 && own > least * all ? own / all : least;
+}
+
+double picker_prompt_rate(const struct picker_fleet *fleet, uint32_t group,
+                          const struct picker_local_prefill *local_prefill)
+{
+    double rate = outlook_prompt_rate(fleet, group, PICKER_PREFILL) * outlook_speedup(local_prefill);
+
+    return rate > 0 ? rate : outlook_prompt_rate(fleet, group, PICKER_DECODE);
+}
+
 void picker_outlook(const struct picker_fleet *fleet, const struct picker_outlook_opts *opts,
                     struct picker_outlook *out)
 {
+    double share;
+
     *out = (struct picker_outlook){.seat_s = FOREVER_S};
-    out->prompt_tokens_per_s =
-        outlook_prompt_rate(fleet, opts->group, PICKER_PREFILL) * outlook_speedup(opts->local_prefill);
-    if (out->prompt_tokens_per_s <= 0)
-        out->prompt_tokens_per_s = outlook_prompt_rate(fleet, opts->group, PICKER_DECODE);
+    out->prompt_tokens_per_s = picker_prompt_rate(fleet, opts->group, opts->local_prefill);
     for (uint32_t i = 0; i < fleet->n_pools; i++)
         if (fleet->pools[i].group == opts->group && fleet->pools[i].role == PICKER_DECODE)
             outlook_decode(fleet, &fleet->pools[i], opts, out);
     if (out->seat_s >= FOREVER_S && out->seats_per_s <= 0)
         out->seat_s = 0; /* no decode worker: a prefill worker does both */
+    share = outlook_share(fleet, opts);
+    out->prompt_tokens_per_s *= share;
+    out->seats_per_s *= share;
 }
 
 double picker_outlook_each_s(const struct picker_outlook *outlook, uint32_t prompt_tokens)

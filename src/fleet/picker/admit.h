@@ -33,6 +33,11 @@ void picker_lateness_learn(struct picker_lateness *late, double predicted_s, dou
 void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s, double actual_s,
                                double slo_s);
 double picker_lateness_margin(const struct picker_lateness *late); /* least to 0.75 of the limit */
+/* Moves the margin a part of the way to that of another router of the same workers.  A margin lowers the queue that a
+ * router accepts at a worker, and the queue is common to all routers.  So the router with the least margin would fill it,
+ * and the others would find it too long for theirs.  What these still admit would wait behind the first one's requests
+ * and be late, which would raise their margins further: in the end one router would place everything. */
+void picker_lateness_approach(struct picker_lateness *late, double theirs);
 #define PICKER_ITL_TOKENS 8      /* shorter answers hardly show the time between tokens */
 #define PICKER_ITL_LEAST  (-0.5) /* least of that time: estimates may be too high by half the objective */
 /* The part of the limit that a placement may use; the rest is for the router's queue, where tenants take turns. */
@@ -53,10 +58,17 @@ struct picker_local_prefill {
 /* A request that waited was placed; its prompt tokens are computed where it decodes, or not. */
 void picker_local_prefill_learn(struct picker_local_prefill *of, uint32_t n_tokens, bool is_local);
 
+/* Prompt tokens per second of all workers that read the prompts of a model, together; 0: unknown.  local_prefill NULL:
+ * prefill workers compute all prompts that wait.  Time grows with the number of workers. */
+double picker_prompt_rate(const struct picker_fleet *fleet, uint32_t group,
+                          const struct picker_local_prefill *local_prefill);
+
 struct picker_outlook_opts {
     uint32_t group;
     /* NULL: prefill workers compute all prompts that wait. */
     const struct picker_local_prefill *local_prefill;
+    uint32_t
+        n_routers; /* that use these workers: this one's queue gets a part of their time; 0: it is alone */
     double itl_slo_s;
     uint32_t answer_tokens;  /* expected of a running answer */
     uint32_t context_tokens; /* that the request needs at the decode worker */

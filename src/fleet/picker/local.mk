@@ -8,7 +8,7 @@ libfleet_picker_a_SOURCES += src/fleet/picker/owner.h src/fleet/picker/owner.c s
 	src/fleet/picker/pick_groups_priv.h src/fleet/picker/groups.c
 libfleet_picker_a_SOURCES += src/fleet/picker/admit.h src/fleet/picker/admit.c src/fleet/picker/answers.h src/fleet/picker/answers.c src/fleet/picker/slots.c src/fleet/picker/classes.h src/fleet/picker/classes.c
 libfleet_picker_a_SOURCES += src/fleet/picker/demand.h src/fleet/picker/demand.c src/fleet/picker/roles.h src/fleet/picker/roles.c src/fleet/picker/roles_priv.h src/fleet/picker/roles_trial.c src/fleet/picker/room.c
-libfleet_picker_a_SOURCES += src/fleet/picker/pause.h src/fleet/picker/pause.c
+libfleet_picker_a_SOURCES += src/fleet/picker/pause.h src/fleet/picker/pause.c src/fleet/picker/ahead.h src/fleet/picker/ahead.c src/fleet/picker/served.h src/fleet/picker/served.c
 
 if HAVE_CMOCKA
 picker_tests = tests/unit/fleet/picker/test_pick tests/unit/fleet/picker/test_index
@@ -41,6 +41,10 @@ check_PROGRAMS += tests/unit/fleet/picker/test_owner
 TESTS += tests/unit/fleet/picker/test_owner
 tests_unit_fleet_picker_test_owner_SOURCES = tests/unit/fleet/picker/test_owner.c
 tests_unit_fleet_picker_test_owner_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/fleet/picker/test_ahead
+TESTS += tests/unit/fleet/picker/test_ahead
+tests_unit_fleet_picker_test_ahead_SOURCES = tests/unit/fleet/picker/test_ahead.c
+tests_unit_fleet_picker_test_ahead_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/fleet/picker/test_roles
 TESTS += tests/unit/fleet/picker/test_roles
 tests_unit_fleet_picker_test_roles_SOURCES = tests/unit/fleet/picker/test_roles.c

@@ -12,6 +12,7 @@
  * queue. */
 #include "fleet/router/router_priv.h"
 #include "fleet/router/admission_priv.h"
+#include "fleet/router/ahead_priv.h"
 
 #include <string.h>
 
@@ -221,6 +222,7 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
     struct queue_waiting all = router_queue_before(job);
     struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - router->models),
                                        .local_prefill = &job->model->local_prefill,
+                                       .n_routers = router_ahead_n_routers(router),
                                        .itl_slo_s = (double)router_pause_itl_ns(job) / 1e9 *
                                                     (1 - picker_lateness_margin(&job->model->itl_late)),
                                        .answer_tokens = router_admission_answer(job),
@@ -266,7 +268,7 @@ bool router_admission_takes(struct job *job, uint32_t *retry_s_out)
     job->estimate = place.choice;
     job->limit_s = verdict.limit_s;
     job->predicted_s = verdict.ttft_s;
-    if (verdict.is_in_time)
+    if (verdict.is_in_time || router_ahead_goes(job, &place, true))
         return true;
     *retry_s_out = come_back_s(job, &place.choice, &outlook, verdict.late_s);
     log_debug("refused", LOG_STR("request_id", job->order.work.request_id),
@@ -294,14 +296,4 @@ bool router_admission_is_late(const struct job *job, uint64_t now_ns)
 
     return router_admission_predicts(job->router) && job->limit_s > 0 && !job_is_in(job, JOB_BEGUN) &&
            waited_s + job->estimate.alone_s > job->limit_s;
-}
-
-bool router_admission_is_owed(const struct job *job, const struct picker_choice *choice)
-{
-    const struct router_model *model = job->model;
-    double ahead = model->n_ahead > 0 ? (double)model->n_ahead_tenants / model->n_ahead : 0;
-    double turns_s = (choice->ttft_s - choice->alone_s) * ahead;
-    double limit_s = picker_limit_s((double)router_job_class(job).ttft_slo_ns / 1e9, choice->alone_s);
-
-    return !router_admission_predicts(job->router) || turns_s + choice->alone_s <= limit_s;
 }

@@ -26,7 +26,5 @@ bool router_admission_takes(struct job *job, uint32_t *retry_s_out);
 bool router_admission_last_resort(struct job *job);
 /* True if a waiting job would miss its limit even if it began now. */
 bool router_admission_is_late(const struct job *job, uint64_t now_ns);
-/* True if the job is in time when it takes its turn at the worker before other tenants' backlog. */
-bool router_admission_is_owed(const struct job *job, const struct picker_choice *choice);
 
 #endif

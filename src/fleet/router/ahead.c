@@ -1,41 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that go ahead: a worker gets them before it can begin them.
- *
- *     placed --router_ahead_enter()--> waits at its worker --the worker begins it, or it ends--> router_ahead_leave()
- *
- * This does not undo the order of queue.c, because the workers' schedulers take turns too:
- *
- * - A tenant with nothing waiting at a worker begins there at once.  So its request is placed even if other tenants'
- *   backlog breaks the objectives: one at a time, while the worker has a seat.
- * - Where sequences of other routers fill a worker's seats, each router keeps a few jobs waiting there.  Then the worker
- *   gives the next seat, by tenant and weight, and its turns are common to all routers.  Without them the seat would go
- *   to the router that hears of it first.  They are a few, because several sequences may end in one step, and the next
- *   job comes a message later.
- * - Where other routers' sequences break the objectives before the seats are full, and are more than this router's, one job
- *   for each worker goes ahead.  Those routers take the time that becomes free, so a job that waits here may wait for ever.
- * - Where a tenant had less service than tenants of other routers, a few of its jobs for each worker go ahead: the workers'
- *   turns favour it, whatever this router's queue predicts.
- *
- * Under admission by prediction the jobs of the second and the third are those whose turn was predicted to come in time. */
+/* Jobs that go ahead: a worker gets them before it can begin them.  fleet/picker/ahead.h has the rule; this file
+ * gathers its inputs. */
 #include "fleet/router/ahead_priv.h"
 
+#include "base/clock.h"
 #include "base/err.h"
-#include "fleet/picker/turn.h"
+#include "cache/prefix/tenant.h"
 #include "fleet/router/admission_priv.h"
 #include "fleet/router/spending_priv.h"
 #include "serve/access/common_limits.h"
-
-enum {
-    SEATS_PER_AHEAD = 8, /* a job goes ahead for each of so many seats, and one more */
-    AHEAD_BEHIND = 4,    /* jobs for each worker in the mean, of tenants behind those of other routers ... */
-    LEAST_BEHIND =
-        PICKER_TURN_CREDIT / 4 /* ... by so many tokens; equal tenants are behind by less now and then */
-};
-
-static uint32_t ahead_most(uint32_t max_seqs)
-{
-    return 1 + max_seqs / SEATS_PER_AHEAD;
-}
 
 /* True if other routers use these workers too. */
 static bool ahead_has_others(const struct router *router)
@@ -45,118 +18,101 @@ static bool ahead_has_others(const struct router *router)
     return common != NULL && common_limits_is_shared(common);
 }
 
-static void ahead_count(struct router *router, uint32_t slot, bool is_more)
+uint32_t router_ahead_n_routers(const struct router *router)
 {
-    struct router_worker *worker = &router->workers[slot];
+    return ahead_has_others(router) ? common_limits_n_routers(router_spending_common(router)) : 1;
+}
 
-    worker->n_ahead += is_more ? 1 : UINT32_MAX;
-    if (worker->n_ahead >= ahead_most(worker->max_seqs))
-        picker_slots_add(&router->turns.full_lines, slot);
-    else
-        picker_slots_remove(&router->turns.full_lines, slot);
+static struct picker_ahead_entry ahead_entry(const struct job *job)
+{
+    uint32_t decode = job->place.ahead_decode;
+
+    return (struct picker_ahead_entry){.decode = decode,
+                                       .reads = job->place.ahead_reads,
+                                       .max_seqs =
+                                           decode != PICKER_NONE ? job->router->workers[decode].max_seqs : 0,
+                                       .n_own = fair_tally(job->place.flow)};
 }
 
 void router_ahead_enter(struct job *job)
 {
+    struct picker_ahead_entry entry;
+
     if (job->place.is_ahead)
         return;
     job->place.is_ahead = true;
-    job->place.ahead_slot = job->decode.slot;
-    if (job->decode.slot != PICKER_NONE)
-        ahead_count(job->router, job->decode.slot, true);
-    job->model->n_ahead++;
-    job->model->n_ahead_tenants += ++*fair_tally(job->place.flow) == 1;
+    job->place.ahead_decode = job->decode.slot;
+    job->place.ahead_reads = job->prefill.slot != PICKER_NONE ? job->prefill.slot : job->decode.slot;
+    entry = ahead_entry(job);
+    picker_ahead_enter(&job->model->ahead, &job->router->turns.lines, &entry);
 }
 
 void router_ahead_leave(struct job *job)
 {
     struct router *router = job->router;
+    struct picker_ahead_entry entry;
 
     if (!job->place.is_ahead)
         return;
     job->place.is_ahead = false;
-    if (job->place.ahead_slot != PICKER_NONE)
-        ahead_count(router, job->place.ahead_slot, false);
-    job->model->n_ahead--;
-    job->model->n_ahead_tenants -= --*fair_tally(job->place.flow) == 0;
+    entry = ahead_entry(job);
+    picker_ahead_leave(&job->model->ahead, &router->turns.lines, &entry);
     if (job->model->n_queued > 0 && ahead_has_others(router) && router->turn != NULL) {
         router->places_soon = true; /* another goes ahead */
         router_turn_soon(router);
     }
 }
 
-static bool ahead_is_crowded_out(const struct job *job, uint32_t n_own, uint32_t n_others)
+static struct picker_ahead_turn ahead_turn(const struct job *job, const struct picker_choice *choice)
 {
     const struct router *router = job->router;
-    uint32_t n_usable = picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models));
 
-    return n_others > n_own && job->model->n_ahead < n_usable && *fair_tally(job->place.flow) == 0;
+    return (struct picker_ahead_turn){.fleet = router->fleet,
+                                      .lines = &router->turns.lines,
+                                      .choice = choice,
+                                      .ahead = job->model->ahead,
+                                      .group = (uint32_t)(job->model - router->models),
+                                      .n_own = *fair_tally(job->place.flow),
+                                      .behind = router_queue_behind(job),
+                                      .ttft_slo_s = (double)router_job_class(job).ttft_slo_ns / 1e9,
+                                      .waited_s = (double)(clock_now_ns() - job->submitted_ns) / 1e9,
+                                      .margin = picker_lateness_margin(&job->model->late),
+                                      .local_prefill = &job->model->local_prefill,
+                                      .n_routers = router_ahead_n_routers(router),
+                                      .is_refused_early = router_admission_predicts(router),
+                                      .has_waited = job_is_in(job, JOB_WAITS)};
 }
 
-/* True if the job goes ahead because of other routers' sequences at the worker. */
-static bool ahead_is_common(const struct job *job, uint32_t slot, const struct picker_worker *worker)
-{
-    const struct router *router = job->router;
-    uint32_t n_own = picker_fleet_ledger(router->fleet, slot)->n_seqs, n_others = worker->n_running - n_own;
-
-    if (!ahead_has_others(router) || n_others == 0 ||
-        (router_admission_predicts(router) && !job_is_in(job, JOB_WAITS)))
-        return false;
-    if (worker->max_seqs > 0 && worker->n_running >= worker->max_seqs)
-        return !picker_slots_has(&router->turns.full_lines, slot);
-    return ahead_is_crowded_out(job, n_own, n_others);
-}
-
-/* True if tenants of other routers had more service than the job's, so that the workers' turns favour it. */
-static bool ahead_is_behind(const struct job *job, uint32_t n_others)
-{
-    const struct router *router = job->router;
-    uint32_t n_usable = picker_fleet_n_usable(router->fleet, (uint32_t)(job->model - router->models));
-
-    return n_others > 0 && ahead_has_others(router) && job->model->n_ahead < AHEAD_BEHIND * n_usable &&
-           router_queue_credit(job) >= LEAST_BEHIND;
-}
-
-static bool ahead_is_owed(const struct job *job, const struct picker_choice *choice)
-{
-    struct picker_worker worker;
-
-    bool is_first;
-
-    picker_fleet_row(job->router->fleet, choice->decode, &worker);
-    is_first = *fair_tally(job->place.flow) == 0 && job->model->n_ahead > 0 &&
-               (worker.max_seqs == 0 || worker.n_running < worker.max_seqs);
-    return (is_first || ahead_is_common(job, choice->decode, &worker) ||
-            ahead_is_behind(job, worker.n_running -
-                                     picker_fleet_ledger(job->router->fleet, choice->decode)->n_seqs)) &&
-           router_admission_is_owed(job, choice);
-}
-
-/* Chooses among the workers where not enough jobs wait.  The chosen one of several full workers is often the same. */
-static int ahead_choose_other(struct job *job, struct picker_place *place_out)
+/* Chooses among the other workers. */
+static int ahead_choose_other(struct job *job, const struct picker_slots *excluded,
+                              struct picker_place *place_out)
 {
     const struct picker_slots failed = job->excluded;
     int rc;
 
     for (size_t i = 0; i < ARRAY_LEN(failed.words); i++)
-        job->excluded.words[i] |= job->router->turns.full_lines.words[i];
+        job->excluded.words[i] |= excluded->words[i];
     rc = router_choose(job, place_out);
     job->excluded = failed;
     return rc;
 }
 
-bool router_ahead_goes(struct job *job, struct picker_place *place)
+bool router_ahead_goes(struct job *job, struct picker_place *place, bool is_judged)
 {
-    const struct router *router = job->router;
+    struct picker_ahead_turn turn = ahead_turn(job, &place->choice);
+    struct picker_slots excluded = {{0}};
     struct picker_place other;
     int rc;
 
-    if (ahead_is_owed(job, &place->choice))
+    turn.is_judged = is_judged;
+    turn.before_tokens = is_judged ? router_queue_own(job->router, tenant_number(job->order.work.tenant)) : 0;
+    if (picker_ahead_goes(&turn))
         return true;
-    if (!picker_slots_has(&router->turns.full_lines, place->choice.decode) || !ahead_has_others(router))
+    if (!picker_ahead_other(&turn, &excluded))
         return false;
-    rc = ahead_choose_other(job, &other);
-    if (rc != 0 && (rc != E_OVERLOADED || !ahead_is_owed(job, &other.choice)))
+    rc = ahead_choose_other(job, &excluded, &other);
+    turn.choice = &other.choice;
+    if (rc != 0 && (rc != E_OVERLOADED || !picker_ahead_goes(&turn)))
         return false;
     *place = other;
     return true;

@@ -11,7 +11,10 @@ void router_ahead_enter(struct job *job);
 /* The worker has begun the job, or the job leaves.  May be repeated. */
 void router_ahead_leave(struct job *job);
 /* True if the job is placed although no placement keeps the objectives: its tenant gets a turn at the worker before the
- * backlog of others.  place has the best choice, and gets another one if the job goes there. */
-bool router_ahead_goes(struct job *job, struct picker_place *place);
+ * backlog of others.  place has the best choice, and gets another one if the job goes there.  is_judged: admission asks
+ * whether the job may wait for that. */
+bool router_ahead_goes(struct job *job, struct picker_place *place, bool is_judged);
+/* Routers that use these workers, this one included, as far as it knows. */
+uint32_t router_ahead_n_routers(const struct router *router);
 
 #endif

@@ -3,19 +3,12 @@
  *
  *     row = digest of the model's fingerprint 8 | margin of first tokens 4 | margin of the time between tokens 4
  *
- * A margin (fleet/picker/admit.h) lowers the queue that a router accepts at a worker.  The queue is common to all
- * routers.  So the router with the least margin fills it, and the others find it too long for theirs.  What these
- * still admit waits behind the first one's requests and is late, which raises their margins further: in the end
- * one router places everything, and tenants of the others get nothing.
- *
- * Ten times a second a router that has learned sends its margins.  Each receiver moves its own a part of the way.  So
- * margins follow the mean of the routers that place requests. */
+ * Ten times a second a router that has learned sends its margins.  Each receiver moves its own a part of the way
+ * (fleet/picker/admit.h says why).  So margins follow the mean of the routers that place requests. */
 #include "fleet/router/margins_priv.h"
 
 #include "base/str.h"
 
-#define MARGINS_PART 0.25 /* of the way, for each message */
-#define MARGINS_MOST 0.75
 #define MARGINS_UNIT 1e6
 #define MARGINS_ZERO UINT32_C(1000000) /* added, because margins may be negative */
 
@@ -24,12 +17,9 @@ static uint32_t margins_encode(const struct picker_lateness *late)
     return (uint32_t)(picker_lateness_margin(late) * MARGINS_UNIT + MARGINS_ZERO);
 }
 
-static void margins_move(struct picker_lateness *late, uint32_t encoded)
+static double margins_decode(uint32_t encoded)
 {
-    double theirs = ((double)encoded - MARGINS_ZERO) / MARGINS_UNIT;
-
-    if (theirs >= late->least && theirs <= MARGINS_MOST)
-        late->share += MARGINS_PART * (theirs - late->share);
+    return ((double)encoded - MARGINS_ZERO) / MARGINS_UNIT;
 }
 
 void margins_pack(struct router *router, struct buf *out)
@@ -62,8 +52,8 @@ void margins_receive(struct router *router, struct bytes section)
             if (str_digest(model->gen.fingerprint) != get_u64(image))
                 continue;
             model->itl_late.least = PICKER_ITL_LEAST;
-            margins_move(&model->late, get_u32(image + 8));
-            margins_move(&model->itl_late, get_u32(image + 12));
+            picker_lateness_approach(&model->late, margins_decode(get_u32(image + 8)));
+            picker_lateness_approach(&model->itl_late, margins_decode(get_u32(image + 12)));
             metric_set(router->admission.m_margin, picker_lateness_margin(&model->late));
         }
     }

@@ -7,7 +7,7 @@
 #include "base/list.h"
 #include "base/event/loop.h"
 #include "base/metrics/metrics.h"
-#include "fleet/picker/picker.h"
+#include "fleet/picker/ahead.h"
 
 struct job;
 struct router;
@@ -17,24 +17,23 @@ struct queue_waiting { /* jobs of one class, or of several */
     uint32_t n;
 };
 
-struct queue_place {              /* a job's place in the queue */
-    struct fair_flow *flow;       /* its tenant's flow in model.turns, held for the job's life */
-    struct fair_item turn;        /* its item in that flow while it waits, and ... */
-    struct fair_flow *crowd_flow; /* ... its tenant's flow in router.turns.crowd, held while ... */
-    struct fair_item seat;        /* ... it has this item there; or else ... */
-    struct list odd;              /* ... its link in router.turns.odd */
-    bool is_ahead;                /* placed at a worker that has not begun it: ... */
-    uint32_t ahead_slot;          /* ... this one */
-    uint32_t n_tokens;            /* uncached prompt tokens, counted while it waits */
-    uint32_t n_passed;            /* jobs placed while this one was in front of them */
+struct queue_place {                    /* a job's place in the queue */
+    struct fair_flow *flow;             /* its tenant's flow in model.turns, held for the job's life */
+    struct fair_item turn;              /* its item in that flow while it waits, and ... */
+    struct fair_flow *crowd_flow;       /* ... its tenant's flow in router.turns.crowd, held while ... */
+    struct fair_item seat;              /* ... it has this item there; or else ... */
+    struct list odd;                    /* ... its link in router.turns.odd */
+    bool is_ahead;                      /* placed at a worker that has not begun it: ... */
+    uint32_t ahead_decode, ahead_reads; /* ... one of these, which decodes or reads its prompt */
+    uint32_t n_tokens;                  /* uncached prompt tokens, counted while it waits */
+    uint32_t n_passed;                  /* jobs placed while this one was in front of them */
 };
 
 struct router_queue {
-    struct list odd; /* jobs that are tried one by one, before the tenants' turns */
-    struct picker_slots
-        full_lines;         /* workers where enough of this router's jobs wait for their turn (ahead.c) */
-    struct list pushed_out; /* jobs whose clients will be refused, linked by job.waiting */
-    struct fair *crowd;     /* of the jobs not in odd: how many each tenant has queued, all models
+    struct list odd;           /* jobs that are tried one by one, before the tenants' turns */
+    struct picker_lines lines; /* of this router's jobs at workers that have not begun them (ahead.c) */
+    struct list pushed_out;    /* jobs whose clients will be refused, linked by job.waiting */
+    struct fair *crowd;        /* of the jobs not in odd: how many each tenant has queued, all models
                                  * together */
     struct ev_timer
         *push_turn; /* calls router_queue_fail_pushed() in the loop's next turn; NULL: the owner calls
@@ -54,6 +53,7 @@ uint32_t router_queue_own(struct router *router, uint64_t tenant);
 /* The jobs of its model that are placed before the job, or take turns with it: those of its own and higher classes. */
 struct queue_waiting router_queue_before(const struct job *job);
 uint64_t router_queue_credit(const struct job *job); /* tokens that its tenant is behind the others */
+uint64_t router_queue_behind(const struct job *job); /* and behind the tenant that was served most */
 /* Adds the job to its tenant's line. is_again: it was placed before, so it goes to odd. */
 void router_queue_add(struct job *job, bool is_again);
 void router_queue_remove(struct job *job, bool is_placed); /* nothing if it is in no queue */

@@ -59,7 +59,7 @@ struct router_state {
     struct buf message;
     struct buf forgets; /* sections that wait until the store is back */
     bool has_message;   /* of this tick */
-    struct served served;
+    struct picker_served served;
     struct state_counts counted; /* counts at the last update of the metrics */
     struct metric *m_up, *m_trips, *m_damaged, *m_putting, *m_out, *m_in;
     struct metric *m_found, *m_missed, *m_late, *m_put, *m_put_failed, *m_dropped;

@@ -120,7 +120,6 @@ static void worker_introduce(struct router_worker *worker, const Baton__Hello *h
     *worker = (struct router_worker){.is_taken = true,
                                      .n_dispatched = worker->n_dispatched,
                                      .n_lost = worker->n_lost,
-                                     .n_ahead = worker->n_ahead,
                                      .n_failed = worker->n_failed,
                                      .last_error = worker->last_error};
     worker->role = hello->role == BATON__ROLE__ROLE_PREFILL ? PICKER_PREFILL : PICKER_DECODE;

@@ -39,10 +39,10 @@ struct router_model {
     struct picker_answers answers[PICKER_MAX_CLASSES];
     struct picker_returns returns;
     struct queue_waiting waiting[PICKER_MAX_CLASSES]; /* of each class, without odd ones */
-    uint32_t n_ahead_tenants;                         /* tenants of n_ahead */
+    struct picker_ahead ahead;                        /* jobs at workers that have not begun them */
     struct picker_roles roles;                        /* the load, and the policy of roles */
     struct picker_roles_plan roles_plan;              /* the latest decision */
-    uint32_t n_queued, n_ahead; /* jobs that wait for a placement; jobs at workers that have not begun them */
+    uint32_t n_queued;                                /* jobs that wait for a placement */
     bool is_losing; /* a worker of it was lost, and not all of that worker's jobs have left it yet */
 };
 
@@ -74,7 +74,6 @@ struct router_worker {
     double step_s, row_s;
     uint32_t store;                 /* of the router's stores, from 1: the latest that it reported; 0: none */
     struct block_follower follower; /* of its block events */
-    uint32_t n_ahead;               /* jobs there that it has not begun, by their decode workers */
     uint64_t n_dispatched, n_lost;  /* n_lost: also the life of its jobs' parts */
     uint64_t n_failed;              /* jobs that it failed, prefills included; for status */
     int last_error;                 /* of the latest of these */

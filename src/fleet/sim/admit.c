@@ -101,6 +101,7 @@ static void admit_predict(const struct sim *sim, const struct sim_job *job,
 {
     const struct picker_class *class = sim_job_class(sim, job);
     struct picker_outlook_opts what = {.local_prefill = &job->router->local_prefill,
+                                       .n_routers = sim->n_routers,
                                        .itl_slo_s = (double)sim_pause_itl_ns(sim, job) / 1e9 *
                                                     (1 - picker_lateness_margin(&job->router->itl_late)),
                                        .answer_tokens = sim_admit_answer(job),
@@ -111,7 +112,7 @@ static void admit_predict(const struct sim *sim, const struct sim_job *job,
                                .waited_s = (double)(sim->now_ns - job->request.at_ns) / 1e9,
                                .margin = picker_lateness_margin(&job->router->late)};
     struct picker_outlook outlook;
-    uint32_t own = job->flow != NULL ? *fair_tally(job->flow) : 0, n = 0;
+    uint32_t own = job->flow != NULL ? fair_tally(job->flow)[SIM_TALLY_TOKENS] : 0, n = 0;
     uint64_t all = admit_before(sim, job, &n);
 
     wait.ahead_tokens =
@@ -138,7 +139,7 @@ bool sim_admit_takes(struct sim *sim, struct sim_job *job, int rc)
     job->waiting_tokens = choice->uncached_tokens;
     job->limit_s = verdict.limit_s;
     job->predicted_s = verdict.ttft_s;
-    return verdict.is_in_time || job->is_spared;
+    return verdict.is_in_time || job->is_spared || sim_ahead_goes(sim, job, true);
 }
 
 bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job)
@@ -149,17 +150,20 @@ bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job)
            waited_s + job->alone_s > job->limit_s;
 }
 
-void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice)
+void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice,
+                      bool is_owed)
 {
     if (job->is_again)
         return;
     if (job->limit_s > 0) {
         picker_local_prefill_learn(&job->router->local_prefill, choice->uncached_tokens,
                                    choice->prefill == PICKER_NONE);
-        return;
+    } else {
+        job->limit_s = picker_limit_s((double)sim_job_class(sim, job)->ttft_slo_ns / 1e9, choice->alone_s);
+        job->predicted_s = choice->ttft_s + (double)(sim->now_ns - job->request.at_ns) / 1e9;
     }
-    job->limit_s = picker_limit_s((double)sim_job_class(sim, job)->ttft_slo_ns / 1e9, choice->alone_s);
-    job->predicted_s = choice->ttft_s + (double)(sim->now_ns - job->request.at_ns) / 1e9;
+    if (is_owed)
+        job->predicted_s = 0;
 }
 
 void sim_admit_first_token(struct sim_job *job, uint64_t received_ns)
@@ -188,10 +192,11 @@ void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s)
                               (double)sim_job_class(sim, job)->itl_slo_ns / 1e9);
 }
 
-void sim_admit_charge(const struct sim *sim, const struct sim_job *job, uint32_t n_tokens)
+void sim_admit_charge(struct sim *sim, const struct sim_job *job, uint32_t n_tokens)
 {
-    fair_charge(sim_queue_turns(job), job->flow, n_tokens > 0 ? n_tokens : 1,
-                sim_job_class(sim, job)->weight);
+    n_tokens = n_tokens > 0 ? n_tokens : 1;
+    fair_charge(sim_queue_turns(job), job->flow, n_tokens, sim_job_class(sim, job)->weight);
+    sim_routers_served(sim, job, n_tokens);
 }
 
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job)

@@ -14,7 +14,9 @@ enum sim_kind {
     SIM_REPORT, /* the workers' next reports */
     SIM_CRASH,  /* a worker dies */
     SIM_START,  /* a worker is ready */
-    SIM_EXPIRE  /* requests may have waited too long */
+    SIM_EXPIRE, /* requests may have waited too long */
+    SIM_TURN,   /* a router hears that a worker began a request that went ahead */
+    SIM_SHARE   /* a router tells the others what it has learned */
 };
 
 struct sim_event {

@@ -18,7 +18,7 @@
 
 /* ---- jobs ---- */
 
-static struct sim_job *front_new_job(struct sim *sim)
+static struct sim_job *front_new_job(struct sim *sim, const struct sim_request *request)
 {
     uint32_t i = sim->free_job, stamp;
     struct sim_job *job;
@@ -41,14 +41,16 @@ static struct sim_job *front_new_job(struct sim *sim)
     job = sim_job_at(sim, i);
     sim->free_job = job->next;
     stamp = job->stamp + 1;
-    *job = (struct sim_job){.number = i,
+    *job = (struct sim_job){.request = *request,
+                            .router = sim_routers_next(sim, request),
+                            .number = i,
                             .stamp = stamp,
                             .next = SIM_NONE,
                             .prefill = SIM_NONE,
                             .decode = SIM_NONE,
                             .deadline_at = SIM_NONE};
-    job->router = &sim->routers[sim->next_router++ % sim->n_routers];
     fair_item_init(&job->turn);
+    fair_item_init(&job->line_turn);
     list_init(&job->stream);
     sim->n_under_way++;
     return job;
@@ -56,6 +58,7 @@ static struct sim_job *front_new_job(struct sim *sim)
 
 static void front_free_job(struct sim *sim, struct sim_job *job)
 {
+    sim_ahead_leave(sim, job);
     if (job->flow != NULL)
         fair_drop(sim_queue_turns(job), job->flow);
     job->flow = NULL;
@@ -98,10 +101,10 @@ void sim_front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why
     front_free_job(sim, job);
 }
 
-/* Whether requests of several tenants have come. Without them turns need no accounts. */
+/* Whether requests of several tenants or routers have come. Without them turns need no accounts. */
 static bool front_competes(struct sim *sim, struct sim_job *job)
 {
-    return sim->has_tenants && sim_queue_hold_flow(sim, job);
+    return (sim->has_tenants || sim->n_routers > 1) && sim_queue_hold_flow(sim, job);
 }
 
 static enum sim_refusal front_why(const struct sim_job *job, int rc)
@@ -184,8 +187,9 @@ static int front_choose(struct sim *sim, struct sim_job *job, struct picker_owne
     /* a stream that has begun does not wait, unless it is paused */
     return rc == E_OVERLOADED && job->is_again && job->state != SIM_PAUSED ? 0 : rc;
 }
+
 /* Sends the chosen placement to its workers. */
-static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
+static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner, bool is_owed)
 {
     struct sim_job *job = sim_job_at(sim, i);
     const struct picker_choice *choice = &sim->place.choice;
@@ -198,13 +202,15 @@ static void front_place(struct sim *sim, uint32_t i, struct picker_owner *owner)
     sim_cache_ask_more(worker, &job->request);
     picker_demand_placed(&job->router->roles.demand, job->n_given, choice->uncached_tokens);
     picker_place_book(&sim->place, &job->booked[0], &job->booked[1]);
-    sim_admit_placed(sim, job, choice);
+    sim_admit_placed(sim, job, choice, is_owed);
     sim_queue_leave(job);
     sim_pause_placed(sim, job);
-    if (!job->is_again && front_competes(sim, job))
-        sim_admit_charge(sim, job, choice->uncached_tokens);
     job->prefill = choice->prefill;
     job->decode = choice->decode;
+    if (!job->is_again && front_competes(sim, job)) {
+        sim_admit_charge(sim, job, choice->uncached_tokens);
+        sim_ahead_enter(sim, job);
+    }
     job->state = SIM_PROMPT;
     job->placed_ns = sim->now_ns;
     job->began_ns = 0;
@@ -224,9 +230,12 @@ int sim_front_try(struct sim *sim, struct sim_job *job)
 {
     struct picker_owner owner;
     int rc = front_choose(sim, job, &owner);
+    bool is_owed = rc == E_OVERLOADED && job->state != SIM_PAUSED && front_competes(sim, job) &&
+                   sim_ahead_goes(sim, job, false);
 
+    rc = is_owed ? 0 : rc;
     if (rc == 0)
-        front_place(sim, job->number, &owner);
+        front_place(sim, job->number, &owner, is_owed);
     return rc;
 }
 
@@ -247,7 +256,7 @@ static void front_wait_or_refuse(struct sim *sim, struct sim_job *job, int rc)
 
 void sim_front_submit(struct sim *sim, const struct sim_request *request)
 {
-    struct sim_job *job = front_new_job(sim);
+    struct sim_job *job = front_new_job(sim, request);
     struct picker_owner owner;
     bool must_wait;
     uint32_t n_most = (request->prompt_tokens + sim->opts->block_tokens - 1) / sim->opts->block_tokens;
@@ -255,12 +264,12 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
 
     if (job == NULL)
         return;
-    job->request = *request;
     job->class_at = sim_job_class_at(sim, job);
     must_wait = job->router->n_queued > 0 || sim_pause_is_first(sim, job);
     job->arrival = ++sim->n_arrivals;
     sim->has_tenants |= request->tenant != sim->tenant && sim->n_arrivals > 1;
     sim->tenant = request->tenant;
+    sim->has_turns = (sim->has_tenants || sim->n_routers > 1) && !sim->opts->in_order;
     job->is_spared = job->arrival == sim->opts->spared;
     job->request.n_blocks = request->n_blocks < n_most ? request->n_blocks : n_most;
     job->n_given = request->prompt_tokens;
@@ -269,6 +278,7 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
     sim_column(sim)->n_arrived++;
     picker_demand_arrived(&job->router->roles.demand, sim->now_ns, request->prompt_tokens);
     sim_report_begin(sim);
+    sim_routers_share_begin(sim);
     if (sim->opts->cancel_share > 0 && rng_unit(&sim->rng) < sim->opts->cancel_share) {
         double most_ns = (double)sim_job_class(sim, job)->ttft_slo_ns +
                          (double)sim_job_class(sim, job)->itl_slo_ns * request->answer_tokens;
@@ -393,6 +403,7 @@ void sim_front_ended(struct sim *sim, uint32_t i)
     sim_hist_add(&kind->e2e, end_ns - job->request.at_ns, 1);
     kind->n_done++;
     kind->answer_tokens += n;
+    kind->served_tokens += job->request.prompt_tokens + n;
     picker_demand_ended(&job->router->roles.demand, sim->now_ns, n);
     sim_column(sim)->n_done++;
     if (ttft_ns <= sim_job_class(sim, job)->ttft_slo_ns &&

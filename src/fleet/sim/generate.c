@@ -198,10 +198,13 @@ static void generate_fill(struct generate *generate, uint64_t at_ns, struct sim_
             draw_tokens(generate, generate->is_other ? opts->other_answer_tokens : opts->answer_tokens),
         .tenant = opts->n_tenants > 0 ? rng_below(&generate->rng, opts->n_tenants) : 0,
         .kind = opts->marks_kinds && generate->is_other ? 1 : 0,
+        .routers = opts->routers[generate->is_other],
         .salt = rng_u64(&generate->rng),
         .public_salt = opts->seed,
         .n_public = opts->shared_tokens / opts->block_tokens,
         .session = SIM_NONE};
+    if (opts->are_two_tenants)
+        out->tenant = generate->is_other;
     out->n_blocks = out->n_public; /* blocks of one request alone are never reused */
 }
 

@@ -41,8 +41,10 @@ struct generate_opts {
     double period_s;         /* steps, tides */
     double other_rate_per_s; /* steps, tides, mix: of the second kind */
     uint32_t other_prompt_tokens, other_answer_tokens;
-    bool marks_kinds;    /* requests of the second kind have sim_request.kind 1 */
-    uint64_t n_requests; /* at most; 0: no bound */
+    bool marks_kinds;     /* requests of the second kind have sim_request.kind 1 */
+    bool are_two_tenants; /* the kinds are of two tenants, not of n_tenants */
+    uint32_t routers[2];  /* of each kind: sim_request.routers */
+    uint64_t n_requests;  /* at most; 0: no bound */
     uint64_t seed;
 };
 

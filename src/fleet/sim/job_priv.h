@@ -6,10 +6,12 @@
 #include "base/fair.h"
 #include "base/list.h"
 #include "fleet/picker/admit.h"
+#include "fleet/picker/ahead.h"
 #include "fleet/picker/answers.h"
 #include "fleet/picker/pause.h"
 #include "fleet/picker/place.h"
 #include "fleet/picker/roles.h"
+#include "fleet/picker/served.h"
 #include "fleet/sim/deadlines_priv.h"
 #include "fleet/sim/sim.h"
 
@@ -47,7 +49,17 @@ struct sim_router {
     bool is_turning;                             /* its queue is being tried */
     struct picker_roles roles;
     uint64_t roles_ns; /* of the next decision on roles */
+    struct picker_ahead ahead;
+    struct picker_lines lines;
+    /* what it tells the other routers (routers.c) */
+    struct picker_served served;
+    uint32_t n_margins_sent; /* samples that its margins had */
 };
+
+enum {
+    SIM_TALLY_TOKENS,
+    SIM_TALLY_AHEAD
+}; /* of a tenant's flow: prompt tokens that wait; requests that go ahead */
 
 struct sim_job { /* one request under way */
     struct sim_request request;
@@ -86,6 +98,10 @@ struct sim_job { /* one request under way */
     bool awaits_pause;  /* it may take a seat once the budget of pauses allows */
     struct fair_item turn;
     struct fair_flow *flow;
+    bool is_ahead;              /* placed at a worker that has not begun it: ... */
+    uint32_t ahead_slots[2];    /* ... one of these, which reads its prompt and which decodes */
+    struct fair_item line_turn; /* in its worker's line, and its tenant's flow there (turns.c) */
+    struct fair_flow *line_flow;
 };
 
 #endif

@@ -193,7 +193,7 @@ static double learn_queue_s(const struct sim *sim, const struct sim_worker *work
         const struct sim_job *job = sim_job_at(sim, at);
 
         seconds += prompt_cost_s(&worker->speed.prompt_cost, job->n_given - job->n_left, job->n_left);
-        if (job->began_ns > 0)
+        if (job->began_ns > 0 && (worker->turns == NULL || at == worker->run_prompt || job->n_packed > 0))
             seconds -= (double)(sim->now_ns - worker->run_began_ns) / 1e9;
     }
     return seconds > 0 ? seconds : 0;

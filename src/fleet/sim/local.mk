@@ -4,7 +4,7 @@ libfleet_sim_a_SOURCES = src/fleet/sim/sim.h src/fleet/sim/sim_priv.h src/fleet/
 	src/fleet/sim/baseline.c src/fleet/sim/worker.c src/fleet/sim/learn.c src/fleet/sim/cache.c src/fleet/sim/net.c \
 	src/fleet/sim/times.h src/fleet/sim/times.c src/fleet/sim/hist.h src/fleet/sim/hist.c \
 	src/fleet/sim/agenda_priv.h src/fleet/sim/agenda.c src/fleet/sim/lru_priv.h src/fleet/sim/lru.c \
-	src/fleet/sim/generate.h src/fleet/sim/generate.c src/fleet/sim/owner.c src/fleet/sim/roles.c src/fleet/sim/routers.c
+	src/fleet/sim/generate.h src/fleet/sim/generate.c src/fleet/sim/owner.c src/fleet/sim/roles.c src/fleet/sim/routers.c src/fleet/sim/ahead.c src/fleet/sim/turns.c
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/fleet/sim/test_sim

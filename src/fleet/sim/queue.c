@@ -22,7 +22,7 @@ void sim_queue_leave(struct sim_job *job)
         return;
     fair_leave(sim_queue_turns(job), &job->turn);
     sim_deadlines_remove(&job->router->deadlines, job);
-    *fair_tally(job->flow) -= job->waiting_tokens;
+    fair_tally(job->flow)[SIM_TALLY_TOKENS] -= job->waiting_tokens;
     job->router->waiting_tokens[job->class_at] -= job->waiting_tokens;
     job->router->n_queued--;
     job->router->n_queued_of[job->class_at]--;
@@ -56,7 +56,7 @@ void sim_queue_add(struct sim *sim, struct sim_job *job)
 {
     if (!sim_queue_hold_flow(sim, job))
         return;
-    *fair_tally(job->flow) += job->waiting_tokens;
+    fair_tally(job->flow)[SIM_TALLY_TOKENS] += job->waiting_tokens;
     job->router->waiting_tokens[job->class_at] += job->waiting_tokens;
     job->state = SIM_QUEUED;
     job->queued_ns = sim->now_ns > 0 ? sim->now_ns : 1;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several routers over the same workers.  Each has its own fleet, index, queue and ledger; requests come to them in
  * turn.  The routers learn of each other's work from the workers: of load with the next report, of cached blocks
- * with block events, which come at once. */
+ * with block events, which come at once.  Ten times a second each tells the others its margins and the service of its
+ * tenants, as fleet/router/state.c does. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "fleet/picker/turn.h"
 #include "fleet/sim/queue_priv.h"
 
+#define SHARE_EACH_NS (100 * NS_PER_MS)
 #define INDEX_LIFE_NS (24 * UINT64_C(3600) * 1000000000)
 
 int sim_routers_open(struct sim *sim)
@@ -60,6 +62,64 @@ void sim_routers_placed(struct sim *sim, const struct sim_job *job)
     sim_add(sim, SIM_REPORT, at_ns, job->decode, 1);
     if (job->prefill != SIM_NONE)
         sim_add(sim, SIM_REPORT, at_ns, job->prefill, 1);
+}
+
+struct sim_router *sim_routers_next(struct sim *sim, const struct sim_request *request)
+{
+    uint32_t own = request->routers & ((1u << sim->n_routers) - 1), at;
+
+    if (own == 0)
+        return &sim->routers[sim->next_router++ % sim->n_routers];
+    at = sim->n_of_kind[request->kind]++ % (uint32_t)__builtin_popcount(own);
+    while (at-- > 0)
+        own &= own - 1;
+    return &sim->routers[__builtin_ctz(own)];
+}
+
+/* ---- margins and service of other routers ---- */
+
+void sim_routers_served(struct sim *sim, const struct sim_job *job, uint32_t n_tokens)
+{
+    const struct picker_served_key key = {.class_of = job->class_at, .tenant = job->request.tenant};
+
+    if (sim->n_routers > 1)
+        picker_served_note(&job->router->served, &key, n_tokens, sim_job_class(sim, job)->weight);
+}
+
+/* The routers' ticks are spread over the time between two of one router. */
+void sim_routers_share_begin(struct sim *sim)
+{
+    if (sim->n_routers < 2 || sim->is_sharing)
+        return;
+    sim->is_sharing = true;
+    sim_add(sim, SIM_SHARE, sim->now_ns + SHARE_EACH_NS / sim->n_routers, 0, 0);
+}
+
+static void routers_publish(struct sim_router *from, struct sim_router *to, bool has_learned)
+{
+    for (uint32_t i = 0; i < from->served.n; i++)
+        picker_served_charge(to->turns[from->served.rows[i].key.class_of], from->served.rows[i].key.tenant,
+                             from->served.rows[i].n_milli);
+    if (!has_learned)
+        return;
+    to->itl_late.least = PICKER_ITL_LEAST;
+    picker_lateness_approach(&to->late, picker_lateness_margin(&from->late));
+    picker_lateness_approach(&to->itl_late, picker_lateness_margin(&from->itl_late));
+}
+
+void sim_routers_share(struct sim *sim, uint32_t at)
+{
+    struct sim_router *from = &sim->routers[at];
+    uint32_t n_learned = from->late.n_seen + from->itl_late.n_seen;
+
+    for (uint32_t i = 0; i < sim->n_routers; i++)
+        if (i != at)
+            routers_publish(from, &sim->routers[i], n_learned != from->n_margins_sent);
+    from->n_margins_sent = n_learned;
+    from->served.n = 0;
+    sim->is_sharing = sim->n_under_way > 0;
+    if (sim->is_sharing)
+        sim_add(sim, SIM_SHARE, sim->now_ns + SHARE_EACH_NS / sim->n_routers, (at + 1) % sim->n_routers, 0);
 }
 
 /* ---- block events ---- */

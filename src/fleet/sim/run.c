@@ -67,6 +67,8 @@ static int run_check(const struct sim_opts *opts, struct fault *fault)
         return fault_set(fault, E_INVAL, "more than %d workers", PICKER_MAX_WORKERS);
     if (opts->n_routers > SIM_MAX_ROUTERS)
         return fault_set(fault, E_INVAL, "more than %d routers", SIM_MAX_ROUTERS);
+    if (opts->n_kinds > SIM_MAX_CLASSES)
+        return fault_set(fault, E_INVAL, "more than %d kinds of requests", SIM_MAX_CLASSES);
     if (opts->n_decode == 0 || (opts->n_prefill == 0 && opts->policy != SIM_OURS))
         return fault_set(fault, E_INVAL, "a fleet needs a decode worker, and this policy a prefill worker");
     if (opts->block_tokens == 0 || opts->max_seqs == 0 || opts->kv_tokens < opts->block_tokens)
@@ -112,6 +114,8 @@ static void worker_init(struct sim *sim, struct sim_worker *worker, uint32_t slo
 static void worker_end(struct sim *sim, struct sim_worker *worker)
 {
     sim_roles_end(sim, worker);
+    sim_turns_clear(worker);
+    fair_free(worker->turns);
     free(worker->seats);
     free(worker->fresh);
     sim_lru_fini(&worker->memory);
@@ -237,6 +241,12 @@ static void run_handle(struct sim *sim, const struct sim_event *event)
     case SIM_EXPIRE:
         sim_queue_expire(sim);
         break;
+    case SIM_TURN:
+        sim_queue_turn(sim);
+        break;
+    case SIM_SHARE:
+        sim_routers_share(sim, event->what);
+        break;
     }
 }
 
@@ -313,7 +323,7 @@ static int run_open(struct sim *sim)
     if (sim->classes.n == 0)
         picker_classes_init(&sim->classes, opts->ttft_slo_ns, opts->itl_slo_ns);
     picker_classes_order(&sim->classes, sim->class_order);
-    result->n_classes = sim->classes.n;
+    result->n_classes = opts->n_kinds > sim->classes.n ? opts->n_kinds : sim->classes.n;
     result->n_columns = opts->n_columns > 0 ? opts->n_columns : 1;
     result->column_ns = sim->load->span_ns / result->n_columns + 1;
     result->refused = opts->max_refused > 0 ? calloc(opts->max_refused, sizeof(*result->refused)) : NULL;
@@ -377,6 +387,19 @@ int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fa
         rc = fault_set(fault, rc, "%s", err_text(rc));
     run_close(sim);
     return rc;
+}
+
+double sim_result_jain(const struct sim_result *result)
+{
+    double sum = 0, squares = 0;
+
+    for (uint32_t i = 0; i < result->n_classes; i++) {
+        double tokens = (double)result->classes[i].served_tokens;
+
+        sum += tokens;
+        squares += tokens * tokens;
+    }
+    return squares > 0 ? sum * sum / (result->n_classes * squares) : 1;
 }
 
 void sim_result_fini(struct sim_result *result)

@@ -54,6 +54,7 @@ enum sim_costs {                  /* what workers know of their speed */
 
 struct sim_opts {
     enum sim_costs costs;
+    uint32_t n_kinds;             /* of requests, which the result tells apart; 0: as many as classes */
     uint32_t n_routers;           /* 0 or 1: one; at most SIM_MAX_ROUTERS */
     uint32_t n_prefill, n_decode; /* together at most PICKER_MAX_WORKERS */
     struct sim_times prefill_times, decode_times;
@@ -96,6 +97,7 @@ struct sim_request { /* one request of the load */
     uint32_t prompt_tokens, answer_tokens;
     uint32_t kind; /* of struct sim_class and of sim_opts.classes */
     uint32_t session;
+    uint32_t routers;    /* bit i: router i is one of those that it may come to, in turn; 0: all */
     const uint64_t *ids; /* [n_blocks] equal ids at the beginning are an equal prefix; NULL: see salt */
     uint32_t n_blocks;   /* 0: shares nothing and is not cached */
     uint32_t n_public;   /* the first of these have public_salt */
@@ -129,7 +131,8 @@ struct sim_class { /* results of one class of requests */
     struct sim_hist ttft, itl, e2e;
     uint64_t n_arrived, n_done, n_good, n_cancelled, n_refused[SIM_REFUSALS];
     uint64_t prompt_tokens, answer_tokens, good_tokens;
-    uint64_t n_pauses; /* of its streams, for a higher class; paused_s: all of them together */
+    uint64_t served_tokens; /* of prompts and answers that are done */
+    uint64_t n_pauses;      /* of its streams, for a higher class; paused_s: all of them together */
     double paused_s;
     /* of those done, from placement to end: the time of their decode seats, and of the KV that they reserve */
     double held_s, held_token_s;
@@ -169,6 +172,8 @@ struct sim_result {
  * to, or crashes that let no request end).  Free the result with sim_result_fini(), also after a failure. */
 int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fault, struct sim_result *out);
 void sim_result_fini(struct sim_result *result);
+/* Jain's index of the tokens that the kinds of requests got: 1 if all got the same. */
+double sim_result_jain(const struct sim_result *result);
 
 /* A block's identity in caches and in the index. */
 uint64_t sim_block_id(const struct sim_request *request, uint32_t i);

@@ -6,8 +6,9 @@
  *    baseline.c  policies to compare with                    net.c      NICs: hand-offs and pushes
  *    admit.c     refusals by prediction           queue.c    turns of classes and tenants
  *    owner.c     who pushes its blocks            pause.c    streams paused for a higher class
- *    roles.c     roles that follow the load                 routers.c  what all routers learn from workers
+ *    roles.c     roles that follow the load                 routers.c  what all routers learn from workers, and tell each other
  *    learn.c     what a worker learns of its speed, and reports    deadlines.c  requests that waited too long
+ *    ahead.c     requests that go ahead                     turns.c    turns of tenants at a worker
  */
 #ifndef FLEET_SIM_SIM_PRIV_H
 #define FLEET_SIM_SIM_PRIV_H
@@ -37,6 +38,8 @@ struct sim_worker {
     bool is_up, is_dirty;
     const struct sim_times *times;
     struct sim_line prompts, joins; /* joins: KV is here, no seat yet */
+    struct fair *turns;             /* of both; NULL: in order of arrival */
+    uint64_t n_entered;             /* these turns */
     uint64_t queued_tokens, queued_reads;
     uint32_t n_running;
     uint64_t used_tokens; /* KV of sequences */
@@ -86,13 +89,17 @@ struct sim {
     uint32_t class_order[PICKER_MAX_CLASSES]; /* by priority, the highest first */
     struct sim_router routers[SIM_MAX_ROUTERS];
     uint32_t n_routers, next_router;
-    struct picker_place place; /* kept: it is large */
-    struct block_hash *hashes; /* [cap_hashes] of the request that is being placed */
+    uint32_t n_of_kind[SIM_MAX_CLASSES]; /* requests that came to routers of their own */
+    struct picker_place place;           /* kept: it is large */
+    struct picker_slots excluded;        /* of place.request (ahead.c) */
+    struct block_hash *hashes;           /* [cap_hashes] of the request that is being placed */
     uint32_t cap_hashes;
     uint64_t n_arrivals;
     uint32_t next_slot, next_report;
     bool is_expiring, is_reporting;
+    bool is_sharing;  /* the routers tell each other */
     bool has_tenants; /* several were seen */
+    bool has_turns;   /* workers take turns of tenants */
     uint64_t tenant;  /* of the latest request */
     bool is_closed;   /* no more arrivals */
     struct rng rng;
@@ -112,8 +119,8 @@ void sim_add(struct sim *sim, enum sim_kind kind, uint64_t at_ns, uint32_t what,
 struct sim_column *sim_column(struct sim *sim);
 
 /* worker.c */
-void sim_line_push(struct sim *sim, struct sim_line *line, uint32_t job);
-bool sim_line_remove(struct sim *sim, struct sim_line *line, uint32_t job);
+void sim_line_push(struct sim *sim, struct sim_worker *worker, struct sim_line *line, uint32_t job);
+bool sim_line_remove(struct sim *sim, struct sim_worker *worker, struct sim_line *line, uint32_t job);
 void sim_worker_reserve(struct sim *sim, struct sim_worker *worker, struct sim_job *job, uint64_t n_tokens);
 void sim_worker_release(struct sim *sim, struct sim_worker *worker, struct sim_job *job);
 /* Tokens that a job in a seat has been answered by now. */
@@ -130,6 +137,18 @@ void sim_worker_drop(struct sim *sim, struct sim_worker *worker, uint32_t job); 
 void sim_worker_wake(struct sim *sim, struct sim_worker *worker);
 void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker);
 void sim_worker_crash(struct sim *sim, struct sim_worker *worker);
+
+/* turns.c */
+/* The job is about to enter a line of the worker. */
+void sim_turns_enter(struct sim *sim, struct sim_worker *worker, struct sim_job *job);
+void sim_turns_leave(struct sim_worker *worker, struct sim_job *job); /* nothing if it does not wait */
+void sim_turns_clear(struct sim_worker *worker);                      /* all of them leave */
+void sim_turns_charge(const struct sim *sim, struct sim_worker *worker, const struct sim_job *job,
+                      uint32_t n_tokens);
+/* The first job of one of its two lines, and the next one; SIM_NONE: none.  The order lasts until a job enters or leaves. */
+uint32_t sim_turns_first(struct sim_worker *worker, const struct sim_line *line);
+uint32_t sim_turns_next(const struct sim *sim, struct sim_worker *worker, const struct sim_line *line,
+                        uint32_t at);
 
 /* learn.c */
 void sim_learn_start(const struct sim *sim,
@@ -177,17 +196,33 @@ uint32_t sim_admit_answer(const struct sim_job *job); /* tokens still expected *
 /* Whether the job may wait; rc: of its choice, which is in sim->place. */
 bool sim_admit_takes(struct sim *sim, struct sim_job *job, int rc);
 bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job);
-void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice);
+/* is_owed: it takes its turn at the worker, which the queue's prediction does not cover. */
+void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice,
+                      bool is_owed);
 void sim_admit_first_token(struct sim_job *job, uint64_t received_ns);
 void sim_admit_ended(struct sim *sim, const struct sim_job *job, double itl_s);
 /* Charges the job's tenant for n tokens. The job holds the tenant's flow. */
-void sim_admit_charge(const struct sim *sim, const struct sim_job *job, uint32_t n_tokens);
+void sim_admit_charge(struct sim *sim, const struct sim_job *job, uint32_t n_tokens);
 void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job);
+
+/* ahead.c */
+void sim_ahead_enter(struct sim *sim, struct sim_job *job); /* it was placed; may be repeated */
+void sim_ahead_leave(struct sim *sim,
+                     struct sim_job *job); /* its worker begins it, or it ends; may be repeated */
+/* True if the job is placed at sim->place.choice although no placement keeps the objectives.  is_judged: admission asks
+ * whether it may wait for that. */
+bool sim_ahead_goes(struct sim *sim, struct sim_job *job, bool is_judged);
+
 /* routers.c */
 int sim_routers_open(struct sim *sim);
 void sim_routers_close(struct sim *sim);
 int sim_routers_report(struct sim *sim, uint32_t slot);
 void sim_routers_placed(struct sim *sim, const struct sim_job *job);
+struct sim_router *sim_routers_next(struct sim *sim,
+                                    const struct sim_request *request); /* that it comes to */
+void sim_routers_served(struct sim *sim, const struct sim_job *job, uint32_t n_tokens);
+void sim_routers_share_begin(struct sim *sim); /* something is under way: routers tell each other */
+void sim_routers_share(struct sim *sim, uint32_t from);
 void sim_routers_stored(struct sim *sim, uint32_t slot, const struct sim_request *request);
 void sim_routers_evicted(struct sim *sim, uint32_t slot, const struct block_hash *hashes, size_t n);
 void sim_routers_moved(struct sim *sim, uint32_t slot, const struct block_hash *hashes,

@@ -13,7 +13,7 @@
  *
  * Mixed steps take the prompt tokens that the scheduler's own rule gives by what the worker has learned (learn.c),
  * asked once for a run; the run splits a prompt evenly, without regard to block boundaries.  Prompts
- * are computed in order of arrival, one at a time.  tests/bench/bench_truth.py compares with real daemons. */
+ * are computed one at a time, in the order of turns.c.  tests/bench/bench_truth.py compares with real daemons. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,8 +25,9 @@
 
 /* ---- lines ---- */
 
-void sim_line_push(struct sim *sim, struct sim_line *line, uint32_t job)
+void sim_line_push(struct sim *sim, struct sim_worker *worker, struct sim_line *line, uint32_t job)
 {
+    sim_turns_enter(sim, worker, sim_job_at(sim, job));
     sim_job_at(sim, job)->next = SIM_NONE;
     if (line->n++ == 0)
         line->head = job;
@@ -35,13 +36,14 @@ void sim_line_push(struct sim *sim, struct sim_line *line, uint32_t job)
     line->tail = job;
 }
 
-bool sim_line_remove(struct sim *sim, struct sim_line *line, uint32_t job)
+bool sim_line_remove(struct sim *sim, struct sim_worker *worker, struct sim_line *line, uint32_t job)
 {
     uint32_t before = SIM_NONE, at = line->head;
 
     for (uint32_t i = 0; i < line->n; i++, before = at, at = sim_job_at(sim, at)->next) {
         if (at != job)
             continue;
+        sim_turns_leave(worker, sim_job_at(sim, at));
         if (before == SIM_NONE)
             line->head = sim_job_at(sim, at)->next;
         else
@@ -139,11 +141,11 @@ static void worker_seat(struct sim *sim, struct sim_worker *worker, uint32_t i)
 static void worker_seat_joins(struct sim *sim, struct sim_worker *worker)
 {
     while (worker->joins.n > 0 && worker->n_seats < sim->opts->max_seqs) {
-        uint32_t i = worker->joins.head;
+        uint32_t i = sim_turns_first(worker, &worker->joins);
 
         if (!worker_has_room(sim, worker, job_room(sim_job_at(sim, i))))
             return;
-        sim_line_remove(sim, &worker->joins, i);
+        sim_line_remove(sim, worker, &worker->joins, i);
         sim_worker_reserve(sim, worker, sim_job_at(sim, i), job_room(sim_job_at(sim, i)));
         worker_seat(sim, worker, i);
     }
@@ -189,6 +191,7 @@ static bool prompt_begin(struct sim *sim, struct sim_worker *worker, struct sim_
         (job->prefill == SIM_NONE && worker->n_seats >= sim->opts->max_seqs))
         return false;
     job->began_ns = sim->now_ns > 0 ? sim->now_ns : 1;
+    sim_ahead_leave(sim, job);
     sim_cache_again(sim, worker, job);
     sim_worker_reserve(sim, worker, job, n_tokens);
     return true;
@@ -197,11 +200,11 @@ static bool prompt_begin(struct sim *sim, struct sim_worker *worker, struct sim_
 /* The first prompt in line, behind `after`, that may be computed now; SIM_NONE: none. */
 static uint32_t worker_next_prompt(struct sim *sim, struct sim_worker *worker, uint32_t after)
 {
-    uint32_t at = after == SIM_NONE       ? worker->prompts.head
-                  : worker->prompts.n > 1 ? sim_job_at(sim, after)->next
-                                          : SIM_NONE;
+    const struct sim_line *line = &worker->prompts;
+    uint32_t at =
+        after == SIM_NONE ? sim_turns_first(worker, line) : sim_turns_next(sim, worker, line, after);
 
-    for (; worker->prompts.n > 0 && at != SIM_NONE; at = sim_job_at(sim, at)->next) {
+    for (; at != SIM_NONE; at = sim_turns_next(sim, worker, line, at)) {
         struct sim_job *job = sim_job_at(sim, at);
 
         if (job->began_ns == 0 && job->ready_ns > sim->now_ns) {
@@ -376,10 +379,11 @@ static void worker_prompt_steps(struct sim *sim, struct sim_worker *worker, uint
     done = done < job->n_left ? done : job->n_left;
     job->n_left -= done;
     worker->queued_tokens -= done;
+    sim_turns_charge(sim, worker, job, done);
     if (job->n_left > 0)
         return;
     sim_cache_ask(worker, &job->request);
-    sim_line_remove(sim, &worker->prompts, i);
+    sim_line_remove(sim, worker, &worker->prompts, i);
     sim_cache_ask_more(worker, &job->request);
     if (job->prefill != SIM_NONE)
         sim_worker_release(sim, worker, job); /* its blocks count as cached from now on */
@@ -433,6 +437,7 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
 
         seat_remove(sim, worker, 0);
         worker->context -= (double)job_room(sim_job_at(sim, i));
+        sim_turns_charge(sim, worker, sim_job_at(sim, i), sim_job_at(sim, i)->request.answer_tokens);
         sim_front_ended(sim, i);
     }
     worker->context = worker->n_seats == 0 ? 0 : worker->context;
@@ -447,7 +452,7 @@ void sim_worker_prompt(struct sim *sim, struct sim_worker *worker, uint32_t i)
 {
     struct sim_job *job = sim_job_at(sim, i);
 
-    sim_line_push(sim, &worker->prompts, i);
+    sim_line_push(sim, worker, &worker->prompts, i);
     worker->queued_tokens += job->n_left;
     worker->is_dirty = true;
     if (job->ready_ns > sim->now_ns)
@@ -465,7 +470,7 @@ void sim_worker_wake(struct sim *sim, struct sim_worker *worker)
 void sim_worker_join(struct sim *sim, struct sim_worker *worker, uint32_t job)
 {
     sim_job_at(sim, job)->state = SIM_WAITING;
-    sim_line_push(sim, &worker->joins, job);
+    sim_line_push(sim, worker, &worker->joins, job);
     worker->is_dirty = true;
     worker_poke(sim, worker);
 }
@@ -475,12 +480,12 @@ void sim_worker_drop(struct sim *sim, struct sim_worker *worker, uint32_t i)
     const struct sim_job *job = sim_job_at(sim, i);
 
     worker->is_dirty = true;
-    if (sim_line_remove(sim, &worker->prompts, i)) {
+    if (sim_line_remove(sim, worker, &worker->prompts, i)) {
         worker->queued_tokens -= job->n_left;
         worker->run_prompt = worker->run_prompt == i ? SIM_NONE : worker->run_prompt;
         return;
     }
-    if (sim_line_remove(sim, &worker->joins, i))
+    if (sim_line_remove(sim, worker, &worker->joins, i))
         return;
     for (uint32_t at = 0; at < worker->n_fresh; at++)
         if (worker->fresh[at] == i)
@@ -500,6 +505,7 @@ void sim_worker_crash(struct sim *sim, struct sim_worker *worker)
         worker->n_steps += (uint64_t)fmin(worker_steps_now(sim, worker), worker->run_steps);
     worker->is_up = worker->is_busy = false;
     worker->stamp++;
+    sim_turns_clear(worker);
     worker->prompts = worker->joins = (struct sim_line){0};
     worker->queued_tokens = worker->queued_reads = worker->used_tokens = 0;
     worker->n_running = worker->n_seats = worker->n_fresh = 0;

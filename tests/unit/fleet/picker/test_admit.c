@@ -48,6 +48,29 @@ static struct picker_outlook outlook_of(const struct picker_worker *workers, uin
     return outlook;
 }
 
+/* A router's queue gets the part of the fleet that its sequences have, or its even part if that is more. */
+static void routers_share_the_speed(void **state)
+{
+    struct picker_worker one = worker(PICKER_PREFILL);
+    struct picker_outlook_opts opts = {.itl_slo_s = 0.05, .n_routers = 4};
+    struct picker_outlook outlook;
+    struct picker_fleet *fleet;
+
+    one.n_running = 10;
+    assert_int_equal(picker_fleet_new(0, &fleet), 0);
+    assert_int_equal(picker_fleet_set(fleet, 0, &one), 0);
+    picker_outlook(fleet, &opts, &outlook);
+    assert_float_equal(outlook.prompt_tokens_per_s, 250, 1);
+    for (unsigned i = 0; i < 5; i++)
+        picker_fleet_charge(fleet, 0, &(struct picker_charge){0}, 0);
+    picker_outlook(fleet, &opts, &outlook);
+    assert_float_equal(outlook.prompt_tokens_per_s, 500, 1);
+    opts.n_routers = 1;
+    picker_outlook(fleet, &opts, &outlook);
+    assert_float_equal(outlook.prompt_tokens_per_s, 1000, 1);
+    picker_fleet_free(fleet);
+}
+
 static void prompt_speeds_add_up(void **state)
 {
     struct picker_worker workers[] = {worker(PICKER_PREFILL), worker(PICKER_PREFILL), worker(PICKER_DECODE)};
@@ -405,6 +428,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompt_speeds_add_up),
+        cmocka_unit_test(routers_share_the_speed),
         cmocka_unit_test(decode_workers_add_their_part),
         cmocka_unit_test(a_seat_comes_when_sequences_end),
         cmocka_unit_test(overdue_answers_hold_their_seats),

@@ -69,10 +69,10 @@ static void a_backlog_refuses_at_once(void **state)
 
     report(p, (struct load){.queued_s = 2, .step_s = 0.01, .running = 4});
     report(d, (struct load){.queued_s = 2, .step_s = 0.04, .running = 4});
-    rig.router.models[0].n_ahead = 1; /* other tenants' work is there, so no turn is owed before it */
-    rig.router.models[0].n_ahead_tenants = 1;
+    rig.router.models[0].ahead =
+        (struct picker_ahead){1, 1}; /* other tenants' work is there, so no turn is owed before it */
     client = rig_submit(&rig, 1000, 20);
-    rig.router.models[0].n_ahead = rig.router.models[0].n_ahead_tenants = 0;
+    rig.router.models[0].ahead = (struct picker_ahead){0};
     assert_true(client->has_failed);
     assert_int_equal(client->status, 529);
     assert_true(n_refused(REFUSED_PREDICTED) == 1);

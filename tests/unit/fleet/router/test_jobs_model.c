@@ -173,7 +173,7 @@ static void assert_empty(void)
     assert_true(list_is_empty(&rig.router.queue));
     assert_int_equal(rig.router.n_queued, 0);
     assert_true(list_is_empty(&rig.router.turns.pushed_out) && list_is_empty(&rig.router.turns.odd));
-    assert_int_equal(rig.router.models[0].n_queued + rig.router.models[0].n_ahead, 0);
+    assert_int_equal(rig.router.models[0].n_queued + rig.router.models[0].ahead.n, 0);
     for (uint32_t i = 0; i < rig.router.classes.n; i++) {
         if (rig.router.models[0].turns[i] != NULL)
             assert_int_equal(fair_n_waiting(rig.router.models[0].turns[i]), 0);

@@ -160,7 +160,7 @@ static void accounts_end_with_their_jobs(void **state)
         rig_finish(&rig, d, BATON__FINISH__FINISH_STOP, 0);
     }
     assert_int_equal(fair_n_known(rig.router.models[0].turns[0]), 0);
-    assert_int_equal(rig.router.models[0].n_ahead, 0);
+    assert_int_equal(rig.router.models[0].ahead.n, 0);
 }
 
 int main(void)

@@ -16,8 +16,9 @@
 struct flood { /* prompts of 512 to 1,024 tokens, answers of 64; each tenant at its own rate */
     struct rng rng;
     double rates[MAX_TENANTS], sum;
+    uint32_t routers[MAX_TENANTS]; /* of each tenant, as bits; 0: all */
     uint32_t n_tenants;
-    uint64_t next_ns, n;
+    uint64_t next_ns, n, seed;
 };
 
 static bool flood_when(void *self, uint64_t *at_ns_out)
@@ -39,6 +40,7 @@ static void flood_take(void *self, struct sim_request *out)
     *out = (struct sim_request){.at_ns = it->next_ns,
                                 .tenant = 1 + tenant,
                                 .kind = tenant,
+                                .routers = it->routers[tenant],
                                 .prompt_tokens = 512 + (uint32_t)rng_below(&it->rng, 513),
                                 .answer_tokens = 64,
                                 .salt = ++it->n};
@@ -51,7 +53,7 @@ static struct sim_result run(const struct sim_opts *opts, struct flood *flood)
         .self = flood, .when = flood_when, .take = flood_take, .span_ns = SECONDS * NS_PER_S};
     struct sim_result result;
 
-    rng_init(&flood->rng, 5);
+    rng_init(&flood->rng, 5 + flood->seed);
     flood->next_ns = 1;
     flood->sum = 0;
     for (uint32_t i = 0; i < flood->n_tenants; i++)
@@ -128,11 +130,55 @@ static void a_tenant_within_its_share_is_served(void **state)
     sim_result_fini(&result);
 }
 
+static void through_routers(uint32_t n_routers, uint32_t calm, uint32_t flood_of, double *served_out)
+{
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        struct sim_opts opts = small_fleet(true);
+        struct flood flood = {.n_tenants = 2, .rates = {12, 1200}, .routers = {calm, flood_of}, .seed = seed};
+        struct sim_result result;
+        uint64_t n_good;
+
+        opts.n_routers = n_routers;
+        result = run(&opts, &flood);
+        n_good = result.classes[0].n_good + result.classes[1].n_good;
+        print_message("%u routers, 0x%x and 0x%x: %.0f and %.0f served, %" PRIu64 " good, Jain %.4f\n",
+                      n_routers, calm, flood_of, served(&result, 0), served(&result, 1), n_good,
+                      jain(&result, 2));
+        assert_true(jain(&result, 2) >= 0.95);
+        assert_true(n_routers > 3 || (double)n_good >= 0.8 * (served(&result, 0) + served(&result, 1)));
+        *served_out += served(&result, 0) + served(&result, 1);
+        sim_result_fini(&result);
+    }
+}
+
+/* The routers tell each other what they learn, and a tenant that is behind goes ahead.  Without the first the router with
+ * the least margin fills the workers; without the second the routers of the flood do. */
+static void routers_share_as_evenly(void **state)
+{
+    double one = 0, n;
+
+    through_routers(1, 0, 0, &one);
+    for (uint32_t n_routers = 2; n_routers <= 4; n_routers++) {
+        uint32_t last = 1u << (n_routers - 1);
+
+        n = 0;
+        through_routers(n_routers, last, last - 1, &n); /* the flood is at the others */
+        assert_true(n >= 0.95 * one);
+        n = 0;
+        through_routers(n_routers, last, 0, &n); /* at all of them */
+        assert_true(n >= 0.95 * one);
+        n = 0;
+        through_routers(n_routers, 0, 0, &n); /* both are */
+        assert_true(n >= 0.95 * one);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flood_gets_no_more_than_others),
         cmocka_unit_test(more_workers_share_as_evenly),
+        cmocka_unit_test(routers_share_as_evenly),
         cmocka_unit_test(a_tenant_within_its_share_is_served),
     };
 

@@ -37,7 +37,6 @@ struct router_kept {
     uint64_t n_forgotten;
     struct kept_copy *copy;   /* kept_copy.c */
     size_t stream_bytes;      /* of the orders of running streams (streams.c) */
-    uint64_t looked_ns;       /* when streams.c looked for other routers */
     uint64_t others_until_ns; /* it assumes that there are some */
     struct metric *m_found, *m_missed, *m_late, *m_put, *m_dropped, *m_damaged;
 };

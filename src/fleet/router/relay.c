@@ -21,6 +21,8 @@ enum {
     RELAY_MOST_PER_S = 1024 /* new messages; beyond, they are ignored */
 };
 
+#define RELAY_LOOK_NS (100 * NS_PER_MS)
+
 struct relay_router {
     uint64_t epoch; /* 0: free */
     uint64_t top;   /* the highest number received */
@@ -29,6 +31,8 @@ struct relay_router {
 };
 
 struct router_relay {
+    bool has_others;    /* workers that relay had other routers ... */
+    uint64_t looked_ns; /* ... at this time; 0: not known */
     uint64_t n_sent;
     struct relay_router routers[RELAY_ROUTERS];
     uint64_t second_ns; /* when the present second of n_received began */
@@ -44,12 +48,33 @@ static bool relay_is_worker(const struct router *router, uint32_t slot)
            link_is_up(worker->link);
 }
 
-bool router_relay_has_others(const struct router *router)
+static bool relay_sees_others(const struct router *router)
 {
-    for (uint32_t slot = 0; router->relay != NULL && slot < PICKER_MAX_WORKERS; slot++)
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
         if (router->workers[slot].report.n_routers > 1 && relay_is_worker(router, slot))
             return true;
     return false;
+}
+
+void router_relay_changed(struct router *router)
+{
+    if (router->relay != NULL)
+        router->relay->looked_ns = 0;
+}
+
+/* It is asked for each charge, so it looks at all workers ten times a second, and after a change. */
+bool router_relay_has_others(const struct router *router)
+{
+    struct router_relay *relay = router->relay;
+    uint64_t now_ns = relay != NULL ? clock_now_ns() : 0;
+
+    if (relay == NULL)
+        return false;
+    if (relay->looked_ns == 0 || now_ns - relay->looked_ns >= RELAY_LOOK_NS) {
+        relay->looked_ns = now_ns;
+        relay->has_others = relay_sees_others(router);
+    }
+    return relay->has_others;
 }
 
 /* The workers that relay. */

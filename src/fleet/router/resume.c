@@ -91,9 +91,10 @@ int router_resume(void *self, const struct gen_start *start, struct gen_handle *
 
 void router_resume_not_kept(struct job *job)
 {
-    const struct gen_failure *failure = job->n_asked > 0 ? &unknown_yet : &not_kept;
+    bool is_unknown = job->n_asked > 0 || job->is_order_unknown; /* the client comes back again */
+    const struct gen_failure *failure = is_unknown ? &unknown_yet : &not_kept;
 
-    router_job_fail(job, failure->status, failure->type, failure->message, job->n_asked > 0 ? 1 : 0);
+    router_job_fail(job, failure->status, failure->type, failure->message, is_unknown ? 1 : 0);
 }
 
 /* No worker has it, or a worker is silent: the shared store, or workers, may have its order. */

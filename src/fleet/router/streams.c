@@ -25,7 +25,6 @@
 
 #define STREAM_LIFE_S  3600u
 #define STREAM_GRACE_S 60u
-#define LOOK_NS        (100 * NS_PER_MS)
 #define OTHERS_NS      (600 * NS_PER_S)
 #define DIGEST_BYTES   sizeof(((struct work_resume *)0)->body_digest)
 
@@ -45,18 +44,14 @@ static int streams_name(const struct job *job, const struct state_values *values
                              bytes_str(job->order.work.request_id), out);
 }
 
-/* True if workers had another router lately, or this one has just started and does not know yet.  Looks at all workers,
- * so not for each stream. */
+/* True if workers had another router lately, or this one has just started and does not know yet. */
 static bool streams_has_others(const struct router *router)
 {
     struct router_kept *kept = router->kept;
     uint64_t now_ns = clock_now_ns();
 
-    if (now_ns >= kept->looked_ns + LOOK_NS) {
-        kept->looked_ns = now_ns;
-        if (router_relay_has_others(router))
-            kept->others_until_ns = now_ns + OTHERS_NS;
-    }
+    if (router_relay_has_others(router))
+        kept->others_until_ns = now_ns + OTHERS_NS;
     return now_ns < kept->others_until_ns;
 }
 
@@ -184,8 +179,8 @@ static void streams_on_value(void *arg, struct buf *values, enum state_claim cla
         if (rc != E_NOT_FOUND)
             log_warn("resume_failed", LOG_STR("request_id", job->order.work.request_id),
                      LOG_STR("worker", ""), LOG_ERR(rc));
-        else if (router_kept_is_late(job->router))
-            job->n_asked = 1; /* it may have the order: the client comes back again */
+        else
+            job->is_order_unknown = router_kept_is_late(job->router);
         router_resume_not_kept(job);
         return;
     }
@@ -212,7 +207,6 @@ bool router_streams_ask(struct job *job)
     if (rc == E_AGAIN) /* many streams come back together: router_resume_tick() asks again */
         return true;
     job->has_asked_store = true;
-    if (rc < 0 && router_kept_is_late(job->router))
-        job->n_asked = 1; /* a worker that is not asked now may have the order: the client comes back again */
+    job->is_order_unknown = rc < 0 && router_kept_is_late(job->router);
     return rc == 0;
 }

@@ -87,6 +87,7 @@ static void worker_lose(struct router *router, struct router_worker *worker)
     router_model_limit(router, worker->model);
     router_blocks_down(router, slot);
     router_spending_worker_down(router, slot);
+    router_relay_changed(router);
     router_kept_worker_down(router, slot);
     router_stream_worker_lost(router);
 }
@@ -198,6 +199,7 @@ static void worker_on_up(void *arg, struct link *link)
     router_model_fetch(router, worker->model);
     router_blocks_up(router, worker_slot(router, worker));
     router_spending_worker_up(router, worker_slot(router, worker));
+    router_relay_changed(router);
     router_kept_worker_up(router, worker_slot(router, worker));
 }
 
@@ -242,6 +244,8 @@ static void on_heartbeat(struct router *router, struct router_worker *worker, co
 
     if (load == NULL)
         return;
+    if (load->n_routers != worker->report.n_routers)
+        router_relay_changed(router);
     worker->report = *load;
 #define X(name) worker->report.name = router_workers_rate(load->name);
     LOAD_RATES(X)

@@ -91,7 +91,7 @@ def a_flood_beside_seven_tenants():
         path, keys = make_keys(c, *(f"tenant{i}" for i in range(8)))
         start_routers(c, 1, path)
         shares([Tenant(c.routers[0].http, key, 400 if i == 1 else 4, 60 if i == 1 else 12, skip_s=3) for i, key in enumerate(keys)], 0.9,
-               seconds=14)  # 0.98 to 1 on busy cores; 0.58 to 0.75 with that
+               seconds=14)  # 0.98 to 1 on busy cores; 0.75 with that
         c.assert_quiet()
 
 

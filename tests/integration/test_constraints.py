@@ -2,7 +2,7 @@
 """Forced calls and structured output through real daemons: every sampled answer satisfies its constraint."""
 import json
 
-from cluster import Cluster, fetch, in_threads, main
+from cluster import Cluster, fetch, in_threads, main, patience
 
 TOOLS = [
     {"name": "read_file", "description": "Reads a file.", "input_schema": {
@@ -150,6 +150,30 @@ def a_continued_text_is_a_document():
             assert status == 400 and says in answer, (status, answer)
 
 
+def large_schemas_fill_no_link():
+    """A worker gets the schema with each choice.  Clients with many choices and a large one must not bring its link down for all."""
+    schema = {"type": "object", "description": "x" * 1000000, "properties": {"a": {"type": "integer", "maximum": 9}},
+              "required": ["a"], "additionalProperties": False}
+    body = {"model": "baton-demo", "prompt": ["As JSON: "] * 128, "max_tokens": 2, "temperature": 0, "response_format": {
+        "type": "json_schema", "json_schema": {"name": "d", "schema": schema}}}
+    with Cluster() as c:
+        c.router()
+        c.worker("decode")
+        c.wait_ready(decode=1)
+
+        def ask():
+            status, _, answer = fetch(c.routers[0].http, "POST", "/v1/completions", body, timeout=patience(120))
+            assert status == 200, (status, answer[:300])
+            texts = [choice["text"] for choice in json.loads(answer)["choices"]]
+            assert len(texts) == 128 and all(text.startswith("{") for text in texts), texts[:3]
+
+        in_threads([ask] * 6)
+        log = open(c.routers[0].log_path).read()
+        assert "link_down" not in log and "job_replaced" not in log
+        peak = [int(line.split()[1]) for line in open(f"/proc/{c.routers[0].process.pid}/status") if line.startswith("VmHWM")][0]
+        print(f"# the router's memory: {peak >> 10} MiB at most")
+
+
 if __name__ == "__main__":
     main([forced_calls_at_temperature_2, one_call_to_one_tool, few_tokens_are_enough, documents_have_their_schema,
-          the_prompt_does_not_change_with_the_choice, a_continued_text_is_a_document])
+          the_prompt_does_not_change_with_the_choice, a_continued_text_is_a_document, large_schemas_fill_no_link])

@@ -221,6 +221,11 @@ def half_a_character_is_counted():
         chat = {**body, "logprobs": True, "messages": [{"role": "user", "content": "The price?"}]}
         entries = post(router, "/v1/chat/completions", chat)[2]["choices"][0]["logprobs"]["content"]
         assert [e["bytes"] for e in entries] == [[0xe2]], entries
+        response = {**body, "input": "The price?", "max_output_tokens": 2, "include": ["message.output_text.logprobs"], "stream": True}
+        del response["max_tokens"]
+        status, _, text = fetch(router, "POST", "/v1/responses", {"model": "baton-demo", **response})
+        deltas = [json.loads(line[6:]) for line in text.decode().splitlines() if line.startswith("data: {") and ".delta" in line]
+        assert status == 200 and [e["bytes"] for d in deltas for e in d["logprobs"]] == [[0xe2]] * 2, text
 
 
 if __name__ == "__main__":

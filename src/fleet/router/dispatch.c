@@ -96,7 +96,7 @@ int router_job_place(struct job *job)
     picker_place_book(&found, &job->prefill.booking, &job->decode.booking);
     metric_add(choice->prefill != PICKER_NONE ? router->m_handed_off : router->m_local, 1);
     metric_add(choice->reads_store ? router->m_store_reads : router->m_reads, choice->read_tokens > 0);
-    rc = router_job_send(job, choice);
+    rc = router_job_send(job);
     if (rc < 0) { /* the decode worker's link is gone, but its loss is not handled yet: exclude it */
         router_decisions_over(job, rc);
         router_job_uncharge(job, &job->prefill);

@@ -101,7 +101,7 @@ struct job { /* fields used for every token come first */
     size_t learn_from, learn_to; /* LEARNING: the index does not know these blocks yet */
     struct list unhashed;        /* in router.unhashed until its chain is DONE */
     struct list unsent; /* in router.unsent while its workers lack tokens of the prompt (submit.c) ... */
-    uint32_t n_sent, n_to_send; /* ... after the first n_sent */
+    uint32_t n_sent, n_to_send; /* ... after the first n_sent; 0: its SUBMIT too */
     struct picker_slots excluded;
     struct picker_slots barred;      /* workers that failed the job; workers that lack a capability it
                                       * needs */

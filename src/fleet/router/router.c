@@ -63,6 +63,8 @@ static void router_on_tick(void *arg)
     router_blocks_tick(router);
     router_roles_tick(router);
     router_decisions_tick(router);
+    if (!list_is_empty(&router->unsent)) /* links may have room now */
+        router_turn_soon(router);
     router_spending_tick(router);
     router_state_tick(router);
     metric_set(router->m_known_in_store, (double)router_stores_count(router));

@@ -213,8 +213,8 @@ void router_trace_declare(void);
 void router_trace_job(const struct job *job); /* logs its prompt's prefixes, if log.prefixes is on */
 
 /* submit.c */
-int router_job_send(struct job *job, const struct picker_choice *choice); /* link_send's code, E_NOMEM */
-/* Sends the next piece of one long prompt. True: there are more. */
+int router_job_send(struct job *job); /* to its estimate's workers, or later; link_send's code, E_NOMEM */
+/* Sends one job, or the next piece of a long prompt.  True: there is more to send now. */
 bool router_jobs_send(struct router *router);
 
 /* stream.c */

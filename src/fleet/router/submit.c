@@ -4,7 +4,10 @@
  * all state from these tokens: penalties, the position in the answer's grammar.
  *
  * A prompt of more than FRAME_PIECE_TOKENS is sent in pieces, one in a turn of the loop.  In one piece it
- * would stop all streams for milliseconds, here and at the workers.  Jobs with such prompts take turns. */
+ * would stop all streams for milliseconds, here and at the workers.  Jobs with such prompts take turns.
+ *
+ * A link that holds SUBMIT_MAX_QUEUED bytes gets no more of them: large prompts and constraints of a few clients would
+ * fill its queue, and the link would go down for everybody.  Jobs wait in router.unsent until their workers have read. */
 #include "fleet/router/router_priv.h"
 
 #include <stdlib.h>
@@ -13,6 +16,11 @@
 #include "compute/order/submit.h"
 #include "fleet/router/job_spans_priv.h"
 #include "proto/token_list.h"
+
+enum {
+    SUBMIT_MAX_QUEUED = 8 << 20, /* bytes; a link's queue may have eight times as many */
+    SUBMIT_LOOKS = 64            /* jobs that one turn looks at */
+};
 
 static Baton__Peer *fill_peer(const struct job *job, uint32_t slot, Baton__Peer *peer)
 {
@@ -49,12 +57,27 @@ static uint64_t capabilities_of(const struct job *job, const struct picker_choic
     return capabilities;
 }
 
-int router_job_send(struct job *job, const struct picker_choice *choice)
+static bool submit_has_room(const struct router *router, uint32_t slot)
 {
+    const struct link *link = slot != PICKER_NONE ? router->workers[slot].link : NULL;
+
+    return link == NULL || link_queued_bytes(link) <= SUBMIT_MAX_QUEUED;
+}
+
+static bool submit_may_go(const struct job *job)
+{
+    return submit_has_room(job->router, job->estimate.decode) &&
+           submit_has_room(job->router, job->estimate.prefill);
+}
+
+static int submit_begin(struct job *job)
+{
+    const struct picker_choice *choice = &job->estimate;
     struct work_order rest = job->order; /* borrows the order's heap members */
     struct work_submit packed;
     uint64_t capabilities = capabilities_of(job, choice);
-    bool is_pair = choice->prefill != PICKER_NONE;
+    bool is_pair = choice->prefill != PICKER_NONE && job->prefill.state == PART_RUNNING &&
+                   !router_part_is_lost(job, &job->prefill); /* else the decode worker computes the prompt */
     int rc;
 
     rest.work.max_new_tokens -= router_job_answered(job);
@@ -73,16 +96,26 @@ int router_job_send(struct job *job, const struct picker_choice *choice)
         packed.submit.n_tokens_later = job->order.n_tokens - rest.n_tokens;
         rc = submit_to(job, choice->decode,
                        is_pair ? BATON__SUBMIT_MODE__SUBMIT_DECODE : BATON__SUBMIT_MODE__SUBMIT_LOCAL,
-                       choice->prefill, &packed.submit);
+                       is_pair ? choice->prefill : PICKER_NONE, &packed.submit);
         if (rc == 0 && is_pair) /* on failure the prefill worker's link is about to be lost; the loss
                                  * handles it */
             (void)submit_to(job, choice->prefill, BATON__SUBMIT_MODE__SUBMIT_PREFILL, choice->decode,
                             &packed.submit);
     }
     work_submit_fini(&packed);
-    list_remove(&job->unsent);
     job->n_sent = rest.n_tokens;
+    return rc;
+}
+
+int router_job_send(struct job *job)
+{
+    int rc = 0;
+
+    list_remove(&job->unsent);
+    job->n_sent = 0;
     job->n_to_send = job->order.n_tokens;
+    if (submit_may_go(job))
+        rc = submit_begin(job);
     if (rc == 0 && job->n_sent < job->n_to_send) {
         list_push_back(&job->router->unsent, &job->unsent);
         router_turn_soon(job->router);
@@ -99,32 +132,59 @@ static void tokens_to(const struct job *job, const struct job_part *part, const 
         (void)router_send(job->router, part->slot, FRAME_SUBMIT_TOKENS, &more->base);
 }
 
-bool router_jobs_send(struct router *router)
+/* Sends a job's next piece.  E_NOMEM. */
+static int submit_more(struct job *job)
 {
-    struct job *job;
     Baton__SubmitTokens more = BATON__SUBMIT_TOKENS__INIT;
-    uint32_t n;
+    uint32_t n = job->n_to_send - job->n_sent;
 
-    if (list_is_empty(&router->unsent))
-        return false;
-    job = container_of(list_pop_front(&router->unsent), struct job, unsent);
-    n = job->n_to_send - job->n_sent;
     if (n > FRAME_PIECE_TOKENS)
         n = FRAME_PIECE_TOKENS;
     more.request = job->number;
     more.token_bytes = token_list_width(job->order.tokens + job->n_sent, n);
     more.tokens.len = (size_t)n * more.token_bytes;
     more.tokens.data = malloc(more.tokens.len);
-    if (more.tokens.data == NULL) { /* without them its workers would wait for ever */
-        router_job_fail(job, 500, "api_error", "Out of memory", 0);
-        return !list_is_empty(&router->unsent);
-    }
+    if (more.tokens.data == NULL)
+        return E_NOMEM;
     token_list_pack(job->order.tokens + job->n_sent, n, more.token_bytes, more.tokens.data);
     tokens_to(job, &job->decode, &more);
     tokens_to(job, &job->prefill, &more);
     free(more.tokens.data);
     job->n_sent += n;
-    if (job->n_sent < job->n_to_send)
+    return 0;
+}
+
+/* Takes the first job whose workers have room; NULL: none of those looked at. */
+static struct job *submit_next(struct router *router)
+{
+    struct job *job, *first = NULL;
+
+    for (unsigned i = 0; i < SUBMIT_LOOKS && !list_is_empty(&router->unsent); i++) {
+        job = container_of(router->unsent.next, struct job, unsent);
+        if (job == first)
+            break;
+        first = first == NULL ? job : first;
+        list_remove(&job->unsent);
+        if (submit_may_go(job))
+            return job;
+        list_push_back(&router->unsent, &job->unsent);
+    }
+    return NULL;
+}
+
+bool router_jobs_send(struct router *router)
+{
+    struct job *job = submit_next(router);
+    int rc;
+
+    if (job == NULL) /* the tick asks again */
+        return false;
+    if (job->n_sent == 0 && router_part_is_lost(job, &job->decode)) /* the loss places it again */
+        return !list_is_empty(&router->unsent);
+    rc = job->n_sent == 0 ? submit_begin(job) : submit_more(job);
+    if (rc == E_NOMEM) /* without them its workers would wait for ever */
+        router_job_fail(job, 500, "api_error", "Out of memory", 0);
+    else if (rc == 0 && job->n_sent < job->n_to_send) /* else its worker's link is about to be lost */
         list_push_back(&router->unsent, &job->unsent);
     return !list_is_empty(&router->unsent);
 }

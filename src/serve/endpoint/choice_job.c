@@ -80,6 +80,7 @@ static int choice_order_new(struct choice *choice)
 {
     const struct sample_opts *asked = &choice->request->gen.work.sample;
     const struct prompt *prompt = choice->prompt;
+    const struct buf *constraint = &choice->request->prompt.constraint;
     struct work_order *order = &choice->order;
     size_t cap = prompt->ids.n;
 
@@ -91,7 +92,7 @@ static int choice_order_new(struct choice *choice)
     order->tokens = malloc(cap * sizeof(*order->tokens));
     order->cap_tokens = (uint32_t)cap;
     if (work_order_copy_bias(order, asked->bias, asked->n_bias) == 0 && order->tokens != NULL &&
-        buf_append(&order->constraint, prompt->constraint.data, prompt->constraint.len_bytes) == 0)
+        buf_append(&order->constraint, constraint->data, constraint->len_bytes) == 0)
         return 0;
     work_order_fini(order);
     return E_NOMEM;

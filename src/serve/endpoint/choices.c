@@ -22,8 +22,9 @@
 #define MAX_TURN_BYTES ((size_t)4 << 20) /* submitted in one turn, because links bound their queues */
 #define MAX_TURN_NS    NS_PER_MS
 #define MAX_AT_ONCE                                                                                          \
-    128 /* choices of a request at the backend at a time; this bounds the events of one
-                            * turn */
+    128 /* choices of a request at the backend at a time; this bounds the events of one turn */
+#define MAX_CONSTRAINT_BYTES                                                                                 \
+    ((size_t)8 << 20) /* of constraints at the backend, where each choice has its copy */
 #define NEXT_TURN_NS (10 * NS_PER_MS)
 
 /* ---- submitting ---- */
@@ -102,6 +103,15 @@ static bool is_running(const struct request *request)
     return request->n_waiting + request->n_over < request->n_choices;
 }
 
+/* True if as many choices are at the backend as may be; the end of a choice calls on_later() again. */
+static bool are_enough(const struct request *request)
+{
+    size_t n = request->n_choices - request->n_waiting - request->n_over;
+
+    return n == MAX_AT_ONCE ||
+           (n > 0 && (n + 1) * request->prompt.constraint.len_bytes > MAX_CONSTRAINT_BYTES);
+}
+
 static void on_later(void *arg)
 {
     struct request *request = arg;
@@ -120,13 +130,13 @@ static void on_later(void *arg)
 
         if (choice->state != CHOICE_WAITING || !is_prompt_known(choice))
             continue;
-        if (request->n_choices - request->n_waiting - request->n_over == MAX_AT_ONCE)
-            return; /* the end of a choice calls this again */
+        if (are_enough(request))
+            return;
         if (n_bytes > MAX_TURN_BYTES || clock_now_ns() - begun_ns > MAX_TURN_NS) {
             ev_timer_start(request->later, n_bytes > MAX_TURN_BYTES ? NEXT_TURN_NS : 0);
             return;
         }
-        n_bytes += choice->prompt->ids.n * sizeof(token_id) + choice->prompt->constraint.len_bytes;
+        n_bytes += choice->prompt->ids.n * sizeof(token_id) + request->prompt.constraint.len_bytes;
         rc = submit_one(choice, &failure);
         if (rc == 1) {
             ev_timer_start(request->later, 0);

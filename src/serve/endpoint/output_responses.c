@@ -187,22 +187,31 @@ static int output_response_stream_arguments(void *arg, struct bytes piece)
     return rc < 0 ? rc : output_response_stream_delta(arg, piece, bytes_of(NULL, 0));
 }
 
+/* Ends the text's log probabilities.  Those of a character that a limit cut go with an empty text. */
+static int output_response_end_text(struct choice *choice)
+{
+    struct buf logprobs = {0};
+    int rc;
+
+    logprobs_end_text(choice->logprobs);
+    rc = output_response_take_logprobs(choice, &logprobs);
+    if (rc == 0 && logprobs.len_bytes > 0)
+        rc = output_response_stream_delta(choice, bytes_of(NULL, 0), buf_view(&logprobs));
+    buf_fini(&logprobs);
+    return rc;
+}
+
 static int output_response_stream_close(void *arg, enum calls_end how)
 {
     struct choice *choice = arg;
     struct collected *block = &choice->blocks[choice->n_blocks - 1];
-    struct buf logprobs = {0};
     struct api_item item;
     int rc;
 
-    if (choice->has_logprobs && block->kind == GEN_TEXT) {
-        logprobs_end_text(choice->logprobs);
-        if ((rc = output_response_take_logprobs(choice, &logprobs)) < 0)
-            return rc;
-        buf_fini(&logprobs);
-    } else if (choice->has_logprobs) {
+    if (choice->has_logprobs && block->kind != GEN_TEXT)
         logprobs_skip(choice->logprobs);
-    }
+    else if (choice->has_logprobs && (rc = output_response_end_text(choice)) < 0)
+        return rc;
     block->is_cut =
         how != CALLS_WHOLE || output_response_is_cut_by(block->kind, output_response_status_of(choice->stop));
     item = output_response_item_of(block, block->is_cut ? API_ITEM_CUT : API_ITEM_WHOLE);

@@ -60,7 +60,7 @@ int prompt_make_raw(const struct gen_model *model, const struct gen_request *req
         prompt_fini(&prompt);
         return rc == E_NOMEM ? no_memory(error) : api_fail(error, 400, "prompt: too many tokens");
     }
-    rc = constraint_make(model, request, false, &prompt.constraint, error);
+    rc = index == 0 ? constraint_make(model, request, false, &prompt.constraint, error) : 0;
     if (rc < 0) {
         prompt_fini(&prompt);
         return rc;

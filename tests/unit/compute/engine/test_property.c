@@ -296,8 +296,8 @@ static bool has_only_experts(const char *arch)
     static const char *const NAMES[] = {
         "qwen3moe",       "gpt-oss",      "qwen2moe", "olmoe",     "granitemoe", "minimax-m2",  "hunyuan-moe",
         "glm4moe",        "ernie4_5-moe", "lfm2moe",  "qwen35moe", "qwen3next",  "bailingmoe2", "llama4",
-        "nemotron_h_moe", "qwen3vlmoe",   "hy_v3",    "dots1",     "exaone-moe", "phimoe",      "afmoe",
-        "bailingmoe",     "cohere2moe",   "mimo2",    "step35",    "exaone-moe"};
+        "nemotron_h_moe", "qwen3vlmoe",   "hy_v3",    "dots1",     "phimoe",     "afmoe",       "bailingmoe",
+        "cohere2moe",     "mimo2",        "step35",   "exaone-moe"};
 
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (strcmp(arch, NAMES[i]) == 0)

@@ -20,6 +20,7 @@ struct link {
     struct link_opts opts;
     void *user;
     bool is_up, fails;
+    size_t queued_bytes;
     struct rig_submit sent[RIG_MAX_SENT];
     uint32_t n_sent;
     uint32_t n_wanted, n_last_replicas, max_on_disk;
@@ -67,7 +68,7 @@ const char *link_peer_address(const struct link *link)
 
 size_t link_queued_bytes(const struct link *link)
 {
-    return 0;
+    return link->queued_bytes;
 }
 
 uint64_t link_rtt_ns(const struct link *link)
@@ -208,6 +209,11 @@ uint32_t rig_n_last_replicas(const struct link *link)
 void rig_fail_sends(struct link *link, bool fails)
 {
     link->fails = fails;
+}
+
+void rig_queue_bytes(struct link *link, size_t queued_bytes)
+{
+    link->queued_bytes = queued_bytes;
 }
 
 struct rig_submit *rig_sent(struct link *link, uint32_t index)

@@ -77,6 +77,7 @@ void rig_events(struct rig *rig, struct link *link, Baton__BlockEvents *events);
 void rig_store(struct rig *rig, struct link *link, Baton__StoreBlocks *blocks);
 void rig_lose(struct rig *rig, struct link *link);
 void rig_fail_sends(struct link *link, bool fails);
+void rig_queue_bytes(struct link *link, size_t queued_bytes);   /* bytes that the worker has not read yet */
 struct rig_submit *rig_sent(struct link *link, uint32_t index); /* NULL beyond */
 struct rig_submit *rig_last(struct link *link);
 uint32_t rig_n_wanted(const struct link *link);        /* snapshots that the router asked for */

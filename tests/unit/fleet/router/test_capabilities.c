@@ -257,6 +257,61 @@ static void long_prompts_take_turns(void **state)
     assert_int_equal(n_turns_to_send(), 2);
 }
 
+#define FULL ((size_t)16 << 20)
+
+/* Large requests to a worker that does not read must not fill the queue of its link, which would go down. */
+static void a_full_link_gets_no_more_requests(void **state)
+{
+    struct link *a, *b;
+    struct rig_client *clients[3], *other;
+
+    rig.capabilities = capabilities_own();
+    a = rig_worker(&rig, "a", PICKER_DECODE, 1, 100000);
+    rig_queue_bytes(a, FULL);
+    for (int i = 0; i < 3; i++)
+        clients[i] = rig_submit(&rig, i == 2 ? N_LONG : 50, 5);
+    assert_null(rig_last(a));
+    assert_false(router_jobs_send(&rig.router));
+    b = rig_worker(&rig, "b", PICKER_DECODE, 2, 100000);
+    other = rig_submit(&rig, 500, 5);
+    assert_non_null(rig_last(b));
+    rig_cancel(clients[1]);
+
+    rig_queue_bytes(a, 0);
+    assert_int_equal(n_turns_to_send(), 5); /* two SUBMITs and three pieces */
+    assert_int_equal(rig_sent(a, 0)->n_tokens, 50);
+    assert_int_equal(rig_sent(a, 1)->n_tokens, N_LONG);
+    assert_null(rig_sent(a, 2));
+    assert_false(clients[0]->has_failed || clients[2]->has_failed || other->has_failed);
+}
+
+static void what_a_full_link_did_not_get_goes_elsewhere_after_its_loss(void **state)
+{
+    struct link *p, *d;
+    struct rig_client *client;
+
+    rig.capabilities = capabilities_own();
+    p = rig_worker(&rig, "p", PICKER_PREFILL, 1, 100000);
+    d = rig_worker(&rig, "d", PICKER_DECODE, 2, 100000);
+    rig_queue_bytes(p, FULL);
+    client = rig_submit(&rig, 500, 5);
+    assert_null(rig_last(d));
+    rig_lose(&rig, p);
+    n_turns_to_send();
+    assert_int_equal(rig_last(d)->mode, BATON__SUBMIT_MODE__SUBMIT_LOCAL);
+    assert_int_equal(rig_last(d)->n_tokens, 500);
+    rig_finish(&rig, d, BATON__FINISH__FINISH_LENGTH, 0);
+
+    rig_queue_bytes(d, FULL);
+    client = rig_submit(&rig, 400, 5);
+    rig_lose(&rig, d);
+    d = rig_worker(&rig, "d", PICKER_DECODE, 3, 100000);
+    router_place_queued(&rig.router);
+    n_turns_to_send();
+    assert_int_equal(rig_last(d)->n_tokens, 400);
+    assert_false(client->has_failed);
+}
+
 static void scores_come_from_one_worker_of_either_role(void **state)
 {
     struct link *p, *d;
@@ -362,6 +417,8 @@ int main(void)
         T(a_long_prompt_goes_in_pieces),
         T(pieces_stop_with_their_job),
         T(long_prompts_take_turns),
+        T(a_full_link_gets_no_more_requests),
+        T(what_a_full_link_did_not_get_goes_elsewhere_after_its_loss),
         T(scores_come_from_one_worker_of_either_role),
         T(impossible_logprobs_are_a_fault),
         T(a_paused_client_gets_them_in_order),

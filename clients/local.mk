@@ -11,7 +11,7 @@ baton_model_SOURCES = clients/model/main.c clients/model/model_cli.h clients/mod
 	clients/model/imatrix_dat.h clients/model/imatrix_dat.c clients/model/quantize_scales.c clients/model/cmd_imatrix.c clients/model/cmd_split.c clients/model/cmd_pull.c \
 	clients/model/cmd_perplexity.c clients/model/perplexity_priv.h clients/model/perplexity_score.c clients/model/perplexity_rows.c \
 	clients/model/cmd_bench.c clients/model/bench_priv.h clients/model/bench_limit.c clients/model/bench_run.c
-baton_model_LDADD = libpull.a $(link_serve_prompt) $(link_compute_sched) $(CURL_LIBS)
+baton_model_LDADD = libpull.a libnet_http.a $(link_serve_prompt) $(link_compute_sched) $(CURL_LIBS)
 
 # Model files from a hub.
 noinst_LIBRARIES += libpull.a
@@ -19,7 +19,7 @@ libpull_a_SOURCES = clients/pull/pull.h clients/pull/pull_http_priv.h clients/pu
 	clients/pull/pull_list.c clients/pull/pull_state.c clients/pull/pull_http.c clients/pull/pull_get.c \
 	clients/pull/pull_store.c clients/pull/pull_progress.c
 libpull_a_CPPFLAGS = $(AM_CPPFLAGS) $(CURL_CFLAGS)
-link_pull = libpull.a libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) $(SSL_LIBS) $(CURL_LIBS) -lpthread -lm
+link_pull = libpull.a libnet_http.a libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) $(SSL_LIBS) $(CURL_LIBS) -lpthread -lm
 
 dist_check_SCRIPTS += tests/integration/test-model-cli tests/integration/test_quality.py tests/integration/test-bench-kv
 TESTS += tests/integration/test-model-cli tests/integration/test-bench-kv

@@ -22,7 +22,7 @@ first_link = libkern_here.a $(filter-out $(kern_libs),$(link_worker_loop)) $(ker
 first_libraries = $(filter %.a,$(first_link))
 EXTRA_PROGRAMS += first/baton-model
 first_pull = first/baton-model
-first_model_link = libpull.a libkern_here.a $(filter-out $(kern_libs),$(link_serve_prompt) $(link_compute_sched)) $(kern_here_libs) \
+first_model_link = libpull.a libnet_http.a libkern_here.a $(filter-out $(kern_libs),$(link_serve_prompt) $(link_compute_sched)) $(kern_here_libs) \
 	libgguf.a libbase.a $(CURL_LIBS)
 first_baton_model_SOURCES = $(baton_model_SOURCES)
 first_baton_model_LDFLAGS = $(AM_LDFLAGS) $(first_wants)

@@ -167,7 +167,7 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct pull_file *)a)->path, ((const struct pull_file *)b)->path);
 }
 
-/* A line for each model: its size and name. */
+/* A line for each model that has a picked file: its size and name. */
 static size_t put_models(const struct pull_list *list, const char *pick, size_t *chosen_out, struct buf *out)
 {
     size_t n_models = 0;
@@ -181,7 +181,7 @@ static size_t put_models(const struct pull_list *list, const char *pick, size_t 
         for (size_t k = 0; k < list->n; k++) {
             if (!is_same_model(list->files[i].path, list->files[k].path))
                 continue;
-            is_first &= k >= i;
+            is_first &= k >= i || !pull_list_is_picked(list->files[k].path, pick);
             size_bytes += list->files[k].size_bytes;
         }
         if (!is_first)
@@ -192,6 +192,18 @@ static size_t put_models(const struct pull_list *list, const char *pick, size_t 
             buf_printf(out, "  %8.2f GB  %s\n", (double)size_bytes / 1e9, list->files[i].path);
     }
     return n_models;
+}
+
+/* A whole path names its model also where another folder has a file of that name. */
+static bool find_path(const struct pull_list *list, const char *path, size_t *chosen_out)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        if (strcmp(list->files[i].path, path) == 0) {
+            *chosen_out = i;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Drops all files but those of model `chosen`, which must be complete. */
@@ -244,7 +256,7 @@ int pull_list_choose(struct pull_list *list, const char *pick, struct buf *optio
     if (list->n == 0)
         return fault_set(fault, E_NOT_FOUND, "there is no GGUF file");
     qsort(list->files, list->n, sizeof(*list->files), by_path);
-    n_models = put_models(list, pick, &chosen, options_out);
+    n_models = find_path(list, pick, &chosen) ? 1 : put_models(list, pick, &chosen, options_out);
     if (n_models > 1 && pick[0] == '\0')
         list->usual = find_usual(list, &chosen);
     if (n_models == 1 || list->usual != NULL) {

@@ -5,10 +5,13 @@
  *     hf:owner/name:Q4_K_M          by quantisation, or by the name of a file
  *     https://host/folder/m.gguf    one file, or any part of a split model
  *     https://huggingface.co/owner/name/blob/main/m.gguf    the hub's page of a file, or of a repository, as browsers
- *                                                           show it: the same as hf:owner/name:m.gguf */
+ *                                                           show it: the same as hf:owner/name:m.gguf
+ *
+ * Browsers escape bytes of a page's address (%20) and name a file of a list in the query (show_file_info). */
 #include "clients/pull/pull.h"
 
 #include "base/err.h"
+#include "net/http/parse.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -68,8 +71,34 @@ static int read_hub(const char *text, struct pull_name *out, struct fault *fault
     return 0;
 }
 
-/* True for the hub's page of a repository or of one of its files. Its bytes are no model, so the hub's list is asked. */
-static bool read_page(const char *text, struct pull_name *out)
+/* The file of the repository that a page's address names, without escapes. */
+static int take_pick(struct pull_name *out, int len_bytes, struct fault *fault)
+{
+    if (len_bytes < 0 || !pull_path_is_safe(bytes_of(out->pick, (size_t)len_bytes)))
+        return fault_set(fault, E_FORMAT, "the page's address names no file that a repository can have");
+    out->pick[len_bytes] = '\0';
+    return 0;
+}
+
+/* The list of files shows one of them above the list: ?show_file_info=m.gguf. In a query a plus is a blank. */
+static int read_page_query(struct bytes query, struct pull_name *out, struct fault *fault)
+{
+    static const char key[] = "show_file_info";
+    char plain[PULL_URL_BYTES];
+
+    if (query.len_bytes > sizeof(plain))
+        return fault_set(fault, E_FORMAT, "the address is longer than %zu bytes", sizeof(plain));
+    for (size_t i = 0; i < query.len_bytes; i++)
+        plain[i] = query.data[i] == '+' ? ' ' : (char)query.data[i];
+    if (http_query_get(bytes_of(plain, query.len_bytes), key, out->pick, sizeof(out->pick)))
+        return take_pick(out, (int)strlen(out->pick), fault);
+    out->pick[0] = '\0';
+    return bytes_find(query, bytes_str(key), 0) == SIZE_MAX ? 0 : take_pick(out, E_FORMAT, fault);
+}
+
+/* The hub's page of a repository or of one of its files. Its bytes are no model, so the hub's list is asked. 1: it is
+ * such a page; 0: it is none; or the fault. */
+static int read_page(const char *text, struct pull_name *out, struct fault *fault)
 {
     static const char *const hosts[] = {"https://huggingface.co/", "https://hf.co/"};
     const char *at = NULL;
@@ -78,26 +107,30 @@ static bool read_page(const char *text, struct pull_name *out)
         if (strncmp(text, hosts[i], strlen(hosts[i])) == 0)
             at = text + strlen(hosts[i]);
     if (at == NULL)
-        return false;
+        return 0;
     const char *end = at + strcspn(at, "?#"), *slash = memchr(at, '/', (size_t)(end - at));
     if (slash == NULL)
-        return false;
+        return 0;
     const char *name_end = slash + 1 + strcspn(slash + 1, "/?#");
     struct bytes tail = bytes_of(name_end, (size_t)(end - name_end));
+    struct bytes query = bytes_of(end + 1, *end == '?' ? strcspn(end + 1, "#") : 0);
     bool is_file = bytes_starts_with(tail, "/blob/main/");
+    int rc;
 
-    if (is_file)
-        tail = bytes_of(tail.data + 11, tail.len_bytes - 11);
-    if (is_file ? !pull_path_is_safe(tail)
-                : !bytes_is(tail, "") && !bytes_is(tail, "/") && !bytes_is(tail, "/tree/main"))
-        return false;
+    if (!is_file && !bytes_is(tail, "") && !bytes_is(tail, "/") && !bytes_is(tail, "/tree/main"))
+        return 0;
     if (!take_word(bytes_of(at, (size_t)(slash - at)), out->owner) ||
         !take_word(bytes_of(slash + 1, (size_t)(name_end - slash - 1)), out->repo))
-        return false;
+        return 0;
     out->is_hub = true;
-    snprintf(out->pick, sizeof(out->pick), "%.*s", is_file ? (int)tail.len_bytes : 0,
-             (const char *)tail.data);
-    return true;
+    if (!is_file)
+        rc = read_page_query(query, out, fault);
+    else
+        rc = take_pick(out,
+                       http_percent_decode(bytes_of(tail.data + 11, tail.len_bytes - 11), out->pick,
+                                           sizeof(out->pick) - 1),
+                       fault);
+    return rc == 0 ? 1 : rc;
 }
 
 /* The place of a web address in the folder of models: host and path, without query. */
@@ -122,6 +155,16 @@ static int read_url(const char *text, struct pull_name *out, struct fault *fault
     return 0;
 }
 
+static int pull_name_read_address(const char *text, struct pull_name *out, struct fault *fault)
+{
+    int rc = read_page(text, out, fault);
+
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    *out = (struct pull_name){0};
+    return read_url(text, out, fault);
+}
+
 int pull_name_read(const char *text, struct pull_name *out, struct fault *fault)
 {
     struct pull_name name = {0};
@@ -129,10 +172,8 @@ int pull_name_read(const char *text, struct pull_name *out, struct fault *fault)
 
     if (!pull_is_name(text))
         return fault_set(fault, E_FORMAT, "neither hf:owner/name nor an https address");
-    if (strncmp(text, "hf:", 3) == 0)
-        rc = read_hub(text + 3, &name, fault);
-    else
-        rc = read_page(text, &name) ? 0 : read_url(text, &name, fault);
+    rc = strncmp(text, "hf:", 3) == 0 ? read_hub(text + 3, &name, fault)
+                                      : pull_name_read_address(text, &name, fault);
     if (rc == 0)
         *out = name;
     return rc;

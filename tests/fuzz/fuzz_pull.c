@@ -19,6 +19,7 @@ static void try_name(const char *text)
         return;
     }
     ASSERT(name.is_hub || pull_path_is_safe(bytes_str(name.path)));
+    ASSERT(!name.is_hub || name.pick[0] == '\0' || pull_path_is_safe(bytes_str(name.pick)));
     ASSERT(!name.is_hub || (name.owner[0] != '.' && name.repo[0] != '.'));
 }
 

@@ -470,6 +470,11 @@ def split_models_come_whole():
         assert run.returncode == 0 and len(hub.final()) == 3, (run, hub.final())
         url = f"{hub.store_url}/Q4_K_M/big-Q4_K_M-00002-of-00003.gguf?x=1"
         assert hub.pull(url)[0].endswith("/Q4_K_M/big-Q4_K_M-00001-of-00003.gguf") and len(hub.final()) == 6
+    for name in ("https://huggingface.co/o/m/blob/main/Q4_K_M/big-Q4_K_M-00002-of-00003.gguf", "hf:o/m:big-Q4_K_M-00003-of-00003.gguf",
+                 "hf:o/m:Q4_K_M/big-Q4_K_M-00002-of-00003.gguf"):
+        with Hub(**files, **{"big-Q4_K_S": BYTES}) as hub:  # any part names its model
+            assert hub.pull(name)[0].endswith("/Q4_K_M/big-Q4_K_M-00001-of-00003.gguf") and len(hub.final()) == 3, (name, hub.final())
+            assert hub.pull("--offline", name)[0].endswith("/Q4_K_M/big-Q4_K_M-00001-of-00003.gguf")
     files.popitem()
     with Hub(**files) as hub:
         hub.pull("hf:o/m", status=1, says="2 of 3 parts of Q4_K_M/big-Q4_K_M are there")
@@ -544,6 +549,28 @@ def a_page_of_the_hub_names_its_model():
         hub.pull("https://huggingface.co/o/m/blob/main/other.gguf", status=1, says="no model is called 'other.gguf'")
 
 
+def a_page_of_a_file_with_escapes_names_it():
+    """Browsers escape blanks, and name a file of the list in the query. No escape leads out of the repository's folder."""
+    name = "sub/my model-Q4_0.gguf"
+    pages = ("o/m/blob/main/sub/my%20model-Q4_0.gguf", "o/m/blob/main/sub%2fmy%20model-Q4_0%2Egguf?x=1", "o/m?show_file_info=sub%2Fmy+model-Q4_0.gguf",
+             "o/m/tree/main?a=b&show_file_info=sub/my%20model-Q4_0.gguf&c=d#e")
+    for page in pages:
+        with Hub(**{"sub/my model-Q4_0": BYTES, "m-Q8_0": BYTES, "m-Q4_K_M": BYTES}) as hub:
+            assert hub.pull(f"https://huggingface.co/{page}")[0] == f"{hub.dir}/o/m/{name}", page
+    for escaped in ("%zz.gguf", "m.gguf%", "m.gguf%2", "m%00.gguf", "m.gguf%00", "%2e%2e/m.gguf", "..%2Fm.gguf", "a/%2e%2e%2fm.gguf", "%2Fm.gguf",
+                    "a%2F%2Fm.gguf", "a%5c..%5cm.gguf", "m.gguf%2F", "m%0a.gguf", ""):
+        for page in (f"o/m/blob/main/{escaped}", f"o/m?show_file_info={escaped}", f"o/m/tree/main?x=1&show_file_info={escaped}"):
+            with Hub() as hub:
+                hub.pull(f"https://huggingface.co/{page}", status=2, says="the page's address names no file")
+                assert not hub.asked, (page, hub.asked)
+
+
+def a_whole_path_names_one_model():
+    with Hub(**{"m-Q8_0": BYTES, "sub/m-Q8_0": BYTES}) as hub:
+        for name in ("m-Q8_0.gguf", "sub/m-Q8_0.gguf"):
+            assert hub.pull(f"https://huggingface.co/o/m/blob/main/{name}")[0] == f"{hub.dir}/o/m/{name}"
+
+
 def a_page_does_not_keep_the_models_name():
     """A server answers with a login page once, and with the model the next time."""
     with Hub() as hub:
@@ -561,4 +588,5 @@ if __name__ == "__main__":
           parts_that_are_missing_need_the_hub, baton_run_may_ask_no_hub, no_empty_part_stays, the_usual_quantisation_is_taken,
           files_beside_models_are_none, a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,
           wrong_lengths_are_refused, a_full_disk_is_named, split_models_come_whole, a_choice_is_asked_for,
-          hostile_lists_are_refused, wrong_names_are_refused, a_page_of_the_hub_names_its_model, a_page_does_not_keep_the_models_name], at_once=6)
+          hostile_lists_are_refused, wrong_names_are_refused, a_page_of_the_hub_names_its_model, a_page_of_a_file_with_escapes_names_it,
+          a_whole_path_names_one_model, a_page_does_not_keep_the_models_name], at_once=6)

@@ -122,7 +122,7 @@ if HAVE_CMOCKA
 clients_unit_tests = tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk \
 	tests/unit/clients/test_tools tests/unit/clients/test_request_view \
 	tests/unit/clients/test_report_text tests/unit/clients/test_top_view tests/unit/clients/test_setup \
-	tests/unit/clients/test_join tests/unit/clients/test_key_view
+	tests/unit/clients/test_join tests/unit/clients/test_key_view tests/unit/clients/test_pull_store
 check_PROGRAMS += $(clients_unit_tests)
 TESTS += $(clients_unit_tests)
 tests_unit_clients_test_answer_SOURCES = tests/unit/clients/test_answer.c
@@ -144,6 +144,8 @@ tests_unit_clients_test_join_SOURCES = tests/unit/clients/test_join.c clients/ct
 tests_unit_clients_test_join_LDADD = $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_key_view_SOURCES = tests/unit/clients/test_key_view.c clients/ctl/key_view.c
 tests_unit_clients_test_key_view_LDADD = $(link_clients) $(CMOCKA_LIBS)
+tests_unit_clients_test_pull_store_SOURCES = tests/unit/clients/test_pull_store.c
+tests_unit_clients_test_pull_store_LDADD = $(link_pull) $(CMOCKA_LIBS)
 tests_unit_clients_test_setup_SOURCES = tests/unit/clients/test_setup.c $(setup_sources) clients/setup/steps.h clients/setup/write.c
 tests_unit_clients_test_setup_LDADD = libfleet_plan.a $(link_clients) libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) \
 	$(CMOCKA_LIBS) -lpthread -lm

@@ -34,7 +34,7 @@ static const char HELP[] =
     "  --offline          ask no server: use only files that are there\n"
     "  --connections N    at the same time, 1 to 16 (default 4)\n"
     "  --timeout SECONDS  a connection without a byte for this long is cut (default 30)\n"
-    "  --sha256 HEX       digest of a single file from an address\n"
+    "  --sha256 HEX       digest that the model must have; it must be one file\n"
     "  --quiet            no progress\n"
     "  --help             this text\n"
     "\n"
@@ -57,6 +57,7 @@ struct pull_args {
 struct pulling {
     const struct pull_args *args;
     bool is_local;     /* no server is asked for files: --offline, or the hub is away */
+    bool is_misused;   /* the options do not fit the model */
     struct buf folder; /* of all models, then of this one */
     struct pull_list list;
     struct buf options; /* the available models, if the name is ambiguous */
@@ -139,26 +140,6 @@ static int list_url(struct pulling *p, struct fault *fault)
 
 /* ---- fetching ---- */
 
-/* A server may answer with a page, such as a login. Without a digest nothing else shows that. The page would keep the
- * model's name, and the next command would take it for the model. */
-static int throw_away_page(const char *path, struct fault *fault)
-{
-    FILE *file = fopen(path, "rbe");
-    char magic[4] = "";
-    bool is_gguf = file != NULL && fread(magic, 1, 4, file) == 4 && memcmp(magic, "GGUF", 4) == 0;
-    struct gguf *gguf = NULL;
-    int rc;
-
-    if (file != NULL)
-        fclose(file);
-    if (is_gguf)
-        return 0;
-    rc = gguf_open(path, fault, &gguf); /* says what it is */
-    gguf_close(gguf);
-    pull_store_remove(path);
-    return rc;
-}
-
 static int fetch_one(struct pulling *p, size_t i, const char *path, struct fault *fault)
 {
     struct buf url = {0};
@@ -169,8 +150,15 @@ static int fetch_one(struct pulling *p, size_t i, const char *path, struct fault
                     : pull_get(&p->args->opts, (const char *)url.data, path, &p->list.files[i], fault);
     buf_fini(&url);
     if (rc == 0 && !p->args->name.is_hub && p->list.files[i].sha256[0] == '\0')
-        rc = throw_away_page(path, fault);
+        rc = pull_store_drop_page(path, fault);
     return rc;
+}
+
+/* The path of file i in the folder of models. */
+static int put_path(const struct pulling *p, size_t i, struct buf *out, struct fault *fault)
+{
+    buf_printf(out, "%s/%s", (const char *)p->folder.data, p->list.files[i].path);
+    return out->is_bad ? fault_set(fault, E_NOMEM, "out of memory") : 0;
 }
 
 static int fetch_all(struct pulling *p, struct buf *first_out, struct fault *fault)
@@ -180,16 +168,12 @@ static int fetch_all(struct pulling *p, struct buf *first_out, struct fault *fau
     for (size_t i = 0; i < p->list.n && rc == 0; i++) {
         struct buf path = {0};
 
-        buf_printf(&path, "%s/%s", (const char *)p->folder.data, p->list.files[i].path);
-        if (path.is_bad)
-            rc = fault_set(fault, E_NOMEM, "out of memory");
-        else if (pull_store_has((const char *)path.data, &p->list.files[i]))
-            rc = 0;
-        else if (p->is_local)
-            rc = fault_set(fault, E_NOT_FOUND, "%.300s is not there, and --offline forbids to fetch it",
-                           (const char *)path.data);
-        else
-            rc = fetch_one(p, i, (const char *)path.data, fault);
+        rc = put_path(p, i, &path, fault);
+        if (rc == 0 && !pull_store_has((const char *)path.data, &p->list.files[i]))
+            rc = p->is_local
+                     ? fault_set(fault, E_NOT_FOUND, "%.300s is not there, and --offline forbids to fetch it",
+                                 (const char *)path.data)
+                     : fetch_one(p, i, (const char *)path.data, fault);
         if (i == 0 && rc == 0)
             buf_append_str(first_out, (const char *)path.data);
         buf_fini(&path);
@@ -255,6 +239,36 @@ static int choose_of_hub(struct pulling *p, struct fault *fault)
     return rc;
 }
 
+/* Takes --sha256 for the list's only file. A list or a copy that has another digest ends the command before a byte is
+ * fetched. */
+static int demand_digest(struct pulling *p, struct fault *fault)
+{
+    const char *wanted = p->args->sha256;
+    struct pull_file *file = p->list.files;
+    struct buf path = {0};
+    int rc;
+
+    if (wanted[0] == '\0')
+        return 0;
+    if (p->list.n != 1) {
+        p->is_misused = true;
+        return fault_set(fault, E_INVAL, "--sha256 is the digest of one file, but the model has %zu",
+                         p->list.n);
+    }
+    rc = put_path(p, 0, &path, fault);
+    bool is_copy = rc == 0 && p->is_local && access((const char *)path.data, F_OK) == 0;
+    if (is_copy)
+        rc = pull_store_compute(&p->args->opts, (const char *)path.data, file->sha256, fault);
+    if (rc == 0 && file->sha256[0] != '\0' && strcmp(file->sha256, wanted) != 0)
+        rc =
+            fault_set(fault, E_MISMATCH, "%s%.300s has SHA-256 %s, but --sha256 says %s; nothing was fetched",
+                      is_copy ? "the copy of " : "the hub's ", file->path, file->sha256, wanted);
+    /* A copy's kept digest may be absent, or older than its bytes. */
+    str_copy(file->sha256, sizeof(file->sha256), is_copy ? "" : wanted);
+    buf_fini(&path);
+    return rc;
+}
+
 /* Fills the list with the files to have. */
 static int cmd_pull_choose(struct pulling *p, struct fault *fault)
 {
@@ -283,6 +297,8 @@ static int model_cmd_pull(struct pulling *p, struct buf *first_out, struct fault
 
     if (rc == 0)
         rc = cmd_pull_choose(p, fault);
+    if (rc == 0)
+        rc = demand_digest(p, fault);
     if (rc == 0)
         rc = fetch_all(p, first_out, fault);
     if (rc == 0)
@@ -420,6 +436,8 @@ int cmd_pull(int argc, char **argv)
         status = rig_interrupt_status();
     } else if (rc < 0) {
         status = cli_failed(NAME, args.text, &fault);
+        if (p.is_misused)
+            status = CLI_USAGE;
         fwrite(p.options.data, 1, p.options.len_bytes, stderr);
     } else {
         puts((const char *)first.data);

@@ -126,7 +126,13 @@ int pull_store_folder(const char *to_dir, struct buf *out, struct fault *fault);
 bool pull_store_has(const char *path, const struct pull_file *expected);
 /* The digest in PATH.sha256, "" without one: what a complete file had when it came. */
 void pull_store_digest(const char *path, char out[65]);
+/* The digest of the bytes that path has. E_IO, E_CANCELLED. */
+int pull_store_compute(const struct pull_opts *opts, const char *path, char out[65], struct fault *fault);
 void pull_store_remove(const char *path); /* the file and its digest */
+/* Removes the file and its digest unless it begins as GGUF; the fault says what it is. A server may answer with a page,
+ * such as a login. Without a digest nothing else shows that, and the page would keep the model's name. E_IO: the file
+ * could not be read, and stays. */
+int pull_store_drop_page(const char *path, struct fault *fault);
 /* Checks PATH.part against the digest, gives it its name and writes PATH.sha256. */
 int pull_store_finish(const struct pull_opts *opts, const char *path, const char *sha256,
                       struct fault *fault);

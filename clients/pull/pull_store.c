@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "gguf/gguf.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -57,7 +58,7 @@ int pull_store_make_folders(const char *path, struct fault *fault)
 
 /* ---- digests ---- */
 
-static int digest_file(const struct pull_opts *opts, const char *path, char out[65], struct fault *fault)
+int pull_store_compute(const struct pull_opts *opts, const char *path, char out[65], struct fault *fault)
 {
     static uint8_t piece[1 << 20];
     struct pull_progress progress;
@@ -134,7 +135,7 @@ int pull_store_finish(const struct pull_opts *opts, const char *path, const char
     if (part.is_bad)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0)
-        rc = digest_file(opts, (const char *)part.data, found, fault);
+        rc = pull_store_compute(opts, (const char *)part.data, found, fault);
     if (rc == 0 && sha256[0] != '\0' && strcmp(found, sha256) != 0) {
         unlink((const char *)part.data);
         rc = fault_set(fault, E_MISMATCH,
@@ -160,6 +161,28 @@ void pull_store_remove(const char *path)
         unlink((const char *)name.data);
     unlink(path);
     buf_fini(&name);
+}
+
+int pull_store_drop_page(const char *path, struct fault *fault)
+{
+    FILE *file = fopen(path, "rbe");
+    char magic[4] = "";
+    struct gguf *gguf = NULL;
+    bool is_gguf;
+    int rc = 0;
+
+    if (file == NULL)
+        return fault_set(fault, E_IO, "cannot read %.300s: %s", path, strerror(errno));
+    is_gguf = fread(magic, 1, sizeof(magic), file) == sizeof(magic) && memcmp(magic, "GGUF", 4) == 0;
+    if (!is_gguf && ferror(file))
+        rc = fault_set(fault, E_IO, "cannot read %.300s: %s", path, strerror(errno));
+    fclose(file);
+    if (is_gguf || rc != 0)
+        return rc;
+    rc = gguf_open(path, fault, &gguf); /* says what it is */
+    gguf_close(gguf);
+    pull_store_remove(path);
+    return rc;
 }
 
 void pull_store_digest(const char *path, char out[65])

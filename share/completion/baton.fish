@@ -233,7 +233,7 @@ complete -c baton-model -n '__fish_seen_subcommand_from pull' -l to -r -F -d 'wh
 complete -c baton-model -n '__fish_seen_subcommand_from pull' -l offline -d 'ask no server: use only files that are there'
 complete -c baton-model -n '__fish_seen_subcommand_from pull' -l connections -x -d 'at the same time, 1 to 16'
 complete -c baton-model -n '__fish_seen_subcommand_from pull' -l timeout -x -d 'a connection without a byte for this long is cut'
-complete -c baton-model -n '__fish_seen_subcommand_from pull' -l sha256 -x -d 'digest of a single file from an address'
+complete -c baton-model -n '__fish_seen_subcommand_from pull' -l sha256 -x -d 'digest that the model must have; it must be one file'
 complete -c baton-model -n '__fish_seen_subcommand_from pull' -l quiet -d 'no progress'
 complete -c baton-model -n '__fish_seen_subcommand_from pull' -l help -d 'this text'
 complete -c baton-model -n __fish_use_subcommand -x -a split -d 'write a model as several files'

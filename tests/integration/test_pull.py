@@ -256,6 +256,47 @@ def wrong_bytes_are_thrown_away():
         hub.pull("--sha256", "cd" * 32, f"{hub.store_url}/tiny-Q8_0.gguf", status=1, says="the hub says cdcd")
 
 
+def a_digest_is_demanded_of_the_hub_too():
+    page, digest = "https://huggingface.co/o/m/blob/main/tiny-Q8_0.gguf", hashlib.sha256(BYTES).hexdigest()
+    for name in (page, "hf:o/m", "hf:o/m:Q8_0"):
+        with Hub() as hub:  # the hub's list has another digest: no byte is fetched
+            hub.pull("--sha256", "00" * 32, name, status=1, says=f"the hub's tiny-Q8_0.gguf has SHA-256 {digest}, but --sha256 says 0000")
+            assert not hub.asked_of("store") and not hub.left()
+            same(hub.pull("--sha256", digest.upper(), name)[0])
+            n = len(hub.asked_of("store"))
+            same(hub.pull("--sha256", digest, name)[0])
+            assert len(hub.asked_of("store")) == n, "fetched again"
+    with Hub() as hub:  # the list has no digest: that of the bytes counts
+        del hub.tree[2]["lfs"]
+        hub.pull("--sha256", "00" * 32, page, status=1, says="they were thrown away")
+        assert not hub.left(), hub.left()
+        same(hub.pull("--sha256", digest, page)[0])
+    files = parts()
+    with Hub(**files) as hub:
+        for name in ("hf:o/m", f"{hub.store_url}/Q4_K_M/big-Q4_K_M-00002-of-00003.gguf"):
+            hub.pull("--sha256", digest, name, status=2, says="--sha256 is the digest of one file, but the model has 3")
+        assert not hub.asked_of("store"), hub.asked
+
+
+def a_digest_is_demanded_of_a_copy():
+    """No server is asked, so the bytes that are there count, with and without a kept digest."""
+    digest = hashlib.sha256(BYTES).hexdigest()
+    with Hub() as hub:
+        path, _ = hub.pull("hf:o/m")
+        for _ in range(2):
+            assert hub.pull("--offline", "--sha256", digest, "hf:o/m")[0] == path
+            run = hub.start("--offline", "--sha256", "00" * 32, "hf:o/m")
+            out, err = run.communicate(timeout=patience(60))
+            assert run.returncode == 1 and not out and f"the copy of tiny-Q8_0.gguf has SHA-256 {digest}, but --sha256 says 0000" in err, err
+            same(path)
+            if os.path.exists(path + ".sha256"):
+                os.unlink(path + ".sha256")
+        hub.is_away()
+        run = hub.start("--sha256", "00" * 32, "hf:o/m")
+        out, err = run.communicate(timeout=patience(60))
+        assert run.returncode == 1 and not out and "--sha256 says 0000" in err, err
+
+
 def the_token_stays_with_the_hub():
     with Hub() as hub:
         hub.pull("hf:o/m")
@@ -583,7 +624,8 @@ def a_page_does_not_keep_the_models_name():
 
 if __name__ == "__main__":
     main([it_is_fetched_checked_and_kept, a_new_version_is_fetched, cut_connections_are_continued, a_killed_download_continues,
-          two_at_once_do_not_meet, wrong_bytes_are_thrown_away, the_token_stays_with_the_hub, a_token_with_a_line_end_is_trimmed,
+          two_at_once_do_not_meet, wrong_bytes_are_thrown_away,
+          a_digest_is_demanded_of_the_hub_too, a_digest_is_demanded_of_a_copy, the_token_stays_with_the_hub, a_token_with_a_line_end_is_trimmed,
           redirects_end, refusals_are_explained, a_list_is_asked_for_again, a_model_that_is_there_outlives_the_hub, a_hub_that_says_otherwise_is_not_overruled,
           parts_that_are_missing_need_the_hub, baton_run_may_ask_no_hub, no_empty_part_stays, the_usual_quantisation_is_taken,
           files_beside_models_are_none, a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,

@@ -17,7 +17,14 @@
 #include <strings.h>
 #include <unistd.h>
 
-enum { MAX_REDIRECTS = 8, PAGE_BYTES = 32 << 20, CONNECT_S = 20, MAX_TRIES = 4, BRIEF_S = 5 };
+enum {
+    MAX_REDIRECTS = 8,
+    PAGE_BYTES = 32 << 20,
+    REDIRECT_BYTES = 1 << 20,
+    CONNECT_S = 20,
+    MAX_TRIES = 4,
+    BRIEF_S = 5
+};
 #define FIRST_WAIT_NS (200 * NS_PER_MS)
 #define MAX_WAIT_NS   (30 * NS_PER_S)
 #define SHORT_WAIT_NS (2 * NS_PER_S) /* of a caller that can do without the page */
@@ -135,6 +142,7 @@ int pull_http_failed(const struct pull_opts *opts, const char *url, CURLcode cod
 struct answer {
     struct buf *body;
     size_t most_bytes;
+    CURL *easy;  /* of the request under way */
     bool is_cut; /* the rest of the body is not wanted */
     long status;
     curl_off_t wait_s;             /* Retry-After; 0: none */
@@ -183,8 +191,14 @@ static size_t pull_http_on_head(char *data, size_t size, size_t n, void *arg)
 static size_t pull_http_on_body(char *data, size_t size, size_t n, void *arg)
 {
     struct answer *answer = arg;
+    size_t most_bytes = answer->most_bytes;
+    long status = 0;
 
-    if (answer->body->len_bytes + n > answer->most_bytes || buf_append(answer->body, data, n) != 0) {
+    /* libcurl gives the next address only at the end of a redirect's body. */
+    curl_easy_getinfo(answer->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status >= 300 && status < 400 && most_bytes < REDIRECT_BYTES)
+        most_bytes = REDIRECT_BYTES;
+    if (answer->body->len_bytes + n > most_bytes || buf_append(answer->body, data, n) != 0) {
         answer->is_cut = true;
         return 0; /* libcurl ends the transfer */
     }
@@ -200,6 +214,7 @@ static int pull_http_ask(const struct pull_opts *opts, const char *url, const ch
 
     if (easy == NULL)
         return fault != NULL ? fault->code : E_NOMEM;
+    answer->easy = easy;
     answer->is_cut = false;
     answer->body->len_bytes = 0;
     curl_easy_setopt(easy, CURLOPT_RANGE, range);

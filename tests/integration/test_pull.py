@@ -62,7 +62,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if name == path or name not in hub.files:
             return self.answer(404, b"no")
         body = hub.files[name]
-        self.answer(302, b"", Location=hub.location or f"{hub.store_url}/{urllib.parse.quote(name)}?signature=x",
+        self.answer(302, hub.redirect_text, Location=hub.location or f"{hub.store_url}/{urllib.parse.quote(name)}?signature=x",
                     X_Linked_Size=hub.linked_size or len(body), X_Linked_Etag=f'"{hub.hash(name)}"')
 
     def file(self, hub, body, fault):
@@ -115,6 +115,7 @@ class Hub:
         self.hold_at = 0  # not 0: no byte is sent once so many were
         self.is_over = False
         self.has_ranges, self.location, self.hashes = True, None, {}
+        self.redirect_text = b"Found. Redirecting to another place"
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -317,6 +318,17 @@ def a_token_with_a_line_end_is_trimmed():
     with Hub() as hub:
         hub.pull("hf:o/m", token=f"{TOKEN}\nX-More: 1", status=2, says="HF_TOKEN is no token")
         assert not hub.asked
+
+
+def a_redirect_may_have_a_body():
+    """Servers say in a text or a page where the file is."""
+    for text in (b"", b"<html>" + b"moved " * 5000):
+        with Hub() as hub:
+            hub.redirect_text = text
+            same(hub.pull("hf:o/m")[0])
+    with Hub() as hub:
+        hub.redirect_text = b"x" * 3_000_000
+        hub.pull("hf:o/m", status=1, says="status 302")
 
 
 def redirects_end():
@@ -626,7 +638,7 @@ if __name__ == "__main__":
     main([it_is_fetched_checked_and_kept, a_new_version_is_fetched, cut_connections_are_continued, a_killed_download_continues,
           two_at_once_do_not_meet, wrong_bytes_are_thrown_away,
           a_digest_is_demanded_of_the_hub_too, a_digest_is_demanded_of_a_copy, the_token_stays_with_the_hub, a_token_with_a_line_end_is_trimmed,
-          redirects_end, refusals_are_explained, a_list_is_asked_for_again, a_model_that_is_there_outlives_the_hub, a_hub_that_says_otherwise_is_not_overruled,
+          a_redirect_may_have_a_body, redirects_end, refusals_are_explained, a_list_is_asked_for_again, a_model_that_is_there_outlives_the_hub, a_hub_that_says_otherwise_is_not_overruled,
           parts_that_are_missing_need_the_hub, baton_run_may_ask_no_hub, no_empty_part_stays, the_usual_quantisation_is_taken,
           files_beside_models_are_none, a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,
           wrong_lengths_are_refused, a_full_disk_is_named, split_models_come_whole, a_choice_is_asked_for,

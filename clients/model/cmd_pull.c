@@ -356,22 +356,28 @@ static bool cmd_pull_take_option(int option, struct pull_args *args)
     }
 }
 
-/* Takes HF_TOKEN without the line's end that files of secrets have. A byte that no header may have would end the
- * request's head early, or add fields to it. */
+/* Takes HF_TOKEN without the blanks and line ends around it, as files of secrets have. A byte that no header may have
+ * would end the request's head early, or add fields to it: such a token is never sent, and the command is refused if it
+ * would be. */
 static bool cmd_pull_take_token(struct pull_args *args)
 {
+    bool may_ask_hub =
+        !args->is_offline && (args->name.is_hub || pull_is_same_origin(args->endpoint, args->name.url));
     const char *token = getenv("HF_TOKEN");
-    size_t n = token != NULL ? strlen(token) : 0;
+    size_t n;
 
+    token = token != NULL ? token : "";
+    while (isspace((unsigned char)*token))
+        token++;
+    n = strlen(token);
     while (n > 0 && isspace((unsigned char)token[n - 1]))
         n--;
     if (n >= sizeof(args->token))
-        return false;
-    for (size_t i = 0; i < n; i++) {
+        return !may_ask_hub;
+    for (size_t i = 0; i < n; i++)
         if (!isgraph((unsigned char)token[i]))
-            return false;
-        args->token[i] = token[i];
-    }
+            return !may_ask_hub;
+    memcpy(args->token, token, n);
     args->opts.token = args->token;
     return true;
 }

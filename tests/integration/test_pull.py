@@ -309,12 +309,38 @@ def the_token_stays_with_the_hub():
         assert run.returncode == 1 and "HF_TOKEN would travel unencrypted" in run.stderr, run
 
 
+def a_token_that_is_not_sent_is_no_fault():
+    """A blank inside, and too long: the hub is not asked with it, and the command is refused only where it would be."""
+    for token in ("hf_a hf_b", "hf_" + "x" * 2000):
+        with Hub() as hub:
+            path = hub.pull("hf:o/m")[0]
+            n = len(hub.asked)
+            assert hub.pull("--offline", "hf:o/m", token=token)[0] == path and len(hub.asked) == n
+            same(hub.pull(f"{hub.store_url}/tiny-Q8_0.gguf", token=token)[0])
+            assert not any(a[3] for a in hub.asked_of("store")), hub.asked
+        for name in ("hf:o/m", "https://huggingface.co/o/m", "{}/o/m/resolve/main/tiny-Q8_0.gguf"):
+            with Hub() as hub:
+                hub.pull(name.format(hub.url), token=token, status=2, says="HF_TOKEN is no token")
+                assert not hub.asked
+    with Hub() as hub:  # another host that leads to the hub: the request goes without the token
+        hub.faults += [{"role": "store", "status": 302, "n": 100, "fields": {"Location": f"{hub.url}/o/m/resolve/main/tiny-Q8_0.gguf"}}]
+        hub.location = f"{hub.url}/absent"
+        hub.pull(f"{hub.store_url}/tiny-Q8_0.gguf", token="hf_a hf_b", status=1)
+        assert hub.asked_of("hub") and not any(a[3] for a in hub.asked), hub.asked
+
+
 def a_token_with_a_line_end_is_trimmed():
     """Secrets are often files with a line's end. It would end the request's head before the range."""
     with Hub() as hub:
         same(hub.pull("hf:o/m", token=f"{TOKEN}\r\n")[0])
         asked = hub.asked_of("hub", "/resolve/")
         assert asked and all(a[2] and a[3] == f"Bearer {TOKEN}" for a in asked), asked
+    with Hub() as hub:
+        same(hub.pull("hf:o/m", token=f" \t\n{TOKEN} \n")[0])
+        assert all(a[3] == f"Bearer {TOKEN}" for a in hub.asked_of("hub")), hub.asked
+    with Hub() as hub:
+        same(hub.pull("hf:o/m", token=" \n")[0])
+        assert not any(a[3] for a in hub.asked), hub.asked
     with Hub() as hub:
         hub.pull("hf:o/m", token=f"{TOKEN}\nX-More: 1", status=2, says="HF_TOKEN is no token")
         assert not hub.asked
@@ -637,7 +663,7 @@ def a_page_does_not_keep_the_models_name():
 if __name__ == "__main__":
     main([it_is_fetched_checked_and_kept, a_new_version_is_fetched, cut_connections_are_continued, a_killed_download_continues,
           two_at_once_do_not_meet, wrong_bytes_are_thrown_away,
-          a_digest_is_demanded_of_the_hub_too, a_digest_is_demanded_of_a_copy, the_token_stays_with_the_hub, a_token_with_a_line_end_is_trimmed,
+          a_digest_is_demanded_of_the_hub_too, a_digest_is_demanded_of_a_copy, the_token_stays_with_the_hub, a_token_with_a_line_end_is_trimmed, a_token_that_is_not_sent_is_no_fault,
           a_redirect_may_have_a_body, redirects_end, refusals_are_explained, a_list_is_asked_for_again, a_model_that_is_there_outlives_the_hub, a_hub_that_says_otherwise_is_not_overruled,
           parts_that_are_missing_need_the_hub, baton_run_may_ask_no_hub, no_empty_part_stays, the_usual_quantisation_is_taken,
           files_beside_models_are_none, a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,

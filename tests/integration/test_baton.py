@@ -80,6 +80,39 @@ def a_model_larger_than_memory_is_not_started():
         assert re.search(r"the model has [0-9]+ MiB, but only [0-9]+ MiB of memory are free", said), said
 
 
+def a_missing_part_is_named():
+    """Absent, or a link that leads nowhere.  Parts may lie beside a link's target too."""
+    with tempfile.TemporaryDirectory() as folder:
+        beside = os.path.join(folder, "beside")
+        os.makedirs(beside)
+        first, second = (os.path.join(folder, f"m-{number:05}-of-00002.gguf") for number in (1, 2))
+        open(first, "wb").close()
+        links = os.path.join(folder, "current.gguf"), os.path.join(beside, "m-00001-of-00002.gguf")
+        for link in links:
+            os.symlink(first, link)
+        for is_dangling in (False, True):
+            if is_dangling:
+                os.symlink("nowhere", second)
+            for name, part in ((first, second), (links[0], second), (links[1], os.path.join(beside, os.path.basename(second)))):
+                said = call(folder, "run", "--both", "--once", name, status=1)
+                assert said == f"baton: run: {part}: this part of the model is missing\n", said
+
+
+def each_part_behind_a_link_counts():
+    """One part fits the memory, both do not: the links have another name, or lie in another folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(os.path.join(folder, "beside"))
+        with open("/proc/meminfo") as f:
+            total_kib = int(re.search(r"MemTotal: *([0-9]+)", f.read())[1])
+        for number, tenths in ((1, 0), (2, 12)):
+            with open(os.path.join(folder, f"m-{number:05}-of-00002.gguf"), "wb") as f:
+                f.truncate(total_kib * 1024 * tenths // 10)
+        for link in ("current.gguf", "beside/m-00001-of-00002.gguf"):
+            os.symlink(os.path.join(folder, "m-00001-of-00002.gguf"), os.path.join(folder, link))
+            said = call(folder, "run", "--both", "--once", os.path.join(folder, link), status=1)
+            assert re.search(r"the model has [0-9]+ MiB, but only [0-9]+ MiB of memory are free", said), said
+
+
 def an_embedding_model_is_asked_no_question():
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "embedder.gguf")
@@ -157,5 +190,5 @@ def a_second_start_names_the_first():
 
 if __name__ == "__main__":
     main([programs_are_found, a_relay_answers_once, a_link_into_a_hubs_cache_keeps_its_name, a_model_larger_than_memory_is_not_started,
-          an_embedding_model_is_asked_no_question, a_base_model_continues_the_prompt, a_second_start_names_the_first,
-          long_prompts_at_once_are_served_late])
+          a_missing_part_is_named, each_part_behind_a_link_counts, an_embedding_model_is_asked_no_question, a_base_model_continues_the_prompt,
+          a_second_start_names_the_first, long_prompts_at_once_are_served_late])

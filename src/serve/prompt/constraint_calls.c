@@ -110,7 +110,7 @@ static void put_any_braces(struct constraint *constraint, const struct calls_tag
     constraint_close_rep(constraint, 0, -1);
 }
 
-/* Any values between tags that tell strings from JSON.  The tags may have control tokens, which no free text has. */
+/* Any values between tags.  The tags may be control tokens, which no free text has. */
 static void put_any_values(struct constraint *constraint, const struct calls_tags *tags)
 {
     const char *const until_key[] = {tags->key_close, NULL}, *const until_value[] = {tags->value_close, NULL};
@@ -120,10 +120,12 @@ static void put_any_values(struct constraint *constraint, const struct calls_tag
     constraint_written(constraint, tags->key_open);
     constraint_free(constraint, until_key, 0);
     constraint_written(constraint, tags->key_written);
-    constraint_open_any(constraint);
-    constraint_text(constraint, tags->string_open);
-    constraint_text(constraint, tags->json_open);
-    constraint_close(constraint);
+    if (tags->json_open != NULL) {
+        constraint_open_any(constraint);
+        constraint_text(constraint, tags->string_open);
+        constraint_text(constraint, tags->json_open);
+        constraint_close(constraint);
+    }
     constraint_free(constraint, until_value, 0);
     constraint_written(constraint, tags->value_written);
     constraint_close(constraint);
@@ -141,12 +143,8 @@ static void put_arguments(struct constraint *constraint, const struct gen_tool *
         constraint_tags(constraint, tags, tool);
     } else if (tags != NULL && tags->has_braces) {
         put_any_braces(constraint, tags);
-    } else if (tags != NULL && tags->json_open != NULL) {
-        put_any_values(constraint, tags);
     } else if (tags != NULL) {
-        const char *const until[] = {tags->end, NULL};
-
-        constraint_free(constraint, until, 0);
+        put_any_values(constraint, tags);
     } else if (is_held) {
         constraint_arguments(constraint, tool->input_schema);
     } else {

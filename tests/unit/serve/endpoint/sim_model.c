@@ -41,6 +41,11 @@ static const struct {
                 {"<|tool_call>", CONTROL},
                 {"<tool_call|>", CONTROL},
                 {"<|\"|>", CONTROL},
+                {"<tool_sep>", CONTROL},
+                {"<arg_key>", CONTROL},
+                {"</arg_key>", CONTROL},
+                {"<arg_value>", CONTROL},
+                {"</arg_value>", CONTROL},
                 {"\xef\xbd\x9c"
                  "DSML\xef\xbd\x9c",
                  CONTROL}};

@@ -97,13 +97,13 @@ const struct constraint_family families[] = {
      "parameter name=\"n\" string=\"false\">5</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
      "invoke>\n</" BAR "DSML" BAR "function_calls>",
      false},
-    {"glm, tight", FAMILY("<tool_call> <arg_key></arg_key><arg_value>"),
+    {"glm, tight", FAMILY("<tool_call> <arg_key></arg_key><arg_value></arg_value>"),
      "<tool_call>set<arg_key>mode</arg_key><arg_value>on</arg_value><arg_key>n</arg_key><arg_value>5</"
      "arg_value></tool_call>",
      false},
     {"gigachat", FAMILY("<|function_call|>"), "<|function_call|>{\"name\": \"set\", \"arguments\": " ARGS "}",
      true},
-    {"hunyuan 3", FAMILY("<tool_calls><tool_call><tool_sep><arg_key>"),
+    {"hunyuan 3", FAMILY("<tool_calls><tool_call><tool_sep><arg_key></arg_key> <arg_value></arg_value>"),
      "<tool_calls>\n<tool_call>set<tool_sep>\n<arg_key>mode</arg_key>\n<arg_value>on</"
      "arg_value>\n<arg_key>n</arg_key>\n"
      "<arg_value>5</arg_value>\n</tool_call>\n</tool_calls>",

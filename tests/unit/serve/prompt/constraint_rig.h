@@ -40,6 +40,12 @@ extern const size_t n_families;
 #define ANY            CHOICE("\"type\":\"any\"")
 #define SET            CHOICE("\"type\":\"tool\",\"name\":\"set\"")
 
+/* The answer is a document. */
+#define FORMAT                                                                                               \
+    "\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\","               \
+    "\"properties\":{\"ok\":{"                                                                               \
+    "\"type\":\"boolean\"}},\"required\":[\"ok\"],\"additionalProperties\":false}}},"
+
 struct ask { /* a request and its result */
     struct gen_request request;
     struct buf constraint;

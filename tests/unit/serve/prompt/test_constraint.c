@@ -270,11 +270,6 @@ static void no_call_is_made_where_none_may_be(void **state)
     }
 }
 
-#define FORMAT                                                                                               \
-    "\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"object\","               \
-    "\"properties\":{\"ok\":{"                                                                               \
-    "\"type\":\"boolean\"}},\"required\":[\"ok\"],\"additionalProperties\":false}}},"
-
 static void documents_have_their_schema(void **state)
 {
     struct rng rng;
@@ -320,69 +315,6 @@ static void marks_around_text_are_allowed(void **state)
     assert_non_null(strstr((const char *)free_text.constraint.data, "{\"mark\":\"<|START_RESPONSE|>\"}"));
     assert_true(takes(&free_text, "<|START_RESPONSE|>Hi<|END_RESPONSE|>"));
     ask_fini(&free_text);
-    sim_model_close(&model);
-}
-
-/* ---- thinking ---- */
-
-#define THINKING(source) "{# <think></think> #}" source
-#define BUDGET           "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024},"
-
-static void thinking_is_held_to_its_budget(void **state)
-{
-    struct gen_model model;
-    struct ask thinking;
-    struct rng rng;
-    struct buf text = {0};
-
-    rng_init(&rng, 8);
-    assert_int_equal(
-        sim_model_open_with(THINKING("{% for m in messages %}{{ m.content }}{% endfor %}"), 8192, &model), 0);
-    ask(&model, BUDGET, false, &thinking);
-    /* If the mark is not a single token, its characters count too. */
-    for (unsigned n = 1000; n <= 1050; n += 25) {
-        buf_clear(&text);
-        buf_append_str(&text, "<think>");
-        for (unsigned i = 0; i < n; i++)
-            buf_append_byte(&text, 'x');
-        buf_append_str(&text, "</think>Yes.");
-        if (takes(&thinking, (char *)text.data) != (n <= 1024))
-            fail_msg("%u tokens: %s", n, (char *)thinking.constraint.data);
-    }
-    assert_true(takes(&thinking, "Yes."));
-    ask_fini(&thinking);
-    ask(&model, BUDGET, true, &thinking); /* the prompt has opened the thinking */
-    assert_true(takes(&thinking, "hm</think>\n\nYes."));
-    buf_consume(&text, 7);
-    assert_false(takes(&thinking, (char *)text.data));
-    ask_fini(&thinking);
-
-    ask(&model, "\"thinking\":{\"type\":\"disabled\"},", true, &thinking);
-    assert_true(takes(&thinking, "</think>\n\nYes."));
-    assert_false(takes(&thinking, "hm</think>\n\nYes."));
-    ask_fini(&thinking);
-    ask(&model, "\"thinking\":{\"type\":\"disabled\"},", false, &thinking);
-    assert_true(takes(&thinking, "Yes."));
-    assert_false(takes(&thinking, "<think>hm</think>Yes."));
-    ask_fini(&thinking);
-
-    ask(&model, FORMAT, false, &thinking);
-    assert_true(takes(&thinking, "<think>hm</think>\n\n{\"ok\":true}"));
-    assert_true(takes(&thinking, "{\"ok\":true}"));
-    assert_false(takes(&thinking, "<think>hm</think>\n\nYes."));
-    ask_fini(&thinking);
-
-    ask(&model, TOOLS("true") "\"thinking\":{\"type\":\"adaptive\"}," ANY, true, &thinking);
-    assert_true(takes(
-        &thinking, "</think>\n\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"id\":1}}\n</tool_call>"));
-    assert_false(
-        takes(&thinking,
-              "hm</think>\n\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"id\":1}}\n</tool_call>"));
-    ask_fini(&thinking);
-    ask(&model, "", false, &thinking);
-    assert_int_equal(thinking.constraint.len_bytes, 0);
-    ask_fini(&thinking);
-    buf_fini(&text);
     sim_model_close(&model);
 }
 
@@ -497,6 +429,30 @@ static int tear_down(void **state)
     return 0;
 }
 
+/* The name of a call is a tool's, also where only a tag ends it, and tags may be control tokens. */
+static void names_between_tags_are_whole(void **state)
+{
+    for (size_t i = 0; i < n_families; i++) {
+        const char *name = strstr(families[i].call, "set");
+        struct gen_model model;
+        struct buf call = {0};
+        struct ask plain;
+
+        if (strstr(families[i].call, "<arg_key>") == NULL)
+            continue;
+        assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
+        ask(&model, TOOLS("false"), false, &plain);
+        buf_printf(&call, "%.*ssetbogus%s", (int)(name - families[i].call), families[i].call, name + 3);
+        buf_append_byte(&call, '\0');
+        assert_true(takes(&plain, families[i].call));
+        if (takes(&plain, (const char *)call.data))
+            fail_msg("%s is allowed by %s", (const char *)call.data, (const char *)plain.constraint.data);
+        buf_fini(&call);
+        ask_fini(&plain);
+        sim_model_close(&model);
+    }
+}
+
 /* LFM2: arguments of a schema appear in its order, with commas between them, or after the last one. */
 static void keywords_may_be_left_out(void **state)
 {
@@ -574,11 +530,11 @@ int main(void)
         cmocka_unit_test(no_call_is_made_where_none_may_be),
         cmocka_unit_test(documents_have_their_schema),
         cmocka_unit_test(marks_around_text_are_allowed),
-        cmocka_unit_test(thinking_is_held_to_its_budget),
         cmocka_unit_test(verdicts_are_kept),
         cmocka_unit_test(schemas_that_cannot_be_held_are_named),
         cmocka_unit_test(constraints_are_no_larger_than_workers_take),
         cmocka_unit_test(free_tools_may_have_any_schema),
+        cmocka_unit_test(names_between_tags_are_whole),
         cmocka_unit_test(keywords_may_be_left_out),
         cmocka_unit_test(names_that_are_no_keywords_are_refused),
     };

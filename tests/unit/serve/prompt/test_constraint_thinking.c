@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Constraints of answers with thinking: its budget, and what may stand behind or within it. */
+#include "constraint_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define THINKING(source) "{# <think></think> #}" source
+#define BUDGET           "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024},"
+
+static void thinking_is_held_to_its_budget(void **state)
+{
+    struct gen_model model;
+    struct ask thinking;
+    struct rng rng;
+    struct buf text = {0};
+
+    rng_init(&rng, 8);
+    assert_int_equal(
+        sim_model_open_with(THINKING("{% for m in messages %}{{ m.content }}{% endfor %}"), 8192, &model), 0);
+    ask(&model, BUDGET, false, &thinking);
+    /* If the mark is not a single token, its characters count too. */
+    for (unsigned n = 1000; n <= 1050; n += 25) {
+        buf_clear(&text);
+        buf_append_str(&text, "<think>");
+        for (unsigned i = 0; i < n; i++)
+            buf_append_byte(&text, 'x');
+        buf_append_str(&text, "</think>Yes.");
+        if (takes(&thinking, (char *)text.data) != (n <= 1024))
+            fail_msg("%u tokens: %s", n, (char *)thinking.constraint.data);
+    }
+    assert_true(takes(&thinking, "Yes."));
+    ask_fini(&thinking);
+    ask(&model, BUDGET, true, &thinking); /* the prompt has opened the thinking */
+    assert_true(takes(&thinking, "hm</think>\n\nYes."));
+    buf_consume(&text, 7);
+    assert_false(takes(&thinking, (char *)text.data));
+    ask_fini(&thinking);
+
+    ask(&model, "\"thinking\":{\"type\":\"disabled\"},", true, &thinking);
+    assert_true(takes(&thinking, "</think>\n\nYes."));
+    assert_false(takes(&thinking, "hm</think>\n\nYes."));
+    ask_fini(&thinking);
+    ask(&model, "\"thinking\":{\"type\":\"disabled\"},", false, &thinking);
+    assert_true(takes(&thinking, "Yes."));
+    assert_false(takes(&thinking, "<think>hm</think>Yes."));
+    ask_fini(&thinking);
+
+    ask(&model, FORMAT, false, &thinking);
+    assert_true(takes(&thinking, "<think>hm</think>\n\n{\"ok\":true}"));
+    assert_true(takes(&thinking, "{\"ok\":true}"));
+    assert_false(takes(&thinking, "<think>hm</think>\n\nYes."));
+    ask_fini(&thinking);
+
+    ask(&model, TOOLS("true") "\"thinking\":{\"type\":\"adaptive\"}," ANY, true, &thinking);
+    assert_true(takes(
+        &thinking, "</think>\n\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"id\":1}}\n</tool_call>"));
+    assert_false(
+        takes(&thinking,
+              "hm</think>\n\n<tool_call>\n{\"name\": \"get\", \"arguments\": {\"id\":1}}\n</tool_call>"));
+    ask_fini(&thinking);
+    ask(&model, "", false, &thinking);
+    assert_int_equal(thinking.constraint.len_bytes, 0);
+    ask_fini(&thinking);
+    buf_fini(&text);
+    sim_model_close(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(thinking_is_held_to_its_budget),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

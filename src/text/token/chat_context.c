@@ -367,6 +367,17 @@ static struct value token_value(const struct context *context, token_id id)
     return text_value(context, piece, MARK_OWN);
 }
 
+static void set_effort(const struct context *context, const char *effort)
+{
+    size_t i = 0;
+
+    while (i < CHAT_N_EFFORTS && strcmp(effort, chat_efforts[i]) != 0)
+        i++;
+    effort = i < CHAT_N_EFFORTS ? context->format->efforts[i] : NULL;
+    if (effort != NULL)
+        jinja_set(context->jinja, "reasoning_effort", chat_context_own(context, effort));
+}
+
 static void set_variables(struct context *context)
 {
     const struct chat_prompt *prompt = context->prompt;
@@ -387,7 +398,7 @@ static void set_variables(struct context *context)
         jinja_set(jinja, "thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
     }
     if (prompt->effort != NULL)
-        jinja_set(jinja, "reasoning_effort", chat_context_own(context, prompt->effort));
+        set_effort(context, prompt->effort);
 }
 
 /* Cuts the text after the last byte of the last message. */

@@ -83,7 +83,8 @@ struct bytes chat_family_id(enum calls_format calls, const struct chat_family_ca
 void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source,
                           struct chat_format_info *info)
 {
-    static const char *const marks[][3] = {{"<think>", "</think>"},
+    static const char *const marks[][3] = {{"<think:opensource>", "</think:opensource>"}, /* Hunyuan 3 */
+                                           {"<think>", "</think>"},
                                            {"[THINK]", "[/THINK]"},
                                            {"<seed:think>", "</seed:think>"},
                                            {"<|START_THINKING|>", "<|END_THINKING|>"},

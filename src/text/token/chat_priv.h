@@ -44,6 +44,9 @@ enum chat_call_text {                   /* how the template shows text and calls
                       CHAT_TEXT_DROPPED /* the template refuses the text in every form, so it is left out */
 };
 
+#define CHAT_N_EFFORTS 3
+extern const char *const chat_efforts[CHAT_N_EFFORTS]; /* the words of reasoning_effort */
+
 struct chat_format {
     struct tokenizer *tokenizer;     /* counted */
     struct chat_format *tool_format; /* the template for prompts with tools; NULL: this one */
@@ -69,6 +72,8 @@ struct chat_format {
     bool has_no_empty_answer;  /* an answer without text or calls */
     bool has_no_first_answer;  /* an answer before any question */
     enum chat_call_text call_text;
+    /* What the template gets for each word of chat_efforts; NULL: nothing, as it refuses all of them. */
+    const char *efforts[CHAT_N_EFFORTS];
     char warning[256]; /* empty: none */
 };
 

@@ -6,7 +6,7 @@
  * template does not show this.
  *
  * So the probe renders small conversations with made-up words and searches the output for those words. It
- * decides each property before it tries the next. It needs at most fifty renderings of a few words, once,
+ * decides each property before it tries the next. It needs at most sixty renderings of a few words, once,
  * when a model is opened. */
 #include "text/token/chat_priv.h"
 
@@ -247,6 +247,34 @@ static void probe_switch(struct chat_format *format)
         chat_run_fini(&runs[i]);
 }
 
+const char *const chat_efforts[CHAT_N_EFFORTS] = {"low", "medium", "high"};
+
+/* Tries the words of reasoning_effort.  For a word that the template refuses, it gets the nearest that it takes
+ * (Hunyuan 3 has no "medium"); of two that are as near, the higher one, because less thinking spoils answers. */
+static void probe_efforts(struct chat_format *format)
+{
+    static const uint8_t nearest[CHAT_N_EFFORTS][CHAT_N_EFFORTS] = {{0, 1, 2}, {1, 2, 0}, {2, 1, 0}};
+    bool takes[CHAT_N_EFFORTS];
+
+    for (size_t i = 0; i < CHAT_N_EFFORTS; i++) {
+        const struct chat_prompt prompt = {.messages = &question,
+                                           .n_messages = 1,
+                                           .adds_generation = true,
+                                           .effort = chat_efforts[i],
+                                           .now_unix_s = NOON};
+
+        format->efforts[i] = chat_efforts[i];
+        takes[i] = chat_probe_shows(format, &prompt, NULL, 0, NULL);
+    }
+    for (size_t i = 0; i < CHAT_N_EFFORTS; i++) {
+        size_t k = 0;
+
+        while (k < CHAT_N_EFFORTS && !takes[nearest[i][k]])
+            k++;
+        format->efforts[i] = k < CHAT_N_EFFORTS ? chat_efforts[nearest[i][k]] : NULL;
+    }
+}
+
 /* True if the template writes these marks around an answer, or takes them off. */
 static bool handles_marks(const struct chat_format *format, const char *open, const char *close)
 {
@@ -291,6 +319,7 @@ int chat_probe(struct chat_format *format, struct fault *fault)
     probe_turns(format);
     probe_answers(format);
     probe_switch(format);
+    probe_efforts(format);
     if (format->has_tools) {
         probe_call_turns(format);
         probe_call_text(format);

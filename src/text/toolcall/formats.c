@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows.  Each shows a call as the format's template writes it.
  *
- * formats_tags.c has the tags of formats whose arguments stand between tags.  calls_json.c, calls_tags.c, calls_braces.c, calls_keywords.c and calls_harmony.c have the functions that parse, and spell.c writes
- * calls back into prompts.  A new format whose calls look like an existing one needs a number in formats.h and a row
- * here. */
+ * formats_tags.c has the tags of formats whose arguments stand between tags.  calls_json.c, calls_tags.c,
+ * calls_braces.c, calls_keywords.c and calls_harmony.c have the functions that parse, and spell.c writes calls back
+ * into prompts.  A new format whose calls look like an existing one needs a number in formats.h and a row here. */
 #include "text/toolcall/formats.h"
 
 #include "text/toolcall/calls_priv.h"
@@ -59,6 +59,20 @@
         .mark = open_mark, .open = {MARK(open_mark), TEXT("[")}, .name_before = "{\"name\": \"",             \
         .name_after = "\", \"arguments\": ", .call_close = {TEXT("}")}, .between = ", ",                     \
         .close = {TEXT("]"), MARK(close_mark)}, .has_list = true, .has_commas = true                         \
+    }
+#define HY3_PARSER(end_mark, its_tags)                                                                       \
+    PARSER(.opens = {"<tool_calls" end_mark, "<tool_call" end_mark}, .close = "</tool_calls" end_mark,       \
+           .header = calls_tags_header, .tail = calls_tags_tail, .tags = (its_tags),                         \
+           .marks = MARKS("<tool_calls" end_mark, "</tool_calls" end_mark, "<tool_call" end_mark,            \
+                          "</tool_call" end_mark, "<tool_sep" end_mark, "<arg_key" end_mark,                 \
+                          "</arg_key" end_mark, "<arg_value" end_mark, "</arg_value" end_mark))
+#define HY3_GRAMMAR(end_mark, its_tags)                                                                      \
+    {                                                                                                        \
+        .mark = "<tool_calls" end_mark, .open = {MARK("<tool_calls" end_mark), TEXT("\n")},                  \
+        .call_open = {MARK("<tool_call" end_mark)}, .name_before = "", .name_after = "",                     \
+        .name_end = {MARK("<tool_sep" end_mark), TEXT("\n")}, .tags = (its_tags),                            \
+        .call_close = {MARK("</tool_call" end_mark), TEXT("\n")}, .between = "",                             \
+        .close = {MARK("</tool_calls" end_mark)}, .has_list = true                                           \
     }
 #define HUNYUAN_ANSWER .answer = {"<answer>", "\n</answer>", "</answer>"}, .has_text_marks = true
 
@@ -473,23 +487,15 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_HY3] = {.name = "hunyuan-3",
                    .detect = {{"<tool_sep>"}},
                    .is_tried_first = true,
-                   .parser =
-                       PARSER(.opens = {"<tool_calls>", "<tool_call>"}, .close = "</tool_calls>",
-                              .header = calls_tags_header, .tail = calls_tags_tail, .tags = &calls_hy3_tags,
-                              .marks = MARKS("<tool_calls>", "</tool_calls>", "<tool_call>", "</tool_call>",
-                                             "<tool_sep>", "<arg_key>", "</arg_key>", "<arg_value>",
-                                             "</arg_value>")),
-                   .grammar = {.mark = "<tool_calls>",
-                               .open = {MARK("<tool_calls>"), TEXT("\n")},
-                               .call_open = {MARK("<tool_call>")},
-                               .name_before = "",
-                               .name_after = "",
-                               .name_end = {MARK("<tool_sep>"), TEXT("\n")},
-                               .tags = &calls_hy3_tags,
-                               .call_close = {MARK("</tool_call>"), TEXT("\n")},
-                               .between = "",
-                               .close = {MARK("</tool_calls>")},
-                               .has_list = true}},
+                   .parser = HY3_PARSER(">", &calls_hy3_tags),
+                   .grammar = HY3_GRAMMAR(">", &calls_hy3_tags)},
+
+    /* The same, with :opensource in every mark, which the template may add: '<tool_sep{}>'.format(HYTK) */
+    [CALLS_HY3_OPEN] = {.name = "hunyuan-3",
+                        .detect = {{"<tool_sep{}>", ":opensource"}, {"<tool_sep" CALLS_HY3_OPEN_END}},
+                        .is_tried_first = true,
+                        .parser = HY3_PARSER(CALLS_HY3_OPEN_END, &calls_hy3_open_tags),
+                        .grammar = HY3_GRAMMAR(CALLS_HY3_OPEN_END, &calls_hy3_open_tags)},
 
     /* <tool_call>N<arg_key>K</arg_key><arg_value>V</arg_value></tool_call>      GLM 4.7, 5 */
     [CALLS_GLM_TIGHT] = {.name = "glm",

@@ -44,6 +44,7 @@ enum calls_format {
     CALLS_HY3,       /* Hunyuan 3 */
     CALLS_GLM_TIGHT, /* without line ends */
     CALLS_GIGACHAT,
+    CALLS_HY3_OPEN, /* Hunyuan 3 as it is published */
     CALLS_FORMAT_COUNT
 };
 

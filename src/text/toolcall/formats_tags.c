@@ -29,17 +29,16 @@ const struct calls_tags calls_glm_tight_tags = {.key_open = "<arg_key>",
                                                 .value_written = "</arg_value>",
                                                 .is_exact = true};
 
-const struct calls_tags calls_hy3_tags = {.name_open = "<tool_call>",
-                                          .name_close = "<tool_sep>",
-                                          .key_open = "<arg_key>",
-                                          .key_close = "</arg_key>",
-                                          .value_open = "<arg_value>",
-                                          .value_close = "</arg_value>",
-                                          .end = "</tool_call>",
-                                          .key_written = "</arg_key>\n<arg_value>",
-                                          .value_written = "</arg_value>\n",
-                                          .is_tight = true,
-                                          .has_block = true};
+#define HY3_TAGS(end_mark)                                                                                   \
+    {                                                                                                        \
+        .name_open = "<tool_call" end_mark, .name_close = "<tool_sep" end_mark,                              \
+        .key_open = "<arg_key" end_mark, .key_close = "</arg_key" end_mark,                                  \
+        .value_open = "<arg_value" end_mark, .value_close = "</arg_value" end_mark,                          \
+        .end = "</tool_call" end_mark, .key_written = "</arg_key" end_mark "\n<arg_value" end_mark,          \
+        .value_written = "</arg_value" end_mark "\n", .is_tight = true, .has_block = true                    \
+    }
+const struct calls_tags calls_hy3_tags = HY3_TAGS(">");
+const struct calls_tags calls_hy3_open_tags = HY3_TAGS(CALLS_HY3_OPEN_END);
 
 const struct calls_tags calls_minimax_tags = {.name_open = "<invoke name=\"",
                                               .name_close = "\">",

@@ -13,7 +13,7 @@
 #include "tests/unit/text/token/chat_templates.h"
 
 #define N_SPECIALS   5 /* these always exist; the others if the template has them */
-#define MAX_TOKENS   (256 + 32)
+#define MAX_TOKENS   (256 + 64)
 #define CONTROL      3
 #define USER_DEFINED 4
 
@@ -46,6 +46,15 @@ static const struct {
                 {"</arg_key>", CONTROL},
                 {"<arg_value>", CONTROL},
                 {"</arg_value>", CONTROL},
+                {"<tool_calls:opensource>", CONTROL},
+                {"</tool_calls:opensource>", CONTROL},
+                {"<tool_call:opensource>", CONTROL},
+                {"</tool_call:opensource>", CONTROL},
+                {"<tool_sep:opensource>", CONTROL},
+                {"<arg_key:opensource>", CONTROL},
+                {"</arg_key:opensource>", CONTROL},
+                {"<arg_value:opensource>", CONTROL},
+                {"</arg_value:opensource>", CONTROL},
                 {"\xef\xbd\x9c"
                  "DSML\xef\xbd\x9c",
                  CONTROL}};

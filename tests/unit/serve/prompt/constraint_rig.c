@@ -108,6 +108,15 @@ const struct constraint_family families[] = {
      "arg_value>\n<arg_key>n</arg_key>\n"
      "<arg_value>5</arg_value>\n</tool_call>\n</tool_calls>",
      false},
+    {"hunyuan 3, published",
+     FAMILY("<tool_calls:opensource></tool_calls:opensource> <tool_call:opensource></tool_call:opensource> "
+            "<tool_sep:opensource> <arg_key:opensource></arg_key:opensource> "
+            "<arg_value:opensource></arg_value:opensource>"),
+     "<tool_calls:opensource>\n<tool_call:opensource>set<tool_sep:opensource>\n"
+     "<arg_key:opensource>mode</arg_key:opensource>\n<arg_value:opensource>on</arg_value:opensource>\n"
+     "<arg_key:opensource>n</arg_key:opensource>\n<arg_value:opensource>5</arg_value:opensource>\n"
+     "</tool_call:opensource>\n</tool_calls:opensource>",
+     false},
     {"apertus", FAMILY("<|tools_prefix|>"), "<|tools_prefix|>[{\"set\": " ARGS "}]<|tools_suffix|>", false},
 };
 const size_t n_families = ARRAY_LEN(families);

@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <string.h>
 #include <cmocka.h>
 
 #define WRAPPED(open, close)                                                                                 \
@@ -52,6 +53,7 @@ static void marks_around_thinking_are_found(void **state)
 {
     static const char *const cases[][3] = {
         {"{# <think> #}", "<think>", "</think>"},
+        {"{# </think:opensource> #}", "<think:opensource>", "</think:opensource>"},
         {"{# [/THINK] #}", "[THINK]", "[/THINK]"},
         {"{# <seed:think> #}", "<seed:think>", "</seed:think>"},
         {"{# <|START_THINKING|> #}", "<|START_THINKING|>", "<|END_THINKING|>"},
@@ -76,11 +78,43 @@ static void marks_around_thinking_are_found(void **state)
     }
 }
 
+/* Hunyuan 3's template puts its marks together; its vocabulary has the whole ones as tokens. */
+static void marks_that_a_template_builds_are_tokens(void **state)
+{
+    static const struct token_spec extra[] = {{"<think:opensource>", 3, 0},
+                                              {"</think:opensource>", 3, 0},
+                                              {"<tool_sep:opensource>", 3, 0},
+                                              {NULL, 0, 0}};
+    static const char source[] = "{% set HYTK = ':opensource' %}{% set sep = '<tool_sep{}>'.format(HYTK) %}"
+                                 "{{ sep + '<think{}>'.format(HYTK) }}" EACH("", "");
+    struct chat_message message = {.role = CHAT_USER, .text = bytes_str("<think:opensource>")};
+    struct chat_prompt prompt = {.messages = &message, .n_messages = 1, .adds_generation = true};
+    struct chat_format *format = NULL;
+    struct tokenizer *tokenizer;
+    struct token_ids ids = {0};
+    struct buf image = {0};
+
+    (void)state;
+    byte_level_image("qwen2", NULL, extra, source, &image);
+    tokenizer = tokenizer_of_image(&image);
+    assert_int_equal(chat_format_new(tokenizer, NULL, &format), 0);
+    assert_string_equal(chat_format_info(format)->think_open, "<think:opensource>");
+    assert_string_equal(chat_format_info(format)->think_close, "</think:opensource>");
+    assert_int_equal(chat_render(format, &prompt, 100, NULL, &ids), 0);
+    assert_int_equal(ids.n, 2 + strlen("user:<think:opensource>;"));
+    assert_int_equal(ids.ids[0], tokenizer_find(tokenizer, bytes_str("<tool_sep:opensource>")));
+    assert_int_equal(ids.ids[1], tokenizer_find(tokenizer, bytes_str("<think:opensource>")));
+    token_ids_fini(&ids);
+    chat_format_free(format);
+    tokenizer_unref(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(marks_around_answers_are_found),
         cmocka_unit_test(marks_around_thinking_are_found),
+        cmocka_unit_test(marks_that_a_template_builds_are_tokens),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

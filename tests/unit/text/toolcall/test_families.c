@@ -38,6 +38,7 @@
 #define GT      CALLS_GLM_TIGHT, false, false
 #define GC      CALLS_GIGACHAT, false, false
 #define H3      CALLS_HY3, false, false
+#define H3_OPEN CALLS_HY3_OPEN, false, false
 #define AP      CALLS_APERTUS, false, false
 #define AP_T    CALLS_APERTUS, true, false
 #define T       CALLS_HERMES, true, false
@@ -447,6 +448,13 @@ static const struct {
     {H3, "<tool_calls>\n<tool_call>f<tool_s", true, ""},
     {H3, "<tool_calls>\n<tool_call>f<tool_sep>\n<arg_key>s</arg_key>\n<arg_value>a</arg", true,
      "[f:{\"s\": \"a!]"},
+    {H3_OPEN,
+     "So.<tool_calls:opensource>\n<tool_call:opensource>f<tool_sep:opensource>\n"
+     "<arg_key:opensource>s</arg_key:opensource>\n<arg_value:opensource></arg_value></arg_value:opensource>\n"
+     "</tool_call:opensource>\n<tool_call:opensource>g<tool_sep:opensource></tool_call:opensource>\n"
+     "</tool_calls:opensource>x",
+     false, "So.[f:{\"s\": \"</arg_value>\"}][g:{}]x"},
+    {H3_OPEN, HY3_ALL(HY3("f", "")), false, HY3_ALL(HY3("f", ""))},
     /* Apertus */
     {AP, APER("{\"f\": {\"a\": 1}}"), false, "[f:{\"a\": 1}]"},
     {AP, "Two. " APER("{\"f\": {\"x\": \"}]\"}}, { \"g\" : {}}") "x", false,

@@ -117,6 +117,10 @@ static const struct {
      "<arg_value>3</arg_value>\n</tool_call>\n<tool_call>get<tool_sep>\n<arg_key>city</"
      "arg_key>\n<arg_value>a\nb</arg_value>\n"
      "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n</tool_calls>"},
+    {CALLS_HY3_OPEN, 1, "{\"city\":\"a\"}",
+     "<tool_calls:opensource>\n<tool_call:opensource>get<tool_sep:opensource>\n"
+     "<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>a</arg_value:opensource>\n"
+     "</tool_call:opensource>\n</tool_calls:opensource>"},
     {CALLS_APERTUS, 2, "{\"a\":1}",
      "<|tools_prefix|>[{\"get\": {\"a\": 1}}, {\"get\": {\"a\": 1}}]<|tools_suffix|>"},
     {CALLS_GRANITE, 1, "no object", "<|tool_call|>[{\"name\": \"get\", \"arguments\": no object}]"},

@@ -233,19 +233,31 @@ static void constraint_put_document(struct constraint *constraint)
 
 /* ---- thinking between marks ---- */
 
-static void put_rest_of_thinking(struct constraint *constraint)
+/* may_call: a call may end the thinking, if the format's calls do so. */
+static void put_rest_of_thinking(struct constraint *constraint, bool may_call)
 {
-    const char *const until[] = {constraint->format->think_close, NULL};
+    const char *until[3] = {constraint->format->think_close};
+    bool calls_end =
+        constraint->request->n_tools > 0 && calls_row_of(constraint->format->calls)->calls_end_thinking;
 
+    may_call = may_call && calls_end && holds_calls(constraint);
+    if (calls_end)
+        until[1] = constraint_call_mark(constraint);
     constraint_free(constraint, until, constraint->request->thinking_budget);
+    if (may_call)
+        constraint_open_any(constraint);
     constraint_mark(constraint, constraint->format->think_close);
+    if (may_call) {
+        constraint_calls(constraint, false, false);
+        constraint_close(constraint);
+    }
 }
 
-static void put_thinking(struct constraint *constraint)
+static void put_thinking(struct constraint *constraint, bool may_call)
 {
     constraint_open_seq(constraint);
     constraint_mark(constraint, constraint->format->think_open);
-    put_rest_of_thinking(constraint);
+    put_rest_of_thinking(constraint, may_call);
     constraint_close(constraint);
 }
 
@@ -262,7 +274,7 @@ static void put_begun(struct constraint *constraint, bool is_closed)
     if (is_closed)
         constraint_mark(constraint, constraint->format->think_close);
     else
-        put_rest_of_thinking(constraint);
+        put_rest_of_thinking(constraint, constraint->request->format == GEN_FORMAT_TEXT);
     put_line_ends(constraint);
 }
 
@@ -299,7 +311,7 @@ static void put_open_answer(struct constraint *constraint, bool thinks)
     if (calls)
         constraint_calls(constraint, false, false);
     if (thinks && format->think_open != NULL)
-        put_thinking(constraint);
+        put_thinking(constraint, true);
     for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && constraint_answer_mark(row, i) != NULL; i++)
         constraint_mark(constraint, row->answer[i]);
     constraint_close(constraint);
@@ -323,7 +335,7 @@ static void put_plain(struct constraint *constraint, bool begins_thinking)
         if (thinks && !begins_thinking && constraint->format->think_open != NULL) {
             constraint_open_rep(constraint);
             constraint_open_seq(constraint);
-            put_thinking(constraint);
+            put_thinking(constraint, false);
             put_line_ends(constraint);
             constraint_close(constraint);
             constraint_close_rep(constraint, 0, 1);

@@ -212,7 +212,7 @@ static size_t find_thought(const struct calls *calls, size_t *n_out)
         return at;
     }
     look_for(&find, text, calls->opts.think_close);
-    if (calls->row->calls_end_thinking && calls->parser->opens[0] != NULL)
+    if (calls_row_of(calls->opts.format)->calls_end_thinking && calls->parser->opens[0] != NULL)
         look_for(&find, text, calls->parser->opens[0]);
     if (find.at == SIZE_MAX)
         *n_out = find.n_partial;

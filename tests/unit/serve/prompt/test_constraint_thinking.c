@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "base/check.h"
+
 #define THINKING(source) "{# <think></think> #}" source
 #define BUDGET           "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024},"
 
@@ -70,10 +72,46 @@ static void thinking_is_held_to_its_budget(void **state)
     sim_model_close(&model);
 }
 
+/* Apertus: a call may begin within the thinking, which it ends. */
+static void a_call_may_end_thinking(void **state)
+{
+#define APERTUS "<|tools_prefix|>[{\"set\": " ARGS "}]<|tools_suffix|>"
+    static const struct {
+        const char *fields, *text;
+        bool begins, is_taken;
+    } cases[] = {
+        {TOOLS("true"), "<|inner_prefix|>Hm. " APERTUS, false, true},
+        {TOOLS("true"), "<|inner_prefix|>Hm. " APERTUS "Yes.", false, true},
+        {TOOLS("true"), "Hm. " APERTUS, true, true},
+        {TOOLS("true"), "Hm.<|inner_suffix|>" APERTUS, true, true},
+        {TOOLS("true"), "<|inner_prefix|>Hm. <|tools_prefix|>[{\"bogus\": 1}]<|inner_suffix|>", false, false},
+        {TOOLS("false"), "Hm. <|tools_prefix|>[{\"bogus\": {}}]<|tools_suffix|><|inner_suffix|>", true,
+         false},
+        {TOOLS("true") CHOICE("\"type\":\"none\""), "Hm. " APERTUS, true, false},
+        {TOOLS("true") CHOICE("\"type\":\"none\""), "Hm. " APERTUS "<|inner_suffix|>", true, false},
+        {TOOLS("true") FORMAT, "Hm. " APERTUS, true, false},
+        {TOOLS("true") FORMAT, "Hm.<|inner_suffix|>" APERTUS, true, true},
+        {BUDGET, "Hm. " APERTUS "<|inner_suffix|>Yes.", true, true}};
+    struct gen_model model;
+
+    (void)state;
+    assert_int_equal(sim_model_open_with(FAMILY("<|tools_prefix|> <|inner_prefix|>"), 8192, &model), 0);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct ask asked;
+
+        ask(&model, cases[i].fields, cases[i].begins, &asked);
+        if (takes(&asked, cases[i].text) != cases[i].is_taken)
+            fail_msg("case %zu: %s: %s", i, cases[i].text, (const char *)asked.constraint.data);
+        ask_fini(&asked);
+    }
+    sim_model_close(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thinking_is_held_to_its_budget),
+        cmocka_unit_test(a_call_may_end_thinking),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,11 +72,26 @@ static void sentences_surround_thinking(void **state)
         expect_in_any_pieces(&opts, &CASES[i]);
 }
 
+/* Apertus: it is the format of calls, not of answers, whose calls end thinking. */
+static void calls_end_thinking_with_any_answers(void **state)
+{
+    static const struct thought_case CASES[] = {
+        {"<think>Hm. <|tools_prefix|>[{\"f\": {}}]<|tools_suffix|>", "~Hm.~[f:{}]"},
+        {"<think>Hm.</think><|START_TEXT|>Yes.<|END_TEXT|>", "~Hm.~Yes."}};
+    const struct calls_opts opts = {
+        .format = CALLS_APERTUS, .answers = CALLS_COHERE, .think_open = "<think>", .think_close = "</think>"};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
+        expect_in_any_pieces(&opts, &CASES[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_thinking_are_left_out),
         cmocka_unit_test(sentences_surround_thinking),
+        cmocka_unit_test(calls_end_thinking_with_any_answers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -280,37 +280,102 @@ static void put_begun(struct constraint *constraint, bool is_closed)
 
 /* ---- most families ---- */
 
+#define MAX_UNTIL (3 + CALLS_MAX_ANSWER_MARKS) /* marks, and NULL at the end */
+
 /* A mark around the text of an answer that may be a control token, which free text does not have; NULL: none. */
 static const char *constraint_answer_mark(const struct calls_row *row, size_t i)
 {
     return row->has_text_marks ? NULL : row->answer[i];
 }
 
-/* Text, with calls and thinking between as far as they are allowed. */
-static void put_open_answer(struct constraint *constraint, bool thinks)
+/* The marks that text must not contain.  A sentence that opens thinking is text, except where an answer begins. */
+static void list_marks(const struct constraint *constraint, const char *until[MAX_UNTIL])
 {
     const struct chat_format_info *format = constraint->format;
-    bool calls = holds_calls(constraint);
     const struct calls_row *row = calls_row_of(format->answers);
-    const char *until[3 + CALLS_MAX_ANSWER_MARKS] = {0};
     size_t n = 0;
 
     for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && constraint_answer_mark(row, i) != NULL; i++)
         until[n++] = row->answer[i];
-    if (format->think_open != NULL)
+    if (format->think_open != NULL && !format->think_is_words)
         until[n++] = format->think_open;
     if (constraint->request->n_tools > 0 && constraint_call_mark(constraint)[0] != '\0' &&
-        (calls || !constraint_is_bare(constraint)))
+        (holds_calls(constraint) || !constraint_is_bare(constraint)))
         until[n++] = constraint_call_mark(constraint);
+}
+
+/* Text up to the first character that is not the sentence's.  It begins no mark, and blanks before the sentence do not
+ * count.  The sentence has letters, blanks and a colon. */
+static void put_other_words(struct constraint *constraint, const char *sentence, const char *const *until)
+{
+    struct buf schema = {0}, pattern = {0};
+    char firsts[2 * MAX_UNTIL + 1] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; until[i] != NULL; i++) {
+        if (strchr("[]^-\\", until[i][0]) != NULL)
+            firsts[n++] = '\\';
+        firsts[n++] = until[i][0];
+    }
+    buf_append_str(&pattern, "^[ \\t\\r\\n]*(");
+    for (size_t i = 0; sentence[i] != '\0'; i++)
+        buf_printf(&pattern, "%s%.*s[^%c%s%s]", i > 0 ? "|" : "", (int)i, sentence, sentence[i], firsts,
+                   i == 0 ? " \\t\\r\\n" : "");
+    buf_append_str(&pattern, ")$");
+    buf_append_str(&schema, "{\"pattern\":");
+    json_put_str(&schema, buf_view(&pattern));
+    buf_append_byte(&schema, '}');
+    constraint_tagged(constraint, &(const struct calls_tags){.value_close = sentence}, buf_view(&schema),
+                      NULL);
+    constraint->out->is_bad |= pattern.is_bad || schema.is_bad;
+    buf_fini(&schema);
+    buf_fini(&pattern);
+}
+
+/* The beginning of an answer whose thinking begins with a sentence: thinking, or text that does not begin so. */
+static void put_first_words(struct constraint *constraint, const char *const *until, bool thinks)
+{
+    const char *sentence = constraint->format->think_open, *all[MAX_UNTIL + 1] = {sentence};
+
+    memcpy(all + 1, until, MAX_UNTIL * sizeof(all[0]));
+    constraint_open_any(constraint);
+    if (thinks) {
+        constraint_open_seq(constraint);
+        put_line_ends(constraint);
+        put_thinking(constraint, true);
+        constraint_free(constraint, until, 0);
+        constraint_close(constraint);
+    }
+    constraint_free(constraint, all, 0);
+    constraint_open_seq(constraint);
+    put_other_words(constraint, sentence, until);
     constraint_free(constraint, until, 0);
-    if (!calls && !(thinks && format->think_open != NULL) && constraint_answer_mark(row, 0) == NULL)
+    constraint_close(constraint);
+    constraint_close(constraint);
+}
+
+/* Text, with calls and thinking between as far as they are allowed.  begins: the answer begins here. */
+static void put_open_answer(struct constraint *constraint, bool thinks, bool begins)
+{
+    const struct chat_format_info *format = constraint->format;
+    bool calls = holds_calls(constraint);
+    const struct calls_row *row = calls_row_of(format->answers);
+    const char *until[MAX_UNTIL] = {0};
+
+    list_marks(constraint, until);
+    if (format->think_is_words && begins)
+        put_first_words(constraint, until, thinks);
+    else
+        constraint_free(constraint, until, 0);
+    thinks = thinks && format->think_open != NULL && !format->think_is_words;
+    if (!calls && !thinks && constraint_answer_mark(row, 0) == NULL)
         return;
     constraint_open_rep(constraint);
     constraint_open_seq(constraint);
     constraint_open_any(constraint);
     if (calls)
         constraint_calls(constraint, false, false);
-    if (thinks && format->think_open != NULL)
+    if (thinks)
         put_thinking(constraint, true);
     for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && constraint_answer_mark(row, i) != NULL; i++)
         constraint_mark(constraint, row->answer[i]);
@@ -346,7 +411,7 @@ static void put_plain(struct constraint *constraint, bool begins_thinking)
         constraint_put_document(constraint);
         constraint_close(constraint);
     } else {
-        put_open_answer(constraint, thinks);
+        put_open_answer(constraint, thinks, !begins_thinking);
     }
     constraint_close(constraint);
 }

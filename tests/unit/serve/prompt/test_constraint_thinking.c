@@ -107,11 +107,54 @@ static void a_call_may_end_thinking(void **state)
     sim_model_close(&model);
 }
 
+/* Granite 3.2: a sentence opens thinking where an answer begins; elsewhere it is text. */
+static void a_sentence_opens_thinking_once(void **state)
+{
+#define OPEN  "Here is my thought process:"
+#define CLOSE "Here is my response:"
+#define OFF   "\"thinking\":{\"type\":\"disabled\"},"
+#define CALL  "<|tool_call|>[{\"name\": \"set\", \"arguments\": " ARGS "}]"
+    static const struct {
+        const char *fields, *text;
+        bool is_taken;
+    } cases[] = {{TOOLS("true"), "So. " OPEN " a", true},
+                 {TOOLS("true"), OPEN " a " CLOSE " b " OPEN " c", true},
+                 {TOOLS("true"), "\n" OPEN " a", false},
+                 {TOOLS("true"), "\n" OPEN " a " CLOSE " b", true},
+                 {TOOLS("true"), OPEN " a " CLOSE CALL, true},
+                 {TOOLS("true"), "So. " OPEN CALL, true},
+                 {TOOLS("true"), CALL "So. " OPEN, true},
+                 {TOOLS("true"), "Here is my", true},
+                 {TOOLS("true"), " Here is it. " OPEN, true},
+                 {TOOLS("true"), "", true},
+                 {TOOLS("true"), "<|tool_call|>[{\"name\": \"bogus\"}]", false},
+                 {TOOLS("true"), " Here<|tool_call|>[{\"name\": \"bogus\"}]", false},
+                 {TOOLS("true"), "<b>a</b>", true},
+                 {OFF, "So. " OPEN " a", true},
+                 {OFF, "Here is my thought: " OPEN " a", true},
+                 {OFF, OPEN " a " CLOSE " b", false},
+                 {OFF, " \n" OPEN " a " CLOSE " b", false}};
+    struct gen_model model;
+
+    (void)state;
+    assert_int_equal(sim_model_open_with(FAMILY("<|tool_call|> 'Here is my response:'"), 8192, &model), 0);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct ask asked;
+
+        ask(&model, cases[i].fields, false, &asked);
+        if (takes(&asked, cases[i].text) != cases[i].is_taken)
+            fail_msg("case %zu: %s: %s", i, cases[i].text, (const char *)asked.constraint.data);
+        ask_fini(&asked);
+    }
+    sim_model_close(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thinking_is_held_to_its_budget),
         cmocka_unit_test(a_call_may_end_thinking),
+        cmocka_unit_test(a_sentence_opens_thinking_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

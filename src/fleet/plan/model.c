@@ -265,8 +265,9 @@ int plan_model_check(struct plan_model *model, struct fault *fault)
         if (!(limits[i] >= 1))
             return model_missing(model, NAMES[i], fault);
     for (size_t i = 0; i < N_FIELDS; i++)
-        if (*model_at(model, i) > 1e15)
-            return fault_set(fault, E_RANGE, "model %s: %s is too large", model->name, FIELDS[i].name);
+        if (*model_at(model, i) < 0 || *model_at(model, i) > 1e15)
+            return fault_set(fault, E_RANGE, "model %s: %s is %s", model->name, FIELDS[i].name,
+                             *model_at(model, i) < 0 ? "negative" : "too large");
     if (model->ffn_matrices == 0)
         model->ffn_matrices = 3;
     if (model->linear_layers + model->sliding_layers > model->layers)

@@ -174,19 +174,49 @@ static double config_flags(const json_t *list, bool is_set)
     return n;
 }
 
-/* Nemotron H: a letter for each layer, which has Mamba, attention, a network or experts alone. */
-static void config_letters(const char *letters, struct plan_model *m)
+/* Nemotron H: each layer has Mamba, attention, a network or experts alone. */
+static void config_add_alone(struct plan_model *m, char letter)
 {
-    double n_dense = 0;
-
-    for (; *letters != '\0'; letters++) {
-        m->linear_layers += *letters == 'M';
-        m->attention_layers += *letters == '*';
-        m->ffn_layers += *letters == '-' || *letters == 'E';
-        n_dense += *letters == '-';
-    }
+    m->linear_layers += letter == 'M';
+    m->attention_layers += letter == '*';
+    m->ffn_layers += letter == '-' || letter == 'E';
     if (m->experts > 0)
-        m->dense_layers = n_dense;
+        m->dense_layers += letter == '-';
+}
+
+/* Returns the letter of a layer that has one thing alone; 0: other names. */
+static char config_letter_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        char letter;
+    } letters[] = {{"mamba", 'M'}, {"mamba2", 'M'}, {"attention", '*'}, {"mlp", '-'}, {"moe", 'E'}};
+
+    for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]); i++)
+        if (strcmp(name, letters[i].name) == 0)
+            return letters[i].letter;
+    return 0;
+}
+
+/* True if the list has layers with a network alone, so that all have one thing alone; then they are counted. */
+static bool config_alone_kinds(const json_t *kinds, struct plan_model *m)
+{
+    bool has_networks = false;
+    const json_t *kind;
+    size_t i;
+
+    json_array_foreach(kinds, i, kind)
+    {
+        char letter = config_letter_of(json_is_string(kind) ? json_string_value(kind) : "");
+
+        has_networks = has_networks || letter == '-' || letter == 'E';
+    }
+    if (!has_networks)
+        return false;
+    m->dense_layers = 0;
+    json_array_foreach(kinds, i, kind)
+        config_add_alone(m, config_letter_of(json_is_string(kind) ? json_string_value(kind) : ""));
+    return true;
 }
 
 /* Lists with an entry for each layer.  False: the configuration has none. */
@@ -199,12 +229,15 @@ static bool config_listed_kinds(const json_t *config, struct plan_model *m)
     size_t i;
 
     if (letters != NULL) {
-        config_letters(letters, m);
+        m->dense_layers = 0;
+        for (; *letters != '\0'; letters++)
+            config_add_alone(m, *letters);
         return true;
     }
-
     if (!json_is_array(kinds))
         kinds = json_object_get(config, "layers_block_type");
+    if (config_alone_kinds(kinds, m))
+        return true;
     json_array_foreach(kinds, i, kind)
     {
         const char *name = json_is_string(kind) ? json_string_value(kind) : "";
@@ -238,6 +271,8 @@ static void config_layer_kinds(const json_t *config, const char *type, struct pl
         else if (!is_off)
             m->sliding_layers = is_half ? floor(m->layers / 2) : m->layers;
     }
+    if (strcmp(type, "falcon_h1") == 0) /* Mamba stands beside attention */
+        m->linear_layers = m->attention_layers = m->layers;
     if (m->linear_layers > 0)
         config_linear(config, m);
 }

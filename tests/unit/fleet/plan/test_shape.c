@@ -183,6 +183,40 @@ static void letters_are_layers(void **state)
     assert_true(fabs(plan_model_params(&m) / 8.1e9 - 1) < 0.01);
 }
 
+/* The same as names; and Falcon H1, whose layers have Mamba beside attention. */
+static void named_layers_have_mamba(void **state)
+{
+#define HYBRID                                                                                               \
+    "\"hidden_size\":2048,\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":64,"             \
+    "\"intermediate_size\":8192,\"vocab_size\":65536,\"mamba_n_heads\":64,\"mamba_d_head\":64,"              \
+    "\"mamba_d_state\":128,\"mamba_n_groups\":2,\"mamba_d_conv\":4,\"tie_word_embeddings\":true"
+    const double inside = 2048.0 * (2 * 4096 + 2 * 2 * 128 + 64) + 4096 * 2048, network = 2048.0 * 8192,
+                 attention = 2048.0 * 64 * 2 * 40, embeddings = 65536.0 * 2048;
+    struct plan_model named = config("{\"model_type\":\"nemotron_h\",\"num_hidden_layers\":4," HYBRID
+                                     ",\"layers_block_type\":[\"mamba\",\"mlp\",\"attention\",\"mlp\"]}");
+    struct plan_model falcon = config("{\"model_type\":\"falcon_h1\",\"num_hidden_layers\":4," HYBRID "}");
+    struct plan_model granite = config("{\"model_type\":\"granite_hybrid\",\"num_hidden_layers\":2," HYBRID
+                                       ",\"layers_block_type\":[\"mamba\",\"attention\"]}");
+
+    (void)state;
+    assert_true(named.linear_layers == 1 && named.attention_layers == 1 && named.ffn_layers == 2);
+    assert_true(plan_model_params(&named) == inside + attention + 2 * 3 * network + embeddings);
+    assert_true(plan_model_params(&falcon) == 4 * (inside + attention + 3 * network) + embeddings);
+    assert_true(plan_model_kv_elements(&falcon) == 4 * 2 * 8 * 64);
+    assert_true(plan_model_params(&granite) == inside + attention + 2 * 3 * network + embeddings);
+}
+
+static void negative_fields_are_refused(void **state)
+{
+    struct plan_model m = {
+        .layers = 4, .hidden = 64, .vocab = 10, .q_heads = 4, .ffn = 128, .linear_layers = -1};
+    struct fault fault = {0};
+
+    (void)state;
+    assert_int_equal(plan_model_check(&m, &fault), E_RANGE);
+    assert_non_null(strstr(fault.text, "linear_layers is negative"));
+}
+
 static void windows_by_layer(void **state)
 {
     (void)state;
@@ -435,6 +469,8 @@ int main(void)
         cmocka_unit_test(config_json_of_families),
         cmocka_unit_test(hybrids_have_a_state),
         cmocka_unit_test(letters_are_layers),
+        cmocka_unit_test(named_layers_have_mamba),
+        cmocka_unit_test(negative_fields_are_refused),
         cmocka_unit_test(windows_by_layer),
         cmocka_unit_test(faults_name_the_field),
         cmocka_unit_test(windows_have_heads_of_their_own),

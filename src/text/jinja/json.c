@@ -300,7 +300,7 @@ struct value value_of_json(struct jinja *jinja, struct bytes json, uint32_t mark
     struct buf spaced = {0};
     struct value value = value_undefined(NULL);
 
-    if (jinja->rc != 0)
+    if (!jinja_charge(jinja, 1 + json.len_bytes / 16))
         return value;
     int rc = json_respace(json, &spaced);
     if (rc != 0) {

@@ -705,6 +705,7 @@ REFUSED = [
     ("{{ a.b.c }}", {"a": {}}, "'b' is undefined"), ("{% include 'x' %}", {}, "unknown statement 'include'"), ("{{ l.append(1) }}", VALUES, "in place"),
     ("{{ " + "(" * 200 + "1" + ")" * 200 + " }}", {}, "nested deeper"), ("{{ " + "[" * 300 + " }}", {}, "nest too deep"),
     ("{{ x" + "|trim" * 1000 + " }}", {"x": "a"}, "nested deeper"), ("{% if 1 %}" * 150 + "{% endif %}" * 150, {}, "nested deeper"),
+    ("{% set b = ' ' * 1000000 ~ '1' %}{% for i in range(2000) %}{% if b|fromjson == 77 %}x{% endif %}{% endfor %}", {}, "too many steps"),
     ("{% for i in range(30) %}{% set x = 'ab' * 1000000 %}{% endfor %}", {}, "too many steps"), ("{{ '%5000d' % 1 }}", {}, "wider than"),
     ("{% set ns = namespace(l=['x' * 1000]) %}{% for i in range(30) %}{% set ns.l = ns.l + ns.l %}{% endfor %}", {}, "memory"), ("{% macro m() %}{{ 'x' * 3000000 }}{{ m() }}{% endmacro %}{{ m() }}", {}, "a text of more than"), ("{{ (1,).append(1) }}", {}, "in place"), ("{{ d.a.append(1) }}", VALUES, "in place"),
     ("{{ [].pop() }}", {}, "no such element"), ("{{ [1].pop('a') }}", {}, "is no index"), ("{{ (l|list).append(1) }}", VALUES, "in place"),

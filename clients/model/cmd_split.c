@@ -140,30 +140,50 @@ static void cmd_split_remove(const struct gguf_part *part, uint64_t n)
     }
 }
 
+static int cmd_split_path(const struct gguf_part *part, const struct split_args *args, uint64_t i,
+                          struct buf *path, struct fault *fault)
+{
+    path->len_bytes = 0;
+    if (args->n_parts > 0)
+        gguf_part_path(part, (uint32_t)i + 1, path);
+    else
+        buf_append_str(path, args->to);
+    buf_append_byte(path, '\0');
+    return path->is_bad ? fault_set(fault, E_NOMEM, "out of memory") : 0;
+}
+
+/* Checks all names before a file is written: the first parts must not be lost because of a later name. */
+static int cmd_split_check_paths(const struct gguf_part *part, const struct split_args *args,
+                                 uint64_t n_files, struct buf *path, struct fault *fault)
+{
+    int rc = 0;
+
+    for (uint64_t i = 0; i < n_files && rc == 0; i++) {
+        rc = cmd_split_path(part, args, i, path, fault);
+        if (rc == 0)
+            rc = cli_may_write((const char *)path->data, args->is_forced, fault);
+        if (rc == 0)
+            rc = cli_is_other((const char *)path->data, args->from, fault);
+    }
+    return rc;
+}
+
 static int cmd_split_save(const struct gguf *gguf, const struct split_args *args, struct buf *path,
                           struct fault *fault)
 {
     struct gguf_part part = {.prefix = bytes_str(args->to), .count = (uint32_t)args->n_parts};
     uint64_t n_files = args->n_parts > 0 ? args->n_parts : 1;
     struct copy copy = {.gguf = gguf};
-    int rc = 0;
+    int rc;
 
     if (n_files > gguf_tensor_count(gguf))
         return fault_set(fault, E_RANGE, "%llu parts, but the model has %llu tensors",
                          (unsigned long long)n_files, (unsigned long long)gguf_tensor_count(gguf));
+    rc = cmd_split_check_paths(&part, args, n_files, path, fault);
     for (uint64_t i = 0; i < n_files && rc == 0; i++) {
-        path->len_bytes = 0;
-        if (args->n_parts > 0)
-            gguf_part_path(&part, (uint32_t)i + 1, path);
-        else
-            buf_append_str(path, args->to);
-        buf_append_byte(path, '\0');
         copy.n = args->n_parts > 0 ? cmd_split_end_of(gguf, args, i + 1, copy.first) - copy.first
                                    : gguf_tensor_count(gguf);
-        rc = path->is_bad ? fault_set(fault, E_NOMEM, "out of memory")
-                          : cli_may_write((const char *)path->data, args->is_forced, fault);
-        if (rc == 0)
-            rc = cli_is_other((const char *)path->data, args->from, fault);
+        rc = cmd_split_path(&part, args, i, path, fault);
         if (rc == 0)
             rc = cmd_split_write_file(&copy, args, i, (const char *)path->data, fault);
         if (rc < 0 && args->n_parts > 0)

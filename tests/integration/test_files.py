@@ -111,6 +111,23 @@ def a_split_that_fails_leaves_no_part():
         assert sorted(os.listdir(c.dir)) == before, os.listdir(c.dir)
 
 
+
+def a_split_that_is_refused_spares_older_parts():
+    """The third name is the model itself; the first two are files of before, which --force would replace."""
+    with Cluster() as c:
+        names = [os.path.join(c.dir, f"tiny-0000{i}-of-00003.gguf") for i in (1, 2, 3)]
+        for name in names[:2]:
+            with open(name, "w") as f:
+                f.write("old")
+        os.symlink(os.path.abspath(MODEL), names[2])
+        run = subprocess.run([TOOL, "split", "--force", "--parts", "3", MODEL, os.path.join(c.dir, "tiny")], capture_output=True,
+                             text=True, timeout=patience(60))
+        assert run.returncode == 1 and "is a file that the command reads" in run.stderr, run
+        for name in names[:2]:
+            with open(name) as f:
+                assert f.read() == "old", name
+
+
 def weights_above_the_machines_memory_are_refused():
     """A small model's keys with feed-forward layers that this machine's memory cannot hold; on the disk they are holes.
     The daemon and the tool refuse it before they pack anything."""
@@ -154,5 +171,6 @@ def weights_above_the_machines_memory_are_refused():
 
 if __name__ == "__main__":
     main([two_workers_serve_it_by_different_parts, a_missing_part_ends_the_start_with_its_name, merged_parts_are_the_model_again,
-          the_name_without_number_and_ending_must_fit, a_split_that_fails_leaves_no_part, no_part_behind_a_link_is_overwritten,
+          the_name_without_number_and_ending_must_fit, a_split_that_fails_leaves_no_part, a_split_that_is_refused_spares_older_parts,
+          no_part_behind_a_link_is_overwritten,
           weights_above_the_machines_memory_are_refused])

@@ -185,8 +185,7 @@ void list_sort(struct jinja *jinja, struct value list, const struct value *keys,
     sort_range(&sorting, 0, n);
 }
 
-/* The sort key of an element: an attribute of it (or several, with commas), in lower case unless case
- * matters. */
+/* How the key of an element is found. */
 struct list_key {
     struct value path;      /* ABSENT, NONE: the element itself */
     struct value otherwise; /* for an undefined attribute; ABSENT, NONE: it stays undefined */
@@ -202,6 +201,8 @@ static struct value filters_list_attribute(struct jinja *jinja, struct value val
     return is_missing ? by->otherwise : found;
 }
 
+/* The sort key of an element: an attribute of it (or several, with commas), in lower case unless case
+ * matters. */
 static struct value filters_list_key_of(struct jinja *jinja, struct value value, const struct list_key *by)
 {
     struct value path = by->path;

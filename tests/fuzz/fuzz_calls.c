@@ -109,6 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     opts.think_open = (data[1] & 8) != 0 ? "<think>" : NULL;
     opts.think_close = (data[1] & 8) != 0 ? "</think>" : NULL;
     opts.begins_thinking = (data[1] & 16) != 0;
+    opts.think_is_words = (data[1] & 4) != 0;
     opts.tools = calloc(1, sizeof(*opts.tools));
     ASSERT(opts.tools != NULL);
     opts.tools[0] = (struct calls_tool){bytes_str("f"), bytes_str(schema)};

@@ -135,6 +135,7 @@ static void no_text_makes_it_fail(void **state)
                                         .think_open = round % 3 == 0 ? NULL : "<think>",
                                         .think_close = round % 3 == 0 ? NULL : "</think>",
                                         .begins_thinking = round % 5 == 0,
+                                        .think_is_words = round % 7 == 0,
                                         .tools = &tool,
                                         .n_tools = 1};
         struct calls_sink whole = {0};

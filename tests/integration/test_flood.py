@@ -12,7 +12,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cluster import BUILD, Cluster, main, patience  # noqa: E402
+from cluster import BUILD, IS_SLOW, Cluster, main, patience  # noqa: E402
 
 SIM = {"engine__kind": "sim", "engine__sim_answer_tokens": "100000", "sched__speculate": "off"}
 SECONDS = 7
@@ -81,7 +81,8 @@ def shares(tenants, least, seconds=SECONDS):
     served = [tenant.served for tenant in tenants]
     jain = sum(served) ** 2 / (len(served) * sum(x * x for x in served))
     print(f"   sent {[tenant.sent for tenant in tenants]}, tokens served {served}, Jain {jain:.3f}")
-    assert tenants[1].sent > 10 * tenants[0].sent, "the machine sends no flood"
+    flood = 5 if IS_SLOW else 10  # a sanitized router answers fewer refusals in a second
+    assert tenants[1].sent > flood * tenants[0].sent, "the machine sends no flood"
     assert jain >= least, (served, jain)
 
 

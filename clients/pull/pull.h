@@ -56,8 +56,8 @@ int pull_list_add(struct pull_list *list, struct bytes path, uint64_t size_bytes
 /* Appends the GGUF files of a page of the hub's tree. E_FORMAT, E_LIMIT, E_NOMEM. */
 int pull_list_read(struct pull_list *list, struct bytes json, struct fault *fault);
 void pull_list_fini(struct pull_list *list);
-/* Keeps the files of the one model that pick names, its parts in order; any part names it. An empty pick is the only model, or that of
- * a usual quantisation. With no match or several: E_NOT_FOUND, and options_out lists the models. */
+/* Keeps the files of the one model that pick names, its parts in order; any part names it. An empty pick is the only
+ * model, or that of a usual quantisation. With no match or several: E_NOT_FOUND, and options_out lists the models. */
 int pull_list_choose(struct pull_list *list, const char *pick, struct buf *options_out, struct fault *fault);
 
 /* ---- state of an unfinished download ---- */

@@ -421,18 +421,22 @@ void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, u
     forget_debtors(fair);
 }
 
-uint64_t fair_credit(const struct fair *fair, const struct fair_flow *flow)
+/* How far the flow is behind a virtual time, at most the credit. */
+static uint64_t fair_lag(const struct fair *fair, const struct fair_flow *flow, uint64_t time)
 {
-    uint64_t behind = flow->start < fair->time ? fair->time - flow->start : 0;
+    uint64_t behind = flow->start < time ? time - flow->start : 0;
 
     return (behind < fair->credit ? behind : fair->credit) / UNIT;
 }
 
+uint64_t fair_credit(const struct fair *fair, const struct fair_flow *flow)
+{
+    return fair_lag(fair, flow, fair->time);
+}
+
 uint64_t fair_behind(const struct fair *fair, const struct fair_flow *flow)
 {
-    uint64_t behind = flow->start < fair->latest ? fair->latest - flow->start : 0;
-
-    return (behind < fair->credit ? behind : fair->credit) / UNIT;
+    return fair_lag(fair, flow, fair->latest);
 }
 
 uint64_t fair_debt(const struct fair *fair, const struct fair_flow *flow)

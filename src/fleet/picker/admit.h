@@ -67,8 +67,7 @@ struct picker_outlook_opts {
     uint32_t group;
     /* NULL: prefill workers compute all prompts that wait. */
     const struct picker_local_prefill *local_prefill;
-    uint32_t
-        n_routers; /* that use these workers: this one's queue gets a part of their time; 0: it is alone */
+    uint32_t n_routers; /* that use these workers, whose time they share; 0: one */
     double itl_slo_s;
     uint32_t answer_tokens;  /* expected of a running answer */
     uint32_t context_tokens; /* that the request needs at the decode worker */

@@ -56,10 +56,11 @@ struct sim_router {
     uint32_t n_margins_sent; /* samples that its margins had */
 };
 
-enum {
-    SIM_TALLY_TOKENS,
-    SIM_TALLY_AHEAD
-}; /* of a tenant's flow: prompt tokens that wait; requests that go ahead */
+/* Counters of a tenant's flow. */
+enum sim_tally {
+    SIM_TALLY_TOKENS, /* prompt tokens that wait */
+    SIM_TALLY_AHEAD   /* requests that go ahead */
+};
 
 struct sim_job { /* one request under way */
     struct sim_request request;

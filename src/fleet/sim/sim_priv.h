@@ -207,8 +207,8 @@ void sim_admit_note_refusal(struct sim *sim, const struct sim_job *job);
 
 /* ahead.c */
 void sim_ahead_enter(struct sim *sim, struct sim_job *job); /* it was placed; may be repeated */
-void sim_ahead_leave(struct sim *sim,
-                     struct sim_job *job); /* its worker begins it, or it ends; may be repeated */
+/* Its worker begins it, or it ends; may be repeated. */
+void sim_ahead_leave(struct sim *sim, struct sim_job *job);
 /* True if the job is placed at sim->place.choice although no placement keeps the objectives.  is_judged: admission asks
  * whether it may wait for that. */
 bool sim_ahead_goes(struct sim *sim, struct sim_job *job, bool is_judged);

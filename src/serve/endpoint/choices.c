@@ -21,11 +21,11 @@
 
 #define MAX_TURN_BYTES ((size_t)4 << 20) /* submitted in one turn, because links bound their queues */
 #define MAX_TURN_NS    NS_PER_MS
-#define MAX_AT_ONCE                                                                                          \
-    128 /* choices of a request at the backend at a time; this bounds the events of one turn */
-#define MAX_CONSTRAINT_BYTES                                                                                 \
-    ((size_t)8 << 20) /* of constraints at the backend, where each choice has its copy */
-#define NEXT_TURN_NS (10 * NS_PER_MS)
+#define NEXT_TURN_NS   (10 * NS_PER_MS)
+/* Choices of a request at the backend at a time.  This bounds the events of one turn. */
+#define MAX_AT_ONCE 128
+/* Bytes of a request's constraints at the backend, where each choice has its copy. */
+#define MAX_CONSTRAINT_BYTES ((size_t)8 << 20)
 
 /* ---- submitting ---- */
 

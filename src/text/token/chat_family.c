@@ -83,28 +83,31 @@ struct bytes chat_family_id(enum calls_format calls, const struct chat_family_ca
 void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source,
                           struct chat_format_info *info)
 {
-    static const char *const marks[][3] = {{"<think:opensource>", "</think:opensource>"}, /* Hunyuan 3 */
-                                           {"<think>", "</think>"},
-                                           {"[THINK]", "[/THINK]"},
-                                           {"<seed:think>", "</seed:think>"},
-                                           {"<|START_THINKING|>", "<|END_THINKING|>"},
-                                           {"<|inner_prefix|>", "<|inner_suffix|>"},  /* Apertus */
-                                           {"<|channel>", "<channel|>", "thought\n"}, /* Gemma 4 */
-                                           {"Here is my thought process:", "Here is my response:"}};
+    static const struct {
+        const char *open, *close, *name;
+        bool is_words;
+    } marks[] = {{.open = "<think:opensource>", .close = "</think:opensource>"}, /* Hunyuan 3 */
+                 {.open = "<think>", .close = "</think>"},
+                 {.open = "[THINK]", .close = "[/THINK]"},
+                 {.open = "<seed:think>", .close = "</seed:think>"},
+                 {.open = "<|START_THINKING|>", .close = "<|END_THINKING|>"},
+                 {.open = "<|inner_prefix|>", .close = "<|inner_suffix|>"},          /* Apertus */
+                 {.open = "<|channel>", .close = "<channel|>", .name = "thought\n"}, /* Gemma 4 */
+                 {.open = "Here is my thought process:", .close = "Here is my response:", .is_words = true}};
     const size_t n = sizeof(marks) / sizeof(marks[0]);
 
     for (size_t i = 0; i < 2 * n && info->think_open == NULL; i++) {
-        const char *const *row = marks[i % n];
-        bool is_here = i < n ? bytes_find(source, bytes_str(row[1]), 0) != SIZE_MAX ||
-                                   bytes_find(source, bytes_str(row[0]), 0) != SIZE_MAX
-                             : tokenizer_find(tokenizer, bytes_str(row[1])) != TOKEN_NONE;
+        struct bytes open = bytes_str(marks[i % n].open), close = bytes_str(marks[i % n].close);
+        bool is_here =
+            i < n ? bytes_find(source, close, 0) != SIZE_MAX || bytes_find(source, open, 0) != SIZE_MAX
+                  : tokenizer_find(tokenizer, close) != TOKEN_NONE;
 
         if (!is_here)
             continue;
-        info->think_open = row[0];
-        info->think_close = row[1];
-        info->think_name = row[2];
-        info->think_is_words = row == marks[n - 1];
+        info->think_open = marks[i % n].open;
+        info->think_close = marks[i % n].close;
+        info->think_name = marks[i % n].name;
+        info->think_is_words = marks[i % n].is_words;
     }
 }
 

@@ -37,5 +37,5 @@ check_PROGRAMS += tests/unit/proto/test_wire
 TESTS += tests/unit/proto/test_wire
 tests_unit_proto_test_wire_SOURCES = tests/unit/proto/test_wire.c
 tests_unit_proto_test_wire_LDADD = $(link_proto) $(CMOCKA_LIBS)
-EXTRA_DIST += tests/unit/proto/wire-1.txt tests/unit/proto/wire-2.txt tests/unit/proto/wire-3.txt tests/unit/proto/wire-4.txt tests/unit/proto/wire-5.txt tests/unit/proto/wire-6.txt tests/unit/proto/wire-7.txt
+EXTRA_DIST += tests/unit/proto/frames
 endif

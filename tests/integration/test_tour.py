@@ -68,6 +68,10 @@ def recipes_are_printed():
     assert n > 150, n
     assert [h for h, _ in recipe("max_FAILS")[2]] == ["A worker that is set aside after failures"]
     assert [h for h, _ in recipe("histogram", "STEPS")[2]] == ["A metric"]
+    assert [h for h, _ in recipe("SSE")[2]] == ["An event of streams (SSE)"]  # not "classes": words begin so
+    assert [h for h, _ in recipe("access", "logs", "field")[2]] == ["A column of the access log"]
+    status, said, found = recipe("a", "gauge", "of", "nonsense")  # most of the words
+    assert status == 0 and said.startswith("no recipe has all") and "A metric" in [h or one for h, one in found], said[:300]
     assert len(recipe("a")[2]) > 4 and "\n## " not in recipe("a")[1]
     assert recipe("no", "such.thing")[0] == 1
     assert recipe()[0] == 2 and recipe("--help")[1].startswith("usage: tools/recipe WORDS")

@@ -147,7 +147,7 @@ static void simulate_read(const struct plan_work *work, const struct sim_opts *o
     if (counted->n_arrived == 0)
         counted = &result->classes[SIMULATE_FILLING]; /* of a trace all requests count */
     n = fmax(1, (double)counted->n_arrived);
-    for (uint32_t i = 0; i < SIM_REFUSALS; i++)
+    for (uint32_t i = 0; i < REFUSAL_REASONS; i++)
         n_refused += (double)counted->n_refused[i];
     *out = (struct simulate_result){
         .good_share = (double)counted->n_good / n,

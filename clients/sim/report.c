@@ -7,15 +7,17 @@
 #include "base/check.h"
 #include "base/err.h"
 
-static const char *const refusals[] = {"queue_full", "queue_timeout", "prompt_too_large",
-                                       "no_worker",  "predicted",     "late"};
-CHECK_ROWS(refusals, SIM_REFUSALS);
+static const char *const refusals[] = {
+#define X(reason, name) name,
+    REFUSAL_TABLE(X)
+#undef X
+};
 
 static uint64_t n_refused(const struct sim_class *kind)
 {
     uint64_t n = 0;
 
-    for (unsigned i = 0; i < SIM_REFUSALS; i++)
+    for (unsigned i = 0; i < REFUSAL_REASONS; i++)
         n += kind->n_refused[i];
     return n;
 }
@@ -55,7 +57,7 @@ static void put_class(const struct sim_cli *cli, const struct sim_result *result
                kind->n_arrived, kind->n_done, kind->n_good,
                100 * share_of((double)kind->n_good, (double)kind->n_arrived), kind->n_cancelled,
                n_refused(kind));
-    for (unsigned why = 0; why < SIM_REFUSALS; why++)
+    for (unsigned why = 0; why < REFUSAL_REASONS; why++)
         if (kind->n_refused[why] > 0)
             buf_printf(out, " (%s %" PRIu64 ")", refusals[why], kind->n_refused[why]);
     buf_printf(
@@ -199,7 +201,7 @@ static void json_class(const struct sim_result *result, unsigned i, struct buf *
                "{\"class\": %u, \"arrived\": %" PRIu64 ", \"done\": %" PRIu64 ", \"good\": %" PRIu64
                ", \"cancelled\": %" PRIu64 ", \"refused\": {",
                i, kind->n_arrived, kind->n_done, kind->n_good, kind->n_cancelled);
-    for (unsigned why = 0; why < SIM_REFUSALS; why++)
+    for (unsigned why = 0; why < REFUSAL_REASONS; why++)
         buf_printf(out, "%s\"%s\": %" PRIu64, why ? ", " : "", refusals[why], kind->n_refused[why]);
     buf_printf(out,
                "}, \"prompt_tokens\": %" PRIu64 ", \"answer_tokens\": %" PRIu64

@@ -43,7 +43,7 @@ static void simulate(const struct trace *trace)
     }
     load = replay_load(replay);
     ASSERT(sim_run(&sim, &load, NULL, &result) == 0);
-    for (unsigned i = 0; i < SIM_REFUSALS; i++)
+    for (unsigned i = 0; i < REFUSAL_REASONS; i++)
         n += result.classes[0].n_refused[i];
     ASSERT(result.classes[0].n_arrived <= MOST_SIMULATED);
     ASSERT(n + result.classes[0].n_done == result.classes[0].n_arrived);

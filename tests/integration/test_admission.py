@@ -211,8 +211,9 @@ def a_key_bounds_the_class():
                 keys[name] = out[0]
                 f.write(out[1] + "\n")
         os.chmod(path, 0o600)
-        c.router(http__api_keys=path, classes__class=["high priority=10 weight=4", "low share=50%"], log__format="json")
-        c.worker("decode", **SIM)
+        c.router(http__api_keys=path, classes__class=["high priority=10 weight=4", "low share=50%"], log__format="json",
+                 queue__timeout="300ms")
+        worker = c.worker("decode", **SIM)
         c.wait_ready(decode=1)
         for key, header, tier, want in (("none", None, None, "default"), ("none", "high", None, "default"),
                                         ("none", "low", None, "low"), ("none", None, "low", "low"), ("none", "x" * 500, "auto", "default"),
@@ -222,6 +223,11 @@ def a_key_bounds_the_class():
             assert got == want, (key, header, tier, got, want)
             placed.append(want)
         c.assert_quiet()
+        worker.stop()  # no worker is left: a refused request is of its class too
+        status, _, answer = fetch(c.routers[0].http, "POST", "/v1/messages", c.body("hello", max_tokens=2),
+                                  {"content-type": "application/json", "x-api-key": keys["low"]})
+        assert status in (503, 529), (status, answer)
+        placed.append("low")
         c.routers[0].stop()
         with open(c.routers[0].log_path, errors="replace") as f:
             logged = [line["class"] for line in map(json.loads, filter(lambda text: text.startswith("{"), f)) if line["event"] == "access"]

@@ -264,8 +264,13 @@ static int backend_submit(void *self, const struct gen_start *start, struct gen_
         rc = 0;
     if (rc < 0)
         rc = router_wait_or_refuse(job, rc, failure_out);
-    if (rc < 0)
+    if (rc < 0) {
+        if (start->serving_out != NULL)
+            router_job_serving(job, start->serving_out);
+        router_job_enter(job, JOB_OVER);
+        router_job_free(job);
         return rc;
+    }
     *out = &job->handle;
     if (must_wait)
         router_place_queued(router); /* places this job next if those before it are placed or fail */

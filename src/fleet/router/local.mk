@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libfleet_router.a
-libfleet_router_a_SOURCES = src/fleet/router/router.h src/fleet/router/daemon_priv.h src/fleet/router/operate.c src/fleet/router/router.c src/fleet/router/router_metrics.c src/fleet/router/admission_priv.h src/fleet/router/refusal_priv.h src/fleet/router/router_priv.h src/fleet/router/workers_priv.h \
+libfleet_router_a_SOURCES = src/fleet/router/router.h src/fleet/router/daemon_priv.h src/fleet/router/operate.c src/fleet/router/router.c src/fleet/router/router_metrics.c src/fleet/router/admission_priv.h src/fleet/router/router_priv.h src/fleet/router/workers_priv.h \
 	src/fleet/router/router_conf.h src/fleet/router/router_conf.c src/fleet/router/router_check.c src/fleet/router/dispatch.c src/fleet/router/refusals.c \
 	src/fleet/router/job.c src/fleet/router/job_priv.h src/fleet/router/queue.c src/fleet/router/queue_priv.h src/fleet/router/slices.c src/fleet/router/slices_priv.h src/fleet/router/ahead.c src/fleet/router/ahead_priv.h src/fleet/router/submit.c \
 	src/fleet/router/stream_priv.h src/fleet/router/stream.c src/fleet/router/tokens.c src/fleet/router/serving.c \

@@ -77,8 +77,6 @@ static struct gen_failure not_known(uint64_t lacks)
 static int job_turn_away(struct job *job, enum refusal_reason reason, int rc)
 {
     router_refused(job, reason);
-    router_job_enter(job, JOB_OVER);
-    router_job_free(job);
     return rc;
 }
 
@@ -93,7 +91,7 @@ int router_wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_o
     }
     if (rc == E_LIMIT) {
         *failure_out = too_large;
-        return job_turn_away(job, REFUSED_OTHER, E_LIMIT);
+        return job_turn_away(job, REFUSED_SIZE, E_LIMIT);
     }
     *failure_out = too_late;
     if (!job->awaits_pause && !router_admission_takes(job, &failure_out->retry_after_s))

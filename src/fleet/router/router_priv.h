@@ -20,9 +20,9 @@
 #include "fleet/picker/owner.h"
 #include "fleet/picker/index.h"
 #include "fleet/picker/place.h"
+#include "fleet/picker/refusal.h"
 #include "cache/prefix/block_queue.h"
 #include "proto/capabilities.h"
-#include "fleet/router/refusal_priv.h"
 #include "fleet/router/job_priv.h"
 #include "fleet/router/names_priv.h"
 #include "fleet/router/pause_priv.h"
@@ -165,7 +165,7 @@ void router_blocks_choose(struct job *job, struct picker_place *place);
 void router_job_enter(struct job *job, enum job_state state); /* the only place that changes it */
 
 /* refusals.c */
-/* Queues or refuses a job that no worker can take now; rc: why. A refused job is freed. */
+/* Queues or refuses a job that no worker can take now; rc: why. The caller frees a refused job. */
 int router_wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_out);
 void router_expire_queued(struct router *router); /* refuses jobs that have waited for too long, in slices */
 

@@ -84,15 +84,15 @@ static void front_count_refusal(struct sim *sim, uint32_t kind)
 
     if (sim->opts->most_refused == 0 || kind != sim->opts->most_refused_kind)
         return;
-    for (uint32_t i = 0; i < SIM_REFUSALS; i++)
+    for (uint32_t i = 0; i < REFUSAL_REASONS; i++)
         n += sim->result->classes[kind].n_refused[i];
     sim->is_closed |= n >= sim->opts->most_refused;
 }
 
-void sim_front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why)
+void sim_front_refuse(struct sim *sim, struct sim_job *job, enum refusal_reason why)
 {
     sim_queue_leave(job);
-    if (why == SIM_REFUSED_PREDICTED || why == SIM_REFUSED_LATE)
+    if (why == REFUSED_PREDICTED || why == REFUSED_LATE)
         sim_admit_note_refusal(sim, job);
     front_class(sim, job)->n_refused[why]++;
     front_count_refusal(sim, job->request.kind);
@@ -107,11 +107,12 @@ static bool front_competes(struct sim *sim, struct sim_job *job)
     return (sim->has_tenants || sim->n_routers > 1) && sim_queue_hold_flow(sim, job);
 }
 
-static enum sim_refusal front_why(const struct sim_job *job, int rc)
+static enum refusal_reason front_why(const struct sim *sim, const struct sim_job *job, int rc)
 {
-    return rc == E_LIMIT                                       ? SIM_REFUSED_SIZE
-           : picker_fleet_n_usable(job->router->fleet, 0) == 0 ? SIM_REFUSED_DESERTED
-                                                               : SIM_REFUSED_FULL;
+    return rc == E_LIMIT                                       ? REFUSED_SIZE
+           : sim_queue_share_is_used(sim, job)                 ? REFUSED_SHARE
+           : picker_fleet_n_usable(job->router->fleet, 0) == 0 ? REFUSED_DESERTED
+                                                               : REFUSED_FULL;
 }
 
 /* ---- placement ---- */
@@ -244,11 +245,11 @@ static void front_wait_or_refuse(struct sim *sim, struct sim_job *job, int rc)
     if (rc == E_NOMEM || sim->rc < 0 || !sim_queue_hold_flow(sim, job))
         return;
     if (!job->awaits_pause && !sim_admit_takes(sim, job, rc)) {
-        sim_front_refuse(sim, job, SIM_REFUSED_PREDICTED);
+        sim_front_refuse(sim, job, REFUSED_PREDICTED);
         return;
     }
     if (!job->is_again && (rc == E_LIMIT || !sim_queue_has_room(sim, job))) {
-        sim_front_refuse(sim, job, front_why(job, rc));
+        sim_front_refuse(sim, job, front_why(sim, job, rc));
         return;
     }
     sim_queue_add(sim, job);

@@ -76,15 +76,20 @@ static bool sim_queue_push_out(struct sim *sim, const struct sim_job *job)
 
     if (!fair_is_lighter(turns, job->request.tenant, sim_job_class(sim, job)->weight))
         return false;
-    sim_front_refuse(sim, container_of(fair_heaviest(turns), struct sim_job, turn), SIM_REFUSED_FULL);
+    sim_front_refuse(sim, container_of(fair_heaviest(turns), struct sim_job, turn), REFUSED_PUSHED);
     return true;
+}
+
+bool sim_queue_share_is_used(const struct sim *sim, const struct sim_job *job)
+{
+    double share = sim_job_class(sim, job)->share;
+
+    return share < 1 && job->router->n_queued_of[job->class_at] >= share * sim->opts->queue_max;
 }
 
 bool sim_queue_has_room(struct sim *sim, const struct sim_job *job)
 {
-    double share = sim_job_class(sim, job)->share;
-
-    if (share < 1 && job->router->n_queued_of[job->class_at] >= share * sim->opts->queue_max)
+    if (sim_queue_share_is_used(sim, job))
         return false;
     return job->router->n_queued < sim->opts->queue_max || sim_queue_push_out(sim, job);
 }
@@ -153,8 +158,7 @@ static void sim_queue_refuse_late(struct sim *sim, struct sim_router *router)
     uint32_t n = sim_deadlines_take_late(sim, &router->deadlines, &late);
 
     for (uint32_t i = 0; i < n; i++)
-        sim_front_refuse(sim, late[i],
-                         sim_admit_is_late(sim, late[i]) ? SIM_REFUSED_LATE : SIM_REFUSED_TIMEOUT);
+        sim_front_refuse(sim, late[i], sim_admit_is_late(sim, late[i]) ? REFUSED_LATE : REFUSED_TIMEOUT);
 }
 
 void sim_queue_expire(struct sim *sim)

@@ -22,7 +22,7 @@ static inline const struct picker_class *sim_job_class(const struct sim *sim, co
 bool sim_front_choose_prepare(struct sim *sim, struct sim_job *job, struct picker_goals *goals);
 /* Tries to place the job now: 0, or the picker's code. */
 int sim_front_try(struct sim *sim, struct sim_job *job);
-void sim_front_refuse(struct sim *sim, struct sim_job *job, enum sim_refusal why);
+void sim_front_refuse(struct sim *sim, struct sim_job *job, enum refusal_reason why);
 /* The job leaves its prefill worker (which 0) or its decode worker (1), if it has one. */
 void sim_front_leave_worker(struct sim *sim, struct sim_job *job, unsigned which);
 
@@ -32,6 +32,8 @@ struct fair *sim_queue_turns(const struct sim_job *job); /* of its class */
 bool sim_queue_hold_flow(struct sim *sim, struct sim_job *job);
 /* True if one more request of its class may wait.  In a full queue, the tenant of the class with the most waiting
  * requests makes room for a tenant with fewer. */
+bool sim_queue_share_is_used(const struct sim *sim,
+                             const struct sim_job *job); /* its class has no place left */
 bool sim_queue_has_room(struct sim *sim, const struct sim_job *job);
 void sim_queue_add(struct sim *sim, struct sim_job *job);
 void sim_queue_leave(struct sim_job *job); /* nothing if it does not wait */

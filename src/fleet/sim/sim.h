@@ -18,6 +18,7 @@
 #include "base/progress.h"
 #include "fleet/picker/classes.h"
 #include "fleet/picker/owner.h"
+#include "fleet/picker/refusal.h"
 #include "fleet/sim/hist.h"
 #include "fleet/sim/times.h"
 
@@ -117,19 +118,9 @@ struct sim_load {
     const atomic_bool *is_stopped; /* NULL, or true: the run ends between two events; borrowed */
 };
 
-enum sim_refusal {
-    SIM_REFUSED_FULL,
-    SIM_REFUSED_TIMEOUT,
-    SIM_REFUSED_SIZE,
-    SIM_REFUSED_DESERTED,
-    SIM_REFUSED_PREDICTED, /* at once */
-    SIM_REFUSED_LATE,      /* after it waited */
-    SIM_REFUSALS
-};
-
 struct sim_class { /* results of one class of requests */
     struct sim_hist ttft, itl, e2e;
-    uint64_t n_arrived, n_done, n_good, n_cancelled, n_refused[SIM_REFUSALS];
+    uint64_t n_arrived, n_done, n_good, n_cancelled, n_refused[REFUSAL_REASONS];
     uint64_t prompt_tokens, answer_tokens, good_tokens;
     uint64_t served_tokens; /* of prompts and answers that are done */
     uint64_t n_pauses;      /* of its streams, for a higher class; paused_s: all of them together */

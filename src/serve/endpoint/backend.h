@@ -40,7 +40,7 @@ struct gen_events { /* all on the front's loop thread; no event follows on_end o
      * state. */
     void (*on_soon)(const void *arg, unsigned step);
     void (*on_end)(void *arg, enum work_end end, const struct gen_serving *serving);
-    void (*on_failure)(void *arg, const struct gen_failure *failure);
+    void (*on_failure)(void *arg, const struct gen_failure *failure, const struct gen_serving *serving);
     /* A worker still had the job to resume.  order is the worker's, with the prompt and the notes of the
      * first router; it is borrowed for the call.  Comes before all other events, and only for jobs of
      * backend_ops.resume. */
@@ -52,6 +52,7 @@ struct gen_start { /* a job to begin; all borrowed for the call */
     struct work_order *order;
     const struct gen_events *events; /* valid as long as the job */
     void *arg;                       /* of the events */
+    struct gen_serving *serving_out; /* serving stats of a job that is refused at once; may be NULL */
 };
 
 struct gen_handle; /* a job that the backend holds: handle.h */

@@ -241,11 +241,12 @@ static void choice_events_on_end(void *arg, enum work_end end, const struct gen_
     choice_finish(choice, answer_stop(choice->answer), bytes_of(NULL, 0));
 }
 
-static void on_failure(void *arg, const struct gen_failure *failure)
+static void on_failure(void *arg, const struct gen_failure *failure, const struct gen_serving *serving)
 {
     struct choice *choice = arg;
 
     choice->handle = NULL;
+    choice->serving = *serving;
     choices_fail(choice->request, failure);
 }
 

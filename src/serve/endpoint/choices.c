@@ -46,7 +46,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
                                      .request = &request->gen,
                                      .id_seed = request->resume.is_kept ? request->message_id : NULL,
                                      .begins_thinking = choice->prompt->opens_thinking};
-    const struct gen_start start = {request->model, &choice->order, &choice_events, choice};
+    const struct gen_start start = {request->model, &choice->order, &choice_events, choice, &choice->serving};
     int rc;
 
     if (request->front->answer_cache != NULL && choice->prompt->base_tokens > 0 && choice->transcript == NULL)

@@ -292,13 +292,14 @@ static void gen_handle_deliver_failure(struct gen_handle *handle)
 {
     const struct gen_events *events = handle->events;
     struct gen_failure failure = handle->failure;
+    struct gen_serving serving = {0};
     char *text = handle->failure_text;
     void *arg = handle->arg;
 
     handle->failure_text = NULL;
     gen_outbox_count(handle->outbox, END_UNITS);
-    handle->outbox->close(handle, NULL);
-    events->on_failure(arg, &failure);
+    handle->outbox->close(handle, &serving);
+    events->on_failure(arg, &failure, &serving);
     free(text);
 }
 

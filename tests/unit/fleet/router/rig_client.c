@@ -85,13 +85,14 @@ static void on_end(void *arg, enum work_end end, const struct gen_serving *servi
     client->serving = *serving;
 }
 
-static void on_failure(void *arg, const struct gen_failure *failure)
+static void on_failure(void *arg, const struct gen_failure *failure, const struct gen_serving *serving)
 {
     struct rig_client *client = arg;
     struct rig_client *other = client->cancels_on_failure;
 
     client->handle = NULL;
     client->has_failed = true;
+    client->serving = *serving;
     client->status = failure->status;
     str_copy(client->message, sizeof(client->message), failure->message);
     if (other != NULL && other->handle != NULL)
@@ -133,9 +134,10 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
     order.tokens = calloc(n_tokens, sizeof(*order.tokens));
     for (uint32_t i = 0; i < n_tokens; i++)
         order.tokens[i] = rig->tokens_from + (i + (rig->has_same_prompts ? 0 : rig->n_clients)) % 100;
-    if (backend.ops->submit(backend.self,
-                            &(struct gen_start){&rig->router.models[model].gen, &order, &events, client},
-                            &client->handle, &failure) < 0) {
+    if (backend.ops->submit(
+            backend.self,
+            &(struct gen_start){&rig->router.models[model].gen, &order, &events, client, &client->serving},
+            &client->handle, &failure) < 0) {
         client->handle = NULL;
         client->has_failed = true;
         client->status = failure.status;

@@ -382,6 +382,25 @@ static void a_class_has_its_share_of_the_queue(void **state)
     assert_false(ask("high", NULL, 200)->has_failed);
 }
 
+/* The access log names the class of a request that was refused at once, and of one that waited in vain. */
+static void refused_requests_have_their_class(void **state)
+{
+    struct rig_client *first, *third;
+
+    open_classes();
+    first = ask("low", NULL, 100);
+    assert_false(ask("low", NULL, 101)->has_failed);
+    third = ask("low", NULL, 102);
+    assert_true(third->has_failed);
+    assert_string_equal(third->serving.class_name, "low");
+    assert_false(first->has_failed);
+    rig.conf.queue_timeout_ns = 0;
+    router_expire_queued(&rig.router);
+    rig_flush(&rig);
+    assert_true(first->has_failed);
+    assert_string_equal(first->serving.class_name, "low");
+}
+
 /* The same backlog is too late for the default's objective, and in time for a class with ten seconds. */
 static void a_class_has_its_own_limit(void **state)
 {
@@ -446,6 +465,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_prompt_done_early_leaves_no_queue, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(answers_teach_their_length, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(higher_classes_are_placed_first, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(refused_requests_have_their_class, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_higher_class_is_not_refused_for_a_lower_one, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_class_has_its_share_of_the_queue, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_class_has_its_own_limit, open_rig, close_rig),

@@ -256,7 +256,8 @@ static void a_worker_answers_before_the_store(void **state)
     order_to_resume(&order);
     order_to_resume(&worker_order);
     assert_int_equal(
-        router_resume(router, &(struct gen_start){&router->models[0].gen, &order, &no_events_at_all, NULL},
+        router_resume(router,
+                      &(struct gen_start){&router->models[0].gen, &order, &no_events_at_all, NULL, NULL},
                       &handle, &failure),
         0);
     job = job_of(handle);

@@ -182,10 +182,10 @@ static void a_resumed_stream_is_booked_like_any_other(void **state)
 
     order_of_long_stream(&order);
     order_of_long_stream(&worker_order);
-    assert_int_equal(router_resume(router,
-                                   &(struct gen_start){&router->models[0].gen, &order, &no_events, NULL},
-                                   &handle, &failure),
-                     0);
+    assert_int_equal(
+        router_resume(router, &(struct gen_start){&router->models[0].gen, &order, &no_events, NULL, NULL},
+                      &handle, &failure),
+        0);
     job = job_of(handle);
     assert_int_equal(n_booked(0) + n_booked(1), 0);
     assert_int_equal(work_submit_pack(&worker_order, TOKEN_LIST_MAX_BYTES, &packed), 0);

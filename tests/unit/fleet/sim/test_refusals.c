@@ -62,8 +62,8 @@ static void a_long_queue_costs_no_looks(void **state)
 
     opts.queue_timeout_ns = 5 * NS_PER_S;
     result = run(&opts, 200, 20);
-    assert_true(kind->n_refused[SIM_REFUSED_TIMEOUT] > 2000);
-    assert_int_equal(result.n_expiry_looks, kind->n_refused[SIM_REFUSED_TIMEOUT]);
+    assert_true(kind->n_refused[REFUSED_TIMEOUT] > 2000);
+    assert_int_equal(result.n_expiry_looks, kind->n_refused[REFUSED_TIMEOUT]);
     sim_result_fini(&result);
 }
 
@@ -166,13 +166,13 @@ static void a_light_load_is_not_refused(void **state)
     struct sim_opts opts = small_fleet(true);
     struct sim_result result = run(&opts, 6, 60);
 
-    for (unsigned why = 0; why < SIM_REFUSALS; why++)
+    for (unsigned why = 0; why < REFUSAL_REASONS; why++)
         assert_int_equal(result.classes[0].n_refused[why], 0);
     sim_result_fini(&result);
     opts.itl_slo_ns = NS_PER_MS; /* no step can keep it, and every prompt takes longer than its objective */
     opts.ttft_slo_ns = NS_PER_MS;
     result = run(&opts, 0.02, 600); /* the fleet idles between two requests */
-    for (unsigned why = 0; why < SIM_REFUSALS; why++)
+    for (unsigned why = 0; why < REFUSAL_REASONS; why++)
         assert_int_equal(result.classes[0].n_refused[why], 0);
     sim_result_fini(&result);
 }

@@ -88,7 +88,7 @@ static uint64_t n_ended(const struct sim_class *kind)
 {
     uint64_t n = kind->n_done + kind->n_cancelled;
 
-    for (unsigned i = 0; i < SIM_REFUSALS; i++)
+    for (unsigned i = 0; i < REFUSAL_REASONS; i++)
         n += kind->n_refused[i];
     return n;
 }

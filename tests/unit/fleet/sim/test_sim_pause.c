@@ -77,7 +77,7 @@ static void all_end(const struct sim_result *result)
         const struct sim_class *kind = &result->classes[at];
         uint64_t n = kind->n_done + kind->n_cancelled;
 
-        for (unsigned i = 0; i < SIM_REFUSALS; i++)
+        for (unsigned i = 0; i < REFUSAL_REASONS; i++)
             n += kind->n_refused[i];
         assert_int_equal(n, kind->n_arrived);
         assert_true(kind->n_arrived > 100);
@@ -175,8 +175,8 @@ static void a_class_has_its_share_of_the_queue(void **state)
     opts.refuses_early = false;
     result = run(&opts);
     all_end(&result);
-    assert_true(result.classes[LOW].n_refused[SIM_REFUSED_FULL] > 100);
-    assert_int_equal(result.classes[HIGH].n_refused[SIM_REFUSED_FULL], 0);
+    assert_true(result.classes[LOW].n_refused[REFUSED_SHARE] > 100);
+    assert_int_equal(result.classes[HIGH].n_refused[REFUSED_SHARE], 0);
     sim_result_fini(&result);
 }
 

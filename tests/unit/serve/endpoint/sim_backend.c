@@ -92,9 +92,11 @@ static void break_job(struct sim_job *job)
     struct gen_failure failure = {529, "overloaded_error", "the sim broke on request", 1};
     struct gen_events events = job->events;
     void *arg = job->arg;
+    struct gen_serving serving;
 
+    fill_serving(job, &serving);
     job_free(job);
-    events.on_failure(arg, &failure);
+    events.on_failure(arg, &failure, &serving);
 }
 
 /* Sets token n's logprob to -n/8.  The likeliest tokens are it and the ids after it, one less each. */

@@ -106,11 +106,12 @@ static void on_end(void *arg, enum work_end end, const struct gen_serving *servi
     note(client, 'e');
 }
 
-static void on_failure(void *arg, const struct gen_failure *failure)
+static void on_failure(void *arg, const struct gen_failure *failure, const struct gen_serving *serving)
 {
     struct client *client = arg;
 
     client->job = NULL;
+    client->serving = *serving;
     strncpy(client->message, failure->message, sizeof(client->message) - 1);
     note(client, 'f');
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why the router refuses a request. router_refused() counts a refusal and keeps it for `batonctl why`.
+/* Why a request is refused, by the router and by its simulation. router_refused() counts a refusal and keeps it for
+ * `batonctl why`; sim_front_refuse() counts it for the report.
  * How to change it: docs/changes-fleet.md, "A reason of refusals". */
-#ifndef FLEET_ROUTER_REFUSAL_PRIV_H
-#define FLEET_ROUTER_REFUSAL_PRIV_H
+#ifndef FLEET_PICKER_REFUSAL_H
+#define FLEET_PICKER_REFUSAL_H
 
-/* Reasons of refusals: X(reason, its name in metrics and in `batonctl why`).
+/* Reasons of refusals: X(reason, its name in metrics, in `batonctl why` and in reports of baton-sim).
  *
  *     PREDICTED  its first token would come too late
  *     LATE       it waited, and its first token would come too late now
@@ -13,7 +14,8 @@
  *     TIMEOUT    it waited for queue.timeout
  *     PUSHED     another tenant's request took its place in the queue
  *     DESERTED   no worker of its model is there
- *     OTHER      no worker can ever serve it: it is too long, or no worker has what it needs */
+ *     SIZE       no worker can ever hold it: it is too long
+ *     OTHER      no worker has what it needs, such as a newer version */
 #define REFUSAL_TABLE(X)                                                                                     \
     X(PREDICTED, "predicted")                                                                                \
     X(LATE, "late")                                                                                          \
@@ -22,6 +24,7 @@
     X(TIMEOUT, "timeout")                                                                                    \
     X(PUSHED, "pushed_out")                                                                                  \
     X(DESERTED, "no_worker")                                                                                 \
+    X(SIZE, "prompt_too_large")                                                                              \
     X(OTHER, "other")
 
 enum refusal_reason {

@@ -52,7 +52,8 @@ int gguf_open(const char *path, struct fault *fault, struct gguf **out);
 int gguf_open_memory(struct bytes image, struct fault *fault, struct gguf **out);
 void gguf_close(struct gguf *gguf);
 
-/* E_UNSUPPORTED, with what it is: the file holds a part of a model or something beside one, such as an adapter. */
+/* E_UNSUPPORTED, with what it is: the file holds a part of a model or something beside one, such as an adapter.  Who
+ * takes a model's file asks (the model, the tokenizer, --check); a further kind of file is a line of gguf_check_model(). */
 int gguf_check_model(const struct gguf *gguf, struct fault *fault);
 
 /* Typed look-ups.  E_NOT_FOUND: the key is absent.  E_FORMAT (with the key in the fault): another type or
@@ -88,7 +89,7 @@ void gguf_forget(const struct gguf *gguf, const struct gguf_tensor *tensor);
 uint64_t gguf_file_bytes(const struct gguf *gguf); /* of all parts */
 uint32_t gguf_part_count(const struct gguf *gguf); /* 1 unless the model is split */
 
-/* A part's file name: PREFIX-00001-of-00005.gguf. */
+/* A part's file name: PREFIX-00001-of-00005.gguf. list_parts() of clients/baton/baton.in has the same rule. */
 #define GGUF_PART_TAIL_BYTES 20
 struct gguf_part {
     struct bytes prefix; /* points into the name */

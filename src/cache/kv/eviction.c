@@ -7,8 +7,6 @@
  *     EVICTION_PIN_ENDED    the pin has expired                  a heap, least recently used first
  *     EVICTION_PINNED       pinned                               a heap, earliest end of a pin first
  *
- * A new rank is a row of enum eviction_rank (pool_priv.h) and a condition in eviction_rank_of().
- *
  * Eviction takes from the first of these that has a block, with one exception.  The oldest replicated block
  * goes before the oldest plain one only if it was unused for at least half as long.  So a block that another
  * worker can send back counts as twice as old as it is.  And a popular block, which all workers have, does
@@ -22,7 +20,8 @@
  * questions look only at the first block.
  *
  * Hot path: no allocation after eviction_init, no log.
- * How to change it: docs/changes-worker.md, "Which block an eviction takes first". */
+ * How to change the order: docs/changes-worker.md, "Which block an eviction takes first".
+ * A further rank: docs/changes-worker.md, "A rank of eviction, as spare and pinned blocks have". */
 #include <stdlib.h>
 
 #include "base/check.h"

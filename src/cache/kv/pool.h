@@ -16,8 +16,8 @@
  * pool_cache.h finds blocks by content, pool_quota.h divides the pool among tenants, and pool_writeback.h names
  * the blocks to be saved.
  *
- * Eviction order: spare blocks (LRU), unpinned blocks (LRU), expired pins (LRU), live pins by expiry. kv_pin() pins
- * a block.  An unpinned block that other workers have too (kv_set_replicated) counts as twice as old as it is.
+ * eviction.c has the order of evictions.  Marks of a block change it: spare (kv_set_spare), replicated
+ * (kv_set_replicated: other workers have it too) and pinned (kv_pin).
  *
  * Blocks belong to the tenant that took them.  The pool is divided into equal quotas among the tenants that
  * have blocks in it.  A tenant that needs room takes it from tenants above their quota (their unpinned blocks

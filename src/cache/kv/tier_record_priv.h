@@ -6,7 +6,7 @@
  *     payload  slot 0 | slot 1 | ...      each payload_bytes, from the next multiple of 4096 on
  *
  *   head   0  8  "batonkv1"                  entry   0  4  "slot"
- *          8  4  version, 2                          4  4  number of the slot
+ *          8  4  TIER_VERSION                        4  4  number of the slot
  *         12  4  slots                               8 16  hash of the block
  *         16  8  payload bytes of a slot            24  8  written, ns since 1970
  *         24 16  generation                         32  8  pinned until, ns since 1970; 0: not pinned
@@ -33,7 +33,8 @@
  * segment, even when the write failed, and no process appends to a segment that an earlier process began.
  *
  * A payload is written before its entry.  An entry whose check fails is ignored.  An entry whose payload never
- * reached the disk fails at the tag.  Both cost only that block. */
+ * reached the disk fails at the tag.  Both cost only that block.
+ * How to change it: docs/changes-worker.md, "A field of the files on disk, or another version of them". */
 #ifndef CACHE_KV_TIER_RECORD_PRIV_H
 #define CACHE_KV_TIER_RECORD_PRIV_H
 

@@ -49,16 +49,16 @@ void router_pause_declare(struct router *router)
 {
     static const double bounds[] = {0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300};
     struct router_pauses *pauses = &router->pauses;
-    struct metric_family *paused = metric_family(
+    struct metric_family *begun = metric_family(
         router->metrics, METRIC_COUNTER, "baton_router_pauses_total",
         "Times that a running stream was paused for a request of a higher class, by its class.", "class");
 
     for (uint32_t at = 0; at < router->classes.n; at++) {
         const char *name = router->classes.all[at].name;
 
-        pauses->m_pauses[at] = metric_series(paused, &name);
+        pauses->m_begun[at] = metric_series(begun, &name);
     }
-    pauses->m_paused =
+    pauses->m_now =
         metric_single(router->metrics, METRIC_GAUGE, "baton_router_paused", "Streams that are paused now.");
     pauses->m_seconds =
         metric_series(metric_histogram_family(router->metrics, "baton_router_pause_seconds",
@@ -90,7 +90,7 @@ static void pause_over(struct job *job)
     list_remove(&job->waiting);
     job->pauses_ns += took_ns;
     job->went_on_at = router_job_answered(job);
-    metric_set(pauses->m_paused, --pauses->n_paused);
+    metric_set(pauses->m_now, --pauses->n_paused);
     metric_observe(pauses->m_seconds, (double)took_ns / (double)NS_PER_S);
 }
 
@@ -176,8 +176,8 @@ static void pause_stream(struct job *stream, const struct job *by)
     stream->paused_ns = clock_now_ns();
     router_job_enter(stream, JOB_PAUSED);
     list_push_back(&pauses->paused[stream->class_at], &stream->waiting);
-    metric_add(pauses->m_pauses[stream->class_at], 1);
-    metric_set(pauses->m_paused, ++pauses->n_paused);
+    metric_add(pauses->m_begun[stream->class_at], 1);
+    metric_set(pauses->m_now, ++pauses->n_paused);
     log_info("stream_paused", LOG_STR("request", stream->order.work.request_id),
              LOG_STR("for", by->order.work.request_id), LOG_U64("answered", router_job_answered(stream)));
 }

@@ -18,7 +18,7 @@ struct router_pauses {                      /* pause.c */
     uint64_t failed_ns; /* time of the latest failed attempt for a waiting job */
     struct picker_pause_budget budget;
     struct ev_timer *turn; /* tries again with the next budget; NULL: the owner calls router_place_queued() */
-    struct metric *m_pauses[PICKER_MAX_CLASSES], *m_paused, *m_seconds;
+    struct metric *m_begun[PICKER_MAX_CLASSES], *m_now, *m_seconds; /* pauses, streams in one, their times */
 };
 
 void router_pause_open(struct router *router);

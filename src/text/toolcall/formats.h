@@ -11,7 +11,7 @@
 
 enum calls_format {
     CALLS_PLAIN, /* no calls: thinking and text only */
-    /* In the order of detection. */
+    /* In the order of detection, after the rows with is_tried_first (calls_format_detect()). */
     CALLS_XML,
     CALLS_GLM,
     CALLS_HERMES,

@@ -204,7 +204,7 @@ static void run_seeds(uint64_t first, uint64_t last)
                 rig_cancel(&rig.clients[i]);
         assert_empty();
         if (has_classes)
-            n_pauses += (uint32_t)metric_value(rig.router.pauses.m_pauses[2]);
+            n_pauses += (uint32_t)metric_value(rig.router.pauses.m_begun[2]);
         rig.conf.classes.n = 0;
         rig_close(&rig);
     }

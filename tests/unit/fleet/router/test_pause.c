@@ -109,7 +109,7 @@ static void a_stream_gives_its_seat_and_goes_on(void **state)
     assert_ptr_equal(low, &rig.clients[n - 1]); /* the youngest */
     assert_true(rig_sent(d, n - 1)->is_over);   /* its worker got the CANCEL */
     assert_int_equal(rig.router.pauses.n_paused, 1);
-    assert_true(metric_value(rig.router.pauses.m_pauses[2]) == 1);
+    assert_true(metric_value(rig.router.pauses.m_begun[2]) == 1);
     assert_false(low->has_failed || low->has_ended);
     assert_int_equal(low->n_tokens, 3);
     rig_tokens(&rig, d, 0, 5);

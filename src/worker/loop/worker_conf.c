@@ -8,10 +8,12 @@
 #include "compute/engine/engine_load.h"
 #include "transfer/transport/transport.h"
 
-#define KEY(field)        offsetof(struct worker_conf, field)
-#define S(seconds)        ((seconds)*1e9)
-#define KERNEL_WORD(word) "|" word
-#define KERNEL_WORDS      (&(ENGINE_KERNELS(KERNEL_WORD))[1])
+#define KEY(field)                         offsetof(struct worker_conf, field)
+#define S(seconds)                         ((seconds)*1e9)
+#define KERNEL_WORD(word)                  "|" word
+#define KERNEL_WORDS                       (&(ENGINE_KERNELS(KERNEL_WORD))[1])
+#define TRANSPORT_WORD(name, text, socket) "|" #text
+#define TRANSPORT_WORDS                    "auto" TR_KINDS(TRANSPORT_WORD)
 
 /* One key has one paragraph. */
 /* clang-format off */
@@ -127,7 +129,7 @@
      "How long a block stays in kv.remote after its last use. 0: until the store evicts it."},               \
     {"kv", "remote_flush", CONFIG_DURATION, KEY(remote_flush_ns), "10s", 0, S(600), NULL, false,             \
      "How long a stopping worker continues to write its cached KV to kv.remote. 0: not at all."},            \
-    {"kv", "transport", CONFIG_ENUM, KEY(transport), "auto", 0, 0, "auto|shm|tcp|rdma", false,               \
+    {"kv", "transport", CONFIG_ENUM, KEY(transport), "auto", 0, 0, TRANSPORT_WORDS, false,                 \
      "How KV reaches this worker: shm (workers of one host), rdma, tcp or auto. auto: shm if the peer "      \
      "is on the same host and both have a unix_path, rdma if both have a rail, else tcp. When RDMA "         \
      "fails, tcp takes over. RDMA is not encrypted, so its fabric must be trusted."},                        \

@@ -7,6 +7,7 @@
 #include "base/config/config.h"
 #include "serve/setup/http_conf.h"
 #include "serve/setup/link_access.h"
+#include "transfer/transport/transport.h"
 
 enum worker_role { WORKER_PREFILL, WORKER_DECODE, WORKER_BOTH };
 enum worker_engine_kind { WORKER_ENGINE_CPU, WORKER_ENGINE_SIM };
@@ -15,11 +16,12 @@ enum worker_bf16 { WORKER_BF16_AUTO, WORKER_BF16_TILES, WORKER_BF16_DOTS, WORKER
 enum worker_convert { WORKER_CONVERT_NO, WORKER_CONVERT_BF16 };
 enum worker_tune { WORKER_TUNE_AUTO, WORKER_TUNE_OFF, WORKER_TUNE_REDO };
 enum worker_share { WORKER_SHARE_AUTO, WORKER_SHARE_YES, WORKER_SHARE_NO };
+/* The words of kv.transport: auto, and a kind of transport by its name (TR_KINDS). */
 enum worker_transport {
     WORKER_TRANSPORT_AUTO,
-    WORKER_TRANSPORT_SHM,
-    WORKER_TRANSPORT_TCP,
-    WORKER_TRANSPORT_RDMA
+#define X(name, text, socket) WORKER_TRANSPORT_##name,
+    TR_KINDS(X)
+#undef X
 };
 
 struct worker_conf {

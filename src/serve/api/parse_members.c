@@ -7,7 +7,6 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "base/str.h"
 
 /* ---- the current place, and errors ---- */
 
@@ -81,24 +80,6 @@ int parse_string(struct parse *parse, const json_t *object, const char *name, bo
     if (!json_is_string(value))
         return parse_fail(parse, name, "Input should be a valid string");
     return parse_copy(parse, api_json_str(value), out);
-}
-
-int parse_label(struct parse *parse, const json_t *object, const char *name, char *out, size_t out_bytes)
-{
-    const json_t *value = parse_member(object, name);
-    struct bytes text = api_json_str(value);
-
-    if (value == NULL)
-        return 0;
-    if (!json_is_string(value))
-        return parse_fail(parse, name, "Input should be a valid string");
-    if (text.len_bytes >= out_bytes)
-        return parse_fail(parse, name, "String should have at most %zu bytes", out_bytes - 1);
-    if (!str_is_printable(text))
-        return parse_fail(parse, name, "String should have no control characters");
-    memcpy(out, text.data, text.len_bytes);
-    out[text.len_bytes] = '\0';
-    return 0;
 }
 
 int parse_model(struct parse *parse, const json_t *root)

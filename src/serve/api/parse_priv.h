@@ -50,10 +50,6 @@ int parse_copy(struct parse *parse, struct bytes text, struct bytes *out);
 /* Reads a string member.  An absent optional member leaves *out alone. */
 int parse_string(struct parse *parse, const json_t *object, const char *name, bool is_required,
                  struct bytes *out);
-/* Reads an optional string member that a work order carries to the router or a worker, into out[out_bytes].  Refuses a
- * longer one, and control characters: a message with such a text ends its link (proto/frame_check.c).  An absent one
- * leaves out alone. */
-int parse_label(struct parse *parse, const json_t *object, const char *name, char *out, size_t out_bytes);
 /* Reads the required member "model". */
 int parse_model(struct parse *parse, const json_t *root);
 /* Read an optional integer, number or boolean member; found_out may be NULL. */

@@ -502,46 +502,6 @@ static void long_histories_are_checked_quickly(void **state)
     buf_fini(&body);
 }
 
-/* What frame_check.c of proto refuses in a text must not come into a work order. */
-static void labels_fit_a_message(void **state)
-{
-    static const struct {
-        const char *body, *message; /* NULL: accepted */
-    } rows[] = {
-        {"{}", NULL},
-        {"{\"seed_label\":null}", NULL},
-        {"{\"seed_label\":\"\"}", NULL},
-        {"{\"seed_label\":\"1234567\"}", NULL},
-        {"{\"seed_label\":\"\\u00e9\"}", NULL},
-        {"{\"seed_label\":5}", "seed_label: Input should be a valid string"},
-        {"{\"seed_label\":\"12345678\"}", "seed_label: String should have at most 7 bytes"},
-        {"{\"seed_label\":\"a\\nb\"}", "seed_label: String should have no control characters"},
-        {"{\"seed_label\":\"a\\tb\"}", "seed_label: String should have no control characters"},
-        {"{\"seed_label\":\"a\\u007f\"}", "seed_label: String should have no control characters"},
-        {"{\"seed_label\":\"a\\u0000b\"}", "seed_label: String should have no control characters"},
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct api_error error = {0};
-        struct parse parse = {.error = &error};
-        json_t *root = json_loads(rows[i].body, JSON_ALLOW_NUL, NULL);
-        char label[8] = "absent";
-        int rc;
-
-        assert_non_null(root);
-        rc = parse_label(&parse, root, "seed_label", label, sizeof(label));
-        assert_int_equal(rc, rows[i].message == NULL ? 0 : E_FORMAT);
-        assert_string_equal(error.message, rows[i].message == NULL ? "" : rows[i].message);
-        if (rc == 0 && json_object_get(root, "seed_label") != NULL)
-            assert_string_equal(label, json_is_null(json_object_get(root, "seed_label"))
-                                           ? "absent"
-                                           : json_string_value(json_object_get(root, "seed_label")));
-        else
-            assert_string_equal(label, "absent");
-        json_decref(root);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -554,7 +514,6 @@ int main(void)
         cmocka_unit_test(breakpoints_are_found),
         cmocka_unit_test(counting_needs_no_max_tokens),
         cmocka_unit_test(long_histories_are_checked_quickly),
-        cmocka_unit_test(labels_fit_a_message),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

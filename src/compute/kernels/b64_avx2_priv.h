@@ -29,18 +29,26 @@ static inline b64 b64_and(b64 a, uint8_t mask)
     return (b64){_mm256_and_si256(a.low, by), _mm256_and_si256(a.high, by)};
 }
 
-static inline b64 b64_right(b64 a, unsigned right, uint8_t mask)
+static inline __attribute__((always_inline)) b64 b64_shifted(b64 a, unsigned right)
 {
-    b64 moved = {_mm256_srli_epi16(a.low, (int)right), _mm256_srli_epi16(a.high, (int)right)};
-
-    return b64_and(right > 0 ? moved : a, mask);
+    return (b64){_mm256_srli_epi16(a.low, (int)right), _mm256_srli_epi16(a.high, (int)right)};
 }
 
-static inline b64 b64_left(b64 a, unsigned left, uint8_t mask)
+/* The mask comes first where it fits: then it is applied by the instruction that loads the row. */
+static inline __attribute__((always_inline)) b64 b64_right(b64 a, unsigned right, uint8_t mask)
 {
-    b64 moved = {_mm256_slli_epi16(a.low, (int)left), _mm256_slli_epi16(a.high, (int)left)};
+    const uint32_t before = (uint32_t)mask << right;
 
-    return b64_and(left > 0 ? moved : a, mask);
+    if (right == 0)
+        return b64_and(a, mask);
+    return before <= 0xff ? b64_shifted(b64_and(a, (uint8_t)before), right)
+                          : b64_and(b64_shifted(a, right), mask);
+}
+
+static inline __attribute__((always_inline)) b64 b64_left(b64 a, unsigned left, uint8_t mask)
+{
+    a = b64_and(a, (uint8_t)(mask >> left)); /* first, as in b64_right */
+    return left > 0 ? (b64){_mm256_slli_epi16(a.low, (int)left), _mm256_slli_epi16(a.high, (int)left)} : a;
 }
 
 static inline b64 b64_or(b64 a, b64 b)

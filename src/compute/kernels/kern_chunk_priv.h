@@ -116,7 +116,7 @@ INLINED b64 four_of_3(const uint8_t *at, uint32_t i, bool is_moved)
     if (i < 12)
         return b64_right(more, 3 * (f / 2), 0x07);
     row = b64_join(row, 0xc0, b64_right(more, 1 + f / 2, 0x20));
-    return is_moved ? b64_right(row, 5, 7) : row;
+    return is_moved ? b64_right(row, 5, 0xff) : row; /* no bits are below the field */
 }
 
 INLINED b64 four_of_5(const uint8_t *at, uint32_t i, bool is_moved)
@@ -128,7 +128,7 @@ INLINED b64 four_of_5(const uint8_t *at, uint32_t i, bool is_moved)
         return b64_right(row, 0, 0x1f);
     more = b64_load(at + (size_t)(8 + f / 4) * 64);
     row = b64_join(row, 0xe0, bit < 3 ? b64_left(more, 3 - bit, 0x18) : b64_right(more, bit - 3, 0x18));
-    return is_moved ? b64_right(row, 3, 31) : row;
+    return is_moved ? b64_right(row, 3, 0xff) : row;
 }
 
 INLINED b64 four_of_6(const uint8_t *at, uint32_t i, bool is_moved)
@@ -139,7 +139,7 @@ INLINED b64 four_of_6(const uint8_t *at, uint32_t i, bool is_moved)
     b64 low = b64_right(b64_load(at + (size_t)(i - 4) * 64), 4, 0x0c);
     b64 middle = b64_right(b64_load(at + (size_t)(i - 8) * 64), 2, 0x30);
     b64 row = b64_join(b64_load(at + (size_t)(i - 12) * 64), 0xc0, b64_or(middle, low));
-    return is_moved ? b64_right(row, 2, 63) : row;
+    return is_moved ? b64_right(row, 2, 0xff) : row;
 }
 
 /* Bit i of each byte, at bit 1. */
@@ -162,8 +162,10 @@ INLINED b64 chunk_four(struct quant_form form, const struct chunk *chunk, uint32
     at += (size_t)(qblk / 2) * 2 * form.bits * 64;
     if (form.bits == 1)
         return bit_at_one(b64_load(at + (size_t)parity * 64), four);
+    if (form.bits == 2 && is_narrow(form)) /* four fields share the load of a row: masks come last */
+        return b64_right(b64_right(b64_load(at + (size_t)(i % 4) * 64), i / 4 * 2, 0xff), 0, 3);
     if (form.bits == 2)
-        return b64_field(b64_load(at + (size_t)(i % 4) * 64), i / 4 * 2, 3, is_narrow(form));
+        return b64_field(b64_load(at + (size_t)(i % 4) * 64), i / 4 * 2, 3, false);
     if (form.bits == 3 && form.is_table)
         return b64_lookup(four_of_3(at, i, true), chunk->lookup);
     if (form.bits == 3)

@@ -109,8 +109,7 @@ static inline q8_sums q8_widen(q8_sums sums, q8_words words)
 {
     __m256i ones = _mm256_set1_epi16(1);
 
-    return (q8_sums){_mm256_add_epi32(sums.low, _mm256_madd_epi16(words.low, ones)),
-                     _mm256_add_epi32(sums.high, _mm256_madd_epi16(words.high, ones))};
+    return (q8_sums){q8_madd(sums.low, words.low, ones), q8_madd(sums.high, words.high, ones)};
 }
 
 /* ---- peaks ---- */

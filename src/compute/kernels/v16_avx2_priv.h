@@ -200,13 +200,13 @@ static inline v16 v16_from_i8(const int8_t *from)
     return v16_from_bytes(_mm_loadu_si128((const __m128i *)from));
 }
 
-/* 0x47000000 is 2^15, whose mantissa counts from bit 8 on. */
+/* 0x47000000 is 2^15, whose mantissa counts from bit 8 on. Whole bytes: a load from beside. */
 static inline __attribute__((always_inline)) __m256 v8_second_bytes(const uint8_t *from, int left,
                                                                     uint32_t mask)
 {
-    __m256i bits = _mm256_loadu_si256((const __m256i *)from);
+    __m256i bits = _mm256_loadu_si256((const __m256i *)(from - (left % 8 == 0 ? left / 8 : 0)));
 
-    bits = left > 0 ? _mm256_slli_epi32(bits, left) : left < 0 ? _mm256_srli_epi32(bits, -left) : bits;
+    bits = left % 8 == 0 ? bits : left > 0 ? _mm256_slli_epi32(bits, left) : _mm256_srli_epi32(bits, -left);
     bits = _mm256_and_si256(bits, _mm256_set1_epi32((int32_t)mask));
     return _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x47000000)));
 }

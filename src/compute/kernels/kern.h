@@ -158,6 +158,7 @@ struct kern_q8 {
     uint32_t tile_panels;
     uint32_t quant_bytes;               /* packed bytes of four quants of an activation; */
     uint32_t narrow_most, narrow_bytes; /* this many for weights whose largest u is at most narrow_most */
+    bool has_signed; /* and for one token of quant_has_wide_levels(): only `direct` takes these */
 
     void (*tile)(const struct tile_q8 *tile); /* over expanded chunks */
     void (*expand)(const struct expand *expand);

@@ -59,7 +59,7 @@ struct smalls {
 struct chunk { /* of a group of panels */
     const uint8_t *at;
     size_t panel_step;
-    const uint8_t *lookup, *points;
+    const uint8_t *lookup, *sizes, *points; /* sizes: of signed levels (kern_narrow_priv.h) */
     float unit;
     struct quant_chunk parts;
     struct smalls scale[MAX_GROUP_PANELS], min[MAX_GROUP_PANELS];

@@ -25,9 +25,9 @@ INLINED void direct_form(const struct tile_q8 *tile, struct quant_form form)
 #define CASE(height)                                                                                         \
     case height:                                                                                             \
         if (Q8_DIRECT_PANELS == 1 || tile->direct_panels == 1)                                               \
-            tile_groups(tile, form, 0, 1, height);                                                           \
+            tile_groups(tile, form_for(form, height), 0, 1, height);                                         \
         else                                                                                                 \
-            tile_groups(tile, form, 0, Q8_DIRECT_PANELS, height);                                            \
+            tile_groups(tile, form_for(form, height), 0, Q8_DIRECT_PANELS, height);                          \
         break;
         Q8_HEIGHTS(CASE)
 #undef CASE

@@ -148,7 +148,7 @@ INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const fl
 
 static void pack_q8(const struct pack *pack)
 {
-    act_pack_each(pack, quant_form(pack->type), pack_qblk);
+    act_pack_each(pack, form_for(quant_form(pack->type), pack->n_tokens), pack_qblk);
 }
 
 /* Returns ones, hidden from the compiler, which would otherwise simplify the products. */
@@ -216,6 +216,7 @@ const struct kern_q8 Q8(kern_q8) = {
     .quant_bytes = Q8_QUANT_BYTES,
     .narrow_most = Q8_NARROW_MOST,
     .narrow_bytes = Q8_NARROW_BYTES,
+    .has_signed = Q8_HAS_SIGNED,
     .tile = Q8(tile_q8),
     .expand = Q8(expand_q8),
     .direct = Q8_DIRECT,

@@ -180,8 +180,11 @@ INLINED void tile_group(const struct tile_q8 *tile, struct quant_form form, uint
     struct fetching fetching = fetching_for(tile, form, panel, index);
     const uint8_t *x = (const uint8_t *)tile->x + index * tile->x_step;
     const uint8_t *behind = chunk.at + n_panels * tile->panel_step;
+    struct signed_levels tables;
     struct sums sums;
 
+    if (is_signed(form))
+        signed_open(form, &tables, &chunk);
     sums_open(&sums, y, tile->y_step, tile->is_first, n_panels, n_tokens);
     for (uint32_t b = 0; b < tile->n_qblks; b += CHUNK_QBLKS) {
         uint32_t n_qblks = tile->n_qblks - b < CHUNK_QBLKS ? tile->n_qblks - b : CHUNK_QBLKS;

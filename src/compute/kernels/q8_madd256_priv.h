@@ -104,6 +104,14 @@ static inline q8_words q8_words_add(q8_words a, q8_words b)
     return a;
 }
 
+/* The same for signed weights, whose sizes are at most Q8_NARROW_MOST: their signs go to the activations. */
+#define Q8_SIGNED
+static inline q8_words q8_signed_pairs(b64 sizes, b64 levels, q8_narrow_x x)
+{
+    return (q8_words){_mm256_maddubs_epi16(sizes.low, _mm256_sign_epi8(x, levels.low)),
+                      _mm256_maddubs_epi16(sizes.high, _mm256_sign_epi8(x, levels.high))};
+}
+
 /* Adds pairs of words to the sums. */
 static inline q8_sums q8_widen(q8_sums sums, q8_words words)
 {

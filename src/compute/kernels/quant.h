@@ -151,6 +151,14 @@ static inline __attribute__((always_inline)) struct quant_form quant_form(enum d
     }
 }
 
+/* True for tables whose u are too wide for dots of at most narrow_most, but whose levels are not. */
+static inline __attribute__((always_inline)) bool quant_has_wide_levels(struct quant_form form,
+                                                                        uint32_t narrow_most)
+{
+    return form.is_table && form.code == CODE_FIELDS && form.most > narrow_most && form.zero <= narrow_most &&
+           form.most - form.zero <= form.zero;
+}
+
 /* The form of expanded chunks: whole bytes (tables looked up) and floats. */
 static inline __attribute__((always_inline)) struct quant_form quant_expanded(struct quant_form form)
 {

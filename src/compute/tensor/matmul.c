@@ -435,19 +435,21 @@ static uint32_t n_elements(const struct weight *weight)
 
 /* ---- scratch ---- */
 
-/* Bytes of a qblk of a token's activations, packed for dots with quantised weights. */
-static uint32_t act_bytes(const struct weight *weight)
+/* Bytes of a qblk of one of n tokens' activations, packed for dots with quantised weights. */
+static uint32_t act_bytes(const struct weight *weight, uint32_t n)
 {
     const struct kern_q8 *q8 = weight->table->q8;
     const struct quant_form form = quant_form(weight->type);
+    const bool is_narrow = form.most <= q8->narrow_most ||
+                           (n == 1 && q8->has_signed && quant_has_wide_levels(form, q8->narrow_most));
 
-    return quant_act_bytes(form, form.most <= q8->narrow_most ? q8->narrow_bytes : q8->quant_bytes);
+    return quant_act_bytes(form, is_narrow ? q8->narrow_bytes : q8->quant_bytes);
 }
 
 /* Bytes of packed activations, in the larger of the forms that the weight may need. */
 static size_t x_bytes(const struct weight *weight, uint32_t n)
 {
-    const size_t by_dots = act_bytes(weight);
+    const size_t by_dots = act_bytes(weight, n);
 
     if (!weight_is_quant(weight->type))
         return (size_t)n * n_elements(weight) * sizeof(float);
@@ -524,7 +526,7 @@ void matmul_open(struct product *product, struct team *team, const struct matmul
                 : weight->is_dots   ? weight->table->vec->pack_swapped
                                     : weight->table->vec->pack_f32,
         .close = !is_q8 && weight->is_paired ? dots_of(weight)->close : NULL,
-        .qblk_bytes = act_bytes(weight),
+        .qblk_bytes = act_bytes(weight, args->n),
         .n_k = n_elements(weight),
         .element_cols = weight->is_paired ? 2 : 1,
         .slice_k = is_q8      ? weight->cols
@@ -540,6 +542,7 @@ void matmul_open(struct product *product, struct team *team, const struct matmul
     product->direct_panels = matmul_direct_panels(weight, tile_tokens, product->n_tiles);
     product->is_direct = is_q8 ? matmul_is_direct(weight, tile_tokens, product->n_tiles)
                                : product->n_tiles == 1 && (is_tiles || !weight->is_tiles);
+    ASSERT(!is_q8 || args->n > 1 || !q8->has_signed || product->is_direct); /* see kern_q8.has_signed */
     if (is_q8)
         product->slice_panels =
             matmul_slice_panels(weight, product->is_direct, product->direct_panels, &product->slice_cols);

@@ -51,6 +51,7 @@ include tests/fuzz/eventid.mk
 include tests/fuzz/tracecontext.mk
 include tests/fuzz/trace.mk
 include tests/fuzz/access.mk
+include tests/fuzz/cgroup.mk
 include tests/fuzz/remote.mk
 include tests/fuzz/resp.mk
 include tests/fuzz/tier.mk

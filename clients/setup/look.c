@@ -12,9 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cgroup.h"
 #include "base/cpu.h"
 #include "base/err.h"
 #include "base/file.h"
+#include "base/mem_machine.h"
 #include "base/str.h"
 
 enum { LOOK_MAX_CPUS = 4096, LOOK_PATH_BYTES = 512 };
@@ -171,6 +173,22 @@ static void look_kernels(char *out, size_t cap)
              has->has_arm_i8mm ? ", I8MM" : "");
 }
 
+/* In a container or a service, what its groups allow counts. */
+static void look_groups(const char *root, struct setup_host *host)
+{
+    char membership[LOOK_PATH_BYTES], mount[LOOK_PATH_BYTES];
+    uint64_t bytes, free_bytes;
+
+    snprintf(membership, sizeof(membership), "%s%s", root, CGROUP_MEMBERSHIP);
+    snprintf(mount, sizeof(mount), "%s%s", root, CGROUP_MOUNT);
+    bytes = mem_group_bytes(membership, mount, 0);
+    free_bytes = mem_group_free_bytes(membership, mount);
+    if (bytes < host->memory_bytes)
+        host->memory_bytes = bytes;
+    if (free_bytes < host->available_bytes)
+        host->available_bytes = free_bytes;
+}
+
 void setup_look(const char *root, struct setup_host *out)
 {
     char path[LOOK_PATH_BYTES];
@@ -184,6 +202,7 @@ void setup_look(const char *root, struct setup_host *out)
     snprintf(path, sizeof(path), "%s/proc/meminfo", root);
     out->memory_bytes = look_kib(path, "MemTotal:");
     out->available_bytes = look_kib(path, "MemAvailable:");
+    look_groups(root, out);
     look_nodes(root, out);
     look_rails(root, out);
 }

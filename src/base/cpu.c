@@ -5,6 +5,7 @@
  * see a machine with one CPU.  A control group's quota (cpu_quota.c) limits how many of these CPUs get a
  * thread. cpu_x86.c, cpu_arm.c and cpu_other.c detect instruction sets. */
 #include "base/cpu.h"
+#include "base/cgroup.h"
 #include "base/cpu_quota_priv.h"
 
 #include <pthread.h>
@@ -28,7 +29,7 @@ static unsigned quota; /* quota of our control group; 0: none */
 
 static void read_mask(void)
 {
-    quota = cpu_quota("/proc/self/cgroup", "/sys/fs/cgroup");
+    quota = cpu_quota(CGROUP_MEMBERSHIP, CGROUP_MOUNT);
     if (sched_getaffinity(getpid(), sizeof(usable), usable.bits) == 0)
         return;
     /* The machine has more CPUs than the mask holds, or a sandbox forbids the call.  Then assume CPUs 0, 1,

@@ -2,16 +2,11 @@
 /* CPU quotas of control groups.  A container of two CPUs on a machine with 64 has an affinity mask of 64.
  * If threads span all of them, the kernel stops them all for most of each period.
  *
- *     /proc/self/cgroup     0::/system.slice/baton.service          version 2
- *                           4:cpu,cpuacct:/docker/0a1b              version 1
+ *     version 2   cpu.max               "150000 100000" or "max 100000"
+ *     version 1   cpu.cfs_quota_us      150000, or -1
+ *                 cpu.cfs_period_us     100000
  *
- *     version 2   MOUNT/GROUP/cpu.max                   "150000 100000" or "max 100000"
- *     version 1   MOUNT/cpu/GROUP/cpu.cfs_quota_us      150000, or -1
- *                 MOUNT/cpu/GROUP/cpu.cfs_period_us     100000
- *
- * The quotas of parent groups bind a group too, so the tightest one up to the mount counts.  In a container
- * the path may name a group that is not mounted there.  Then the quota of the mount itself counts, which is
- * the container's own group.  A quota of one and a half CPUs gets two threads: the second is stopped half of
+ * The tightest quota up to the mount counts.  A quota of one and a half CPUs gets two threads: the second is stopped half of
  * the time, and its work in the other half is a gain. */
 #include "base/cpu_quota_priv.h"
 
@@ -20,18 +15,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/cgroup.h"
 #include "base/file.h"
 #include "base/str.h"
-
-enum { MAX_PATH = 4096, MAX_LINE = MAX_PATH + 256 };
 
 /* Reads the first line of DIR/NAME without its newline.  False when there is none. */
 static bool read_line(const char *dir, const char *name, char line[128])
 {
-    char path[MAX_LINE];
+    char path[4096 + 256 + 32];
 
-    if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
-        return false;
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
     return file_read_line(path, line, 128);
 }
 
@@ -47,12 +40,12 @@ static unsigned cpus_of(const char *quota_text, const char *period_text)
     return n > INT_MAX ? 0 : (unsigned)n;
 }
 
-static unsigned group_quota(const char *dir)
+static unsigned group_quota(const char *dir, int version)
 {
     char quota[128], period[128];
 
-    if (read_line(dir, "cpu.max", quota)) {
-        char *space = strchr(quota, ' ');
+    if (version == 2) {
+        char *space = read_line(dir, "cpu.max", quota) ? strchr(quota, ' ') : NULL;
 
         if (space == NULL)
             return 0;
@@ -64,61 +57,18 @@ static unsigned group_quota(const char *dir)
     return cpus_of(quota, period);
 }
 
-/* The smallest quota of a group and its parents; does not go above root. */
-static unsigned least_quota(const char *root, const char *group)
+static void quota_visit(void *arg, int version, const char *dir)
 {
-    char dir[MAX_LINE];
-    size_t root_bytes = strlen(root);
-    unsigned least = 0;
+    unsigned *least = arg, n = group_quota(dir, version);
 
-    if (snprintf(dir, sizeof(dir), "%s%s", root, group) >= (int)sizeof(dir))
-        return 0;
-    for (;;) {
-        unsigned n = group_quota(dir);
-        char *slash = strrchr(dir, '/');
-
-        if (n > 0 && (least == 0 || n < least))
-            least = n;
-        if (slash == NULL || (size_t)(slash - dir) < root_bytes)
-            return least;
-        *slash = '\0';
-    }
-}
-
-/* True if a list of controllers ("cpu,cpuacct") contains the one for CPU time. */
-static bool has_cpu(const char *controllers)
-{
-    for (const char *at = controllers; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',';
-        if (strncmp(at, "cpu", 3) == 0 && (at[3] == ',' || at[3] == '\0'))
-            return true;
-    }
-    return false;
+    if (n > 0 && (*least == 0 || n < *least))
+        *least = n;
 }
 
 unsigned cpu_quota(const char *membership, const char *mount)
 {
-    FILE *file = fopen(membership, "re");
-    char line[MAX_LINE], root[MAX_PATH];
     unsigned least = 0;
 
-    if (file == NULL)
-        return 0;
-    while (fgets(line, sizeof(line), file) != NULL) {
-        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
-
-        if (group == NULL)
-            continue;
-        *controllers++ = '\0';
-        *group++ = '\0';
-        group[strcspn(group, "\n")] = '\0';
-        if (*controllers != '\0' && !has_cpu(controllers))
-            continue;
-        snprintf(root, sizeof(root), "%s%s", mount, *controllers == '\0' ? "" : "/cpu");
-        unsigned n = least_quota(root, strcmp(group, "/") == 0 || strstr(group, "/..") ? "" : group);
-        if (n > 0 && (least == 0 || n < least))
-            least = n;
-    }
-    fclose(file);
+    cgroup_walk(membership, mount, "cpu", quota_visit, &least);
     return least;
 }

@@ -4,6 +4,7 @@ libbase_a_SOURCES = \
 	src/base/arena.c src/base/arena.h \
 	src/base/breaker.c src/base/breaker.h \
 	src/base/bytes.c src/base/bytes.h \
+	src/base/cgroup.c src/base/cgroup.h \
 	src/base/check.c src/base/check.h \
 	src/base/clock.c src/base/clock.h \
 	src/base/cpu.c src/base/cpu.h \
@@ -46,7 +47,7 @@ if HAVE_CMOCKA
 base_tests = \
 	tests/unit/base/test_bytes \
 	tests/unit/base/test_breaker \
-	tests/unit/base/test_cpu_quota \
+	tests/unit/base/test_cgroup \
 	tests/unit/base/test_err \
 	tests/unit/base/test_fair \
 	tests/unit/base/test_file \
@@ -67,7 +68,7 @@ TESTS += $(base_tests)
 endif
 tests_unit_base_test_bytes_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_breaker_LDADD = $(link_base) $(CMOCKA_LIBS)
-tests_unit_base_test_cpu_quota_LDADD = $(link_base) $(CMOCKA_LIBS)
+tests_unit_base_test_cgroup_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_err_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_fair_LDADD = $(link_base) $(CMOCKA_LIBS)
 tests_unit_base_test_file_LDADD = $(link_base) $(CMOCKA_LIBS)

@@ -44,7 +44,7 @@ EXTRA_DIST += $(plain_tests)
 if PLAIN_BUILD
 TESTS += $(plain_tests)
 endif
-EXTRA_DIST += tests/integration/hurt.py tests/bench/bench_overlap.py tests/bench/bench_loop.py tests/bench/bench_loop_ports.py \
+EXTRA_DIST += tests/integration/hurt.py tests/integration/container.py tests/bench/bench_overlap.py tests/bench/bench_loop.py tests/bench/bench_loop_ports.py \
 	tests/bench/bench_truth.py tests/bench/bench_goodput.py tests/bench/bench_routers.py tests/bench/bench_remote.py
 TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py tests/integration/gguf_file.py tests/integration/draft_client.py tests/integration/right_head.py

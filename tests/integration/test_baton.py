@@ -14,6 +14,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import BUILD, SOURCE, main, patience  # noqa: E402
+from container import limited  # noqa: E402
 
 BATON = os.path.join(BUILD, "baton")
 
@@ -78,6 +79,24 @@ def a_model_larger_than_memory_is_not_started():
                 f.truncate(total_kib * 1024 * 6 // 10)
         said = call(folder, "run", "--both", "--once", os.path.join(folder, "m-00001-of-00002.gguf"), status=1)
         assert re.search(r"the model has [0-9]+ MiB, but only [0-9]+ MiB of memory are free", said), said
+
+
+def a_model_larger_than_a_containers_limit_is_not_started():
+    """What its processes hold counts as taken, and pages of files as free."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = limited(folder, 4 << 20, [BATON, "run", "--both", "--once"])
+        if run is None:
+            return
+        done = subprocess.run(run, capture_output=True, text=True, timeout=patience(60), env=environment(folder), check=False)
+        assert done.returncode == 1 and re.search(
+            r"the model has [0-9]+ MiB, but only 4 MiB of memory are free; a smaller quantisation takes less; "
+            r"the limit of the container or service counts: docker run --memory", done.stderr), done
+        with open(os.path.join(folder, "cgroup", "memory", "memory.stat"), "w") as f:
+            f.write(f"total_cache {1 << 24}\ntotal_rss {1 << 20}\ntotal_shmem {1 << 20}\n")
+        with open(os.path.join(folder, "cgroup", "memory.stat"), "w") as f:
+            f.write(f"file {1 << 24}\nanon {1 << 20}\nshmem {1 << 20}\n")
+        done = subprocess.run(run, capture_output=True, text=True, timeout=patience(60), env=environment(folder), check=False)
+        assert done.returncode == 1 and "only 2 MiB of memory are free" in done.stderr, done
 
 
 def a_missing_part_is_named():
@@ -190,5 +209,6 @@ def a_second_start_names_the_first():
 
 if __name__ == "__main__":
     main([programs_are_found, a_relay_answers_once, a_link_into_a_hubs_cache_keeps_its_name, a_model_larger_than_memory_is_not_started,
+          a_model_larger_than_a_containers_limit_is_not_started,
           a_missing_part_is_named, each_part_behind_a_link_counts, an_embedding_model_is_asked_no_question, a_base_model_continues_the_prompt,
           a_second_start_names_the_first, long_prompts_at_once_are_served_late])

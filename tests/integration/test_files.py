@@ -7,10 +7,12 @@ import shutil
 import struct
 import subprocess
 
-from cluster import BUILD, MODEL, Cluster, main, patience
+from cluster import BUILD, MODEL, SOURCE, Cluster, main, patience
+from container import limited
 from gguf_file import GgufFile
 
 TOOL = os.path.join(BUILD, "baton-model")
+DEMO = os.path.join(SOURCE, "share", "baton-demo.gguf")
 PROMPT = "Tell me what a hand-off is in Baton, and why it matters, and what a prefill worker does. " * 3
 
 
@@ -169,8 +171,28 @@ def weights_above_the_machines_memory_are_refused():
             assert re.search(r"its weights take [0-9.]+ GiB, this machine's memory and swap have [0-9.]+ GiB", run.stdout + run.stderr), run
 
 
+def the_limit_of_a_container_counts():
+    """The machine would hold the weights and the KV.  The message says which limit is too low, and how to raise it."""
+    mib = 1 << 20
+    raised = r" \(raise its limit: docker run --memory, resources.limits.memory of a pod, MemoryMax= of a unit\)"
+    owner = "the memory and swap of its container or service"
+    with Cluster() as c:
+        conf, daemon = os.path.join(c.dir, "empty.conf"), os.path.join(BUILD, "baton-decode")
+        open(conf, "w").close()
+        for limit, kv, said in ((mib, 64 * mib, f"kv.memory: 64MiB is more than {owner}, 1MiB{raised}"),
+                                (mib, mib, rf"its weights take 0\.[0-9]+ GiB, {owner} have 0\.00 GiB{raised}"),
+                                (128 * mib, 127 * mib, rf"its weights take 0\.[0-9]+ GiB beside 0\.12 GiB of kv.memory, {owner} have 0\.12 GiB{raised}"),
+                                (1024 * mib, 127 * mib, "")):
+            run = limited(c.dir, limit, [daemon, "--config", conf, "--check-config", "--set", f"model.path={DEMO}", "--set",
+                                         f"kv.memory={kv}", "--set", f"link.cluster_key={c.key}"])
+            if run is None:
+                return
+            run = subprocess.run(run, capture_output=True, text=True, timeout=patience(60))
+            assert (run.returncode == 0) == (said == "") and re.search(said, run.stdout + run.stderr), (said, run)
+
+
 if __name__ == "__main__":
     main([two_workers_serve_it_by_different_parts, a_missing_part_ends_the_start_with_its_name, merged_parts_are_the_model_again,
           the_name_without_number_and_ending_must_fit, a_split_that_fails_leaves_no_part, a_split_that_is_refused_spares_older_parts,
           no_part_behind_a_link_is_overwritten,
-          weights_above_the_machines_memory_are_refused])
+          weights_above_the_machines_memory_are_refused, the_limit_of_a_container_counts])

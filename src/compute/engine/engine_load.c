@@ -24,6 +24,7 @@ static struct model_opts model_opts_of(const struct engine_load_opts *opts)
                                .context_length = opts->context_length,
                                .bf16 = opts->bf16,
                                .converts_f16 = opts->converts_f16,
+                               .beside_bytes = opts->beside_bytes,
                                .arena = opts->arena,
                                .on_progress = opts->on_progress,
                                .progress_arg = opts->progress_arg};

@@ -36,6 +36,7 @@ struct engine_load_opts {
     uint32_t context_length;  /* tokens; 0: the model's own */
     enum bf16_math bf16;      /* see model_opts */
     bool converts_f16;        /* see model_opts */
+    uint64_t beside_bytes;    /* see model_opts */
     struct mem_sealed *arena; /* see model_opts */
     /* Reports progress while weights are packed; NULL: no reports. False: stop loading. */
     bool (*on_progress)(void *arg, uint64_t done_bytes, uint64_t total_bytes);

@@ -85,6 +85,7 @@ struct model_opts {
     uint32_t context_length; /* tokens; 0: the model's own; a larger one is refused */
     enum bf16_math bf16;     /* how BF16 matrices are multiplied; BF16_AUTO: the fastest way here */
     bool converts_f16;       /* F16 matrices are converted to BF16 */
+    uint64_t beside_bytes;   /* memory that the process takes for KV beside the weights; both must fit */
     struct mem_sealed
         *arena; /* borrowed: where packed weights go, or where another process packed them; NULL: memory of
                                * the model's own. It must outlive the model */

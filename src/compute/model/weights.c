@@ -198,17 +198,22 @@ static int refuse_unbound(struct loading *load)
     return 0;
 }
 
-/* Packed weights take the file's size at least.  If memory and swap are smaller, the kernel would end the process in the
- * middle of packing, or another one. */
+/* Packed weights take the file's size at least.  If memory and swap do not hold them beside the KV, the kernel would end the
+ * process, or another one: in the middle of packing, or when the KV has filled. */
 static int weights_check_memory(const struct loading *load)
 {
-    uint64_t machine_bytes = mem_machine_bytes();
+    const double gib = 1 << 30;
+    uint64_t beside_bytes = load->opts->beside_bytes;
+    struct mem_machine machine = mem_machine_get();
+    char beside[64] = "";
 
-    if (load->total_bytes <= machine_bytes)
+    if (load->total_bytes <= machine.bytes && beside_bytes <= machine.bytes - load->total_bytes)
         return 0;
-    return fault_set(load->fault, E_NOMEM,
-                     "its weights take %.1f GiB, this machine's memory and swap have %.1f GiB",
-                     (double)load->total_bytes / (1 << 30), (double)machine_bytes / (1 << 30));
+    if (load->total_bytes <= machine.bytes)
+        snprintf(beside, sizeof(beside), " beside %.2f GiB of kv.memory", (double)beside_bytes / gib);
+    return fault_set(load->fault, E_NOMEM, "its weights take %.2f GiB%s, %s have %.2f GiB%s",
+                     (double)load->total_bytes / gib, beside, machine.name, (double)machine.bytes / gib,
+                     machine.remedy);
 }
 
 static int bind_all(struct loading *load)

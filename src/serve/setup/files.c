@@ -87,12 +87,12 @@ int setup_folder(const char *path, bool is_parent, struct fault *fault)
 
 void setup_check_memory(struct config_check *check, const char *key, uint64_t n_bytes)
 {
-    uint64_t machine_bytes = mem_machine_bytes();
+    struct mem_machine machine = mem_machine_get();
     char wanted[24], has[24];
 
-    if (n_bytes <= machine_bytes)
+    if (n_bytes <= machine.bytes)
         return;
     str_from_size(n_bytes, wanted);
-    str_from_size(machine_bytes >> 20 << 20, has);
-    config_refuse(check, key, "%s is more than this machine's memory and swap, %s", wanted, has);
+    str_from_size(machine.bytes >> 20 << 20, has);
+    config_refuse(check, key, "%s is more than %s, %s%s", wanted, machine.name, has, machine.remedy);
 }

@@ -61,7 +61,7 @@ void setup_check_discovery(struct config_check *check, const struct setup_discov
 
 /* Checks that this process may create files in a folder: path itself, or with is_parent path's folder. */
 int setup_folder(const char *path, bool is_parent, struct fault *fault);
-/* Reports a size that exceeds the machine's memory plus swap. */
+/* Reports a size that exceeds the memory and swap of the machine, or of the container or service. */
 void setup_check_memory(struct config_check *check, const char *key, uint64_t n_bytes);
 
 /* files.c, for setup.c */

@@ -95,7 +95,7 @@ static int draft_blocks_of(const struct worker_conf *conf, const struct kv_layou
 static void draft_check_memory(struct config_check *check, const struct worker_conf *conf,
                                struct kv_layout *layout)
 {
-    uint64_t machine_bytes = mem_machine_bytes();
+    struct mem_machine machine = mem_machine_get();
     char drafts[24], own[24], has[24];
     struct fault fault = {0};
     uint32_t n_blocks;
@@ -105,14 +105,13 @@ static void draft_check_memory(struct config_check *check, const struct worker_c
     layout->block_tokens = (uint32_t)conf->kv_block_tokens;
     if (draft_blocks_of(conf, layout, &fault, &n_blocks) < 0)
         config_refuse(check, "sched.draft_memory", "%s", fault.text);
-    if (conf->kv_memory > machine_bytes || conf->draft_memory <= machine_bytes - conf->kv_memory)
+    if (conf->kv_memory > machine.bytes || conf->draft_memory <= machine.bytes - conf->kv_memory)
         return; /* kv.memory alone has a check of its own */
     str_from_size(conf->draft_memory, drafts);
     str_from_size(conf->kv_memory, own);
-    str_from_size(machine_bytes >> 20 << 20, has);
-    config_refuse(check, "sched.draft_memory",
-                  "%s beside kv.memory, %s, is more than this machine's memory and swap, %s", drafts, own,
-                  has);
+    str_from_size(machine.bytes >> 20 << 20, has);
+    config_refuse(check, "sched.draft_memory", "%s beside kv.memory, %s, is more than %s, %s%s", drafts, own,
+                  machine.name, has, machine.remedy);
 }
 
 static void draft_check_mtp(struct config_check *check, const struct worker_conf *conf, struct gguf *own)

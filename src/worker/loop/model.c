@@ -233,6 +233,7 @@ struct engine_load_opts worker_load_opts(const struct worker_conf *conf, struct 
                                      .context_length = (uint32_t)conf->context,
                                      .bf16 = bf16_maths[conf->bf16],
                                      .splits_windows = true,
+                                     .beside_bytes = conf->kv_memory,
                                      .converts_f16 = conf->convert_f16 == WORKER_CONVERT_BF16};
 }
 

@@ -258,6 +258,12 @@ static void a_host_is_read_from_its_files(void **state)
     assert_true(host.nodes[0].n_cpus >= host.n_cpus);
     assert_int_equal(host.n_rails, 1);
     assert_non_null(strstr(host.rails[0], "mlx5_0:1 (Ethernet, 100 Gb"));
+    put_file(root, "proc/self/cgroup", "0::/\n");
+    put_file(root, "sys/fs/cgroup/memory.max", "1572864\n"); /* in a container its limit counts */
+    put_file(root, "sys/fs/cgroup/memory.stat", "anon 1048576\nfile 400000\n");
+    setup_look(root, &host);
+    assert_int_equal(host.memory_bytes, 1536 * 1024);
+    assert_int_equal(host.available_bytes, 512 * 1024);
     setup_look("/nowhere", &host);
     assert_int_equal(host.n_nodes, 0);
     assert_int_equal(setup_cpus_keep("0-3,8,10-12", 5, kept), 5);

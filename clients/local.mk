@@ -17,7 +17,7 @@ baton_model_LDADD = libpull.a libnet_http.a $(link_serve_prompt) $(link_compute_
 noinst_LIBRARIES += libpull.a
 libpull_a_SOURCES = clients/pull/pull.h clients/pull/pull_http_priv.h clients/pull/pull_name.c \
 	clients/pull/pull_list.c clients/pull/pull_state.c clients/pull/pull_http.c clients/pull/pull_get.c \
-	clients/pull/pull_store.c clients/pull/pull_progress.c
+	clients/pull/pull_store.c clients/pull/pull_reuse.c clients/pull/pull_progress.c
 libpull_a_CPPFLAGS = $(AM_CPPFLAGS) $(CURL_CFLAGS)
 link_pull = libpull.a libnet_http.a libtext_json.a libgguf.a libbase.a $(JANSSON_LIBS) $(XXHASH_LIBS) $(SSL_LIBS) $(CURL_LIBS) -lpthread -lm
 

@@ -4,9 +4,12 @@
  * The hub's list has the files of a repository with their sizes and SHA-256. The command chooses one model by its
  * quantisation and fetches all of its parts, one file after another (clients/pull).
  *
- *     list of the hub ---> choice ---> files that are absent or differ are fetched
+ *     list of the hub ---> choice ---> files that are absent or differ are linked to copies elsewhere, or fetched
  *         | no answer                                             ^
- *         +--> list of the folder ---> choice, complete, said ----+ none: the hub's fault is the command's */
+ *         +--> lists of folders -----> choice, complete, said ----+ none: the hub's fault is the command's
+ *
+ * The folders: the one where models are kept; the system's, if that is another; the cache of the hub's libraries.  With --to
+ * only the first counts. */
 #include "clients/model/model_cli.h"
 
 #include "base/err.h"
@@ -40,8 +43,10 @@ static const char HELP[] =
     "\n"
     "QUANT is a quantisation such as Q4_K_M, or a file of the repository; without it Q4_K_M or another\n"
     "usual one is taken. An interrupted download is continued by the same command. If the hub does not\n"
-    "answer, a complete model that is there is used, with a warning. Environment: HF_TOKEN, sent to the\n"
-    "hub only; HF_ENDPOINT, a hub in place of https://huggingface.co.\n";
+    "answer, a complete model that is there is used, with a warning. Without --to, models in\n"
+    "/var/lib/baton/models and in the cache of the hub's libraries are used and not fetched again.\n"
+    "Environment: HF_TOKEN, sent to the hub only; HF_ENDPOINT, a hub in place of https://huggingface.co;\n"
+    "HF_HUB_CACHE, HF_HOME: where that cache is.\n";
 
 enum { MAX_PAGES = 50, TOKEN_BYTES = 1024 };
 
@@ -56,9 +61,12 @@ struct pull_args {
 
 struct pulling {
     const struct pull_args *args;
-    bool is_local;     /* no server is asked for files: --offline, or the hub is away */
-    bool is_misused;   /* the options do not fit the model */
-    struct buf folder; /* of all models, then of this one */
+    bool is_local;            /* no server is asked for files: --offline, or the hub is away */
+    bool is_misused;          /* the options do not fit the model */
+    bool is_system;           /* the model stands in the system's folder, and is used there */
+    struct buf folder;        /* of all models, then of this one */
+    struct buf system, cache; /* the same of pull_reuse's places */
+    struct pull_reuse elsewhere;
     struct pull_list list;
     struct buf options; /* the available models, if the name is ambiguous */
 };
@@ -154,26 +162,63 @@ static int fetch_one(struct pulling *p, size_t i, const char *path, struct fault
     return rc;
 }
 
-/* The path of file i in the folder of models. */
+/* The folder of the model. */
+static const char *pull_place(const struct pulling *p)
+{
+    return p->is_system ? p->elsewhere.system : (const char *)p->folder.data;
+}
+
+/* The path of file i. */
 static int put_path(const struct pulling *p, size_t i, struct buf *out, struct fault *fault)
 {
-    buf_printf(out, "%s/%s", (const char *)p->folder.data, p->list.files[i].path);
+    buf_printf(out, "%s/%s", pull_place(p), p->list.files[i].path);
     return out->is_bad ? fault_set(fault, E_NOMEM, "out of memory") : 0;
+}
+
+static bool has_all(const struct pulling *p, const char *folder)
+{
+    bool has = true;
+
+    for (size_t i = 0; i < p->list.n && has; i++) {
+        struct buf path = {0};
+
+        buf_printf(&path, "%s/%s", folder, p->list.files[i].path);
+        has = !path.is_bad && pull_store_has((const char *)path.data, &p->list.files[i]);
+        buf_fini(&path);
+    }
+    return has;
+}
+
+/* Takes the system's folder for a model that is complete there and nowhere else. */
+static void choose_place(struct pulling *p)
+{
+    p->is_system = p->elsewhere.system != NULL && p->list.n > 0 &&
+                   !has_all(p, (const char *)p->folder.data) && has_all(p, p->elsewhere.system);
+}
+
+/* Links file i to a copy elsewhere, or fetches it. */
+static int get_one(struct pulling *p, size_t i, const char *path, struct fault *fault)
+{
+    int rc = pull_reuse(&p->args->opts, &p->elsewhere, path, &p->list.files[i], fault);
+
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
+    if (p->is_local)
+        return fault_set(fault, E_NOT_FOUND, "%.300s is not there, and --offline forbids to fetch it", path);
+    return fetch_one(p, i, path, fault);
 }
 
 static int fetch_all(struct pulling *p, struct buf *first_out, struct fault *fault)
 {
     int rc = 0;
 
+    choose_place(p); /* --sha256 may have set a digest */
     for (size_t i = 0; i < p->list.n && rc == 0; i++) {
         struct buf path = {0};
 
         rc = put_path(p, i, &path, fault);
         if (rc == 0 && !pull_store_has((const char *)path.data, &p->list.files[i]))
-            rc = p->is_local
-                     ? fault_set(fault, E_NOT_FOUND, "%.300s is not there, and --offline forbids to fetch it",
-                                 (const char *)path.data)
-                     : fetch_one(p, i, (const char *)path.data, fault);
+            rc = get_one(p, i, (const char *)path.data, fault);
         if (i == 0 && rc == 0)
             buf_append_str(first_out, (const char *)path.data);
         buf_fini(&path);
@@ -181,19 +226,50 @@ static int fetch_all(struct pulling *p, struct buf *first_out, struct fault *fau
     return rc;
 }
 
-/* Fills the list with the files of the model in the folder. */
-static int choose_local(struct pulling *p, struct fault *fault)
+/* Fills the list with the files of the model in one folder. */
+static int choose_in(struct pulling *p, const char *folder, struct fault *fault)
 {
     int rc;
 
     pull_list_fini(&p->list);
-    rc = pull_store_list((const char *)p->folder.data, &p->list);
+    buf_clear(&p->options);
+    rc = pull_store_list(folder, &p->list);
     if (rc != 0)
         return fault_set(fault, rc, "%s", err_text(rc));
     if (p->list.n == 0)
-        return fault_set(fault, E_NOT_FOUND, "nothing in %.300s, and --offline forbids to fetch it",
-                         (const char *)p->folder.data);
+        return fault_set(fault, E_NOT_FOUND, "nothing in %.300s, and --offline forbids to fetch it", folder);
     return pull_list_choose(&p->list, p->args->name.pick, &p->options, fault);
+}
+
+/* The same in the cache of the hub's libraries, where the names of blobs are the digests to have. */
+static int choose_in_cache(struct pulling *p, struct fault *fault)
+{
+    struct buf snapshot = {0};
+    int rc = E_NOT_FOUND;
+
+    if (p->elsewhere.cache != NULL && pull_reuse_snapshot(p->elsewhere.cache, &snapshot))
+        rc = choose_in(p, (const char *)snapshot.data, fault);
+    if (rc == 0 && !pull_reuse_digests((const char *)snapshot.data, &p->list))
+        rc = fault_set(fault, E_NOT_FOUND, "%.300s has files without a digest", (const char *)snapshot.data);
+    buf_fini(&snapshot);
+    return rc;
+}
+
+/* Fills the list with the files of the model in the first folder that has it. The fault is that of the folder where models
+ * are kept. */
+static int choose_local(struct pulling *p, struct fault *fault)
+{
+    struct fault unused;
+    int rc = choose_in(p, (const char *)p->folder.data, fault);
+
+    if (rc != 0 && p->elsewhere.system != NULL && choose_in(p, p->elsewhere.system, &unused) == 0)
+        rc = 0;
+    if (rc != 0 && choose_in_cache(p, &unused) == 0)
+        rc = 0;
+    if (rc != 0 && (p->elsewhere.system != NULL || p->elsewhere.cache != NULL))
+        rc = choose_in(p, (const char *)p->folder.data, fault); /* its options count */
+    choose_place(p);
+    return rc;
 }
 
 /* Goes on with the model in the folder, and says so. The fault remains the hub's if the model is not there. */
@@ -207,8 +283,9 @@ static bool use_local(struct pulling *p, const struct fault *of_hub)
     buf_clear(&p->options);
     if (!p->is_local)
         return false;
-    buf_printf(&path, "%s/%s", (const char *)p->folder.data, p->list.files[0].path);
-    if (!path.is_bad)
+    buf_printf(&path, "%s/%s", pull_place(p), p->list.files[0].path);
+    str_copy(sha256, sizeof(sha256), p->list.files[0].sha256);
+    if (!path.is_bad && sha256[0] == '\0')
         pull_store_digest((const char *)path.data, sha256);
     fprintf(stderr, "baton-model %s: %s: %s\n", NAME, p->args->text, of_hub->text);
     fprintf(stderr,
@@ -269,21 +346,43 @@ static int demand_digest(struct pulling *p, struct fault *fault)
     return rc;
 }
 
-/* Fills the list with the files to have. */
-static int cmd_pull_choose(struct pulling *p, struct fault *fault)
+/* Finds the folders of the model. */
+static int find_folders(struct pulling *p, struct fault *fault)
 {
     const struct pull_args *args = p->args;
     int rc = pull_store_folder(args->to, &p->folder, fault);
 
+    if (rc == E_NOT_FOUND && args->to == NULL && pull_reuse_system(&p->folder))
+        rc = 0; /* a user without a home */
+    if (rc == 0 && args->to == NULL && pull_reuse_system(&p->system) &&
+        !bytes_equal(buf_view(&p->system), buf_view(&p->folder)))
+        p->elsewhere.system = "";
+    if (args->name.is_hub)
+        for (int i = 0; i < 2; i++)
+            buf_printf(i == 0 ? &p->folder : &p->system, "/%s/%s", args->name.owner, args->name.repo);
+    if (rc == 0 && (p->folder.is_bad || p->system.is_bad))
+        return fault_set(fault, E_NOMEM, "out of memory");
+    if (p->elsewhere.system != NULL)
+        p->elsewhere.system = (const char *)p->system.data;
+    if (args->to == NULL && pull_reuse_cache(&args->name, &p->cache))
+        p->elsewhere.cache = (const char *)p->cache.data;
+    return rc;
+}
+
+/* Fills the list with the files to have. */
+static int cmd_pull_choose(struct pulling *p, struct fault *fault)
+{
+    const struct pull_args *args = p->args;
+    int rc = find_folders(p, fault);
+
     p->is_local = args->is_offline;
-    if (rc == 0 && !args->name.is_hub)
-        return list_url(p, fault);
     if (rc != 0)
         return rc;
-    buf_printf(&p->folder, "/%s/%s", args->name.owner, args->name.repo);
-    if (p->folder.is_bad)
-        return fault_set(fault, E_NOMEM, "out of memory");
-    rc = p->is_local ? choose_local(p, fault) : choose_of_hub(p, fault);
+    if (!args->name.is_hub)
+        rc = list_url(p, fault);
+    else
+        rc = p->is_local ? choose_local(p, fault) : choose_of_hub(p, fault);
+    choose_place(p);
     if (rc == 0 && p->list.usual != NULL)
         fprintf(stderr, "baton-model %s: %s: several models; %s is taken: %s\n", NAME, args->text,
                 p->list.usual, p->list.files[0].path);
@@ -451,6 +550,8 @@ int cmd_pull(int argc, char **argv)
     }
     pull_list_fini(&p.list);
     buf_fini(&p.folder);
+    buf_fini(&p.system);
+    buf_fini(&p.cache);
     buf_fini(&p.options);
     buf_fini(&first);
     return status;

@@ -4,6 +4,7 @@
  *     hf:owner/name:Q4_K_M  --pull_name-->  struct pull_name          an https address is a name too
  *     GET .../tree/main     --pull_list-->  files with size and SHA-256, of which one model is chosen
  *     GET .../resolve/...   --pull_http-->  the address of the bytes, after redirects
+ *     a copy on this machine --pull_reuse-> NAME, a link
  *     ranges of the file    --pull_get--->  NAME.part, NAME.part.state
  *     SHA-256               --pull_store->  NAME, NAME.sha256
  *
@@ -139,6 +140,33 @@ int pull_store_finish(const struct pull_opts *opts, const char *path, const char
 int pull_store_make_folders(const char *path, struct fault *fault); /* those above a file */
 /* Appends all GGUF files below folder/prefix, with paths relative to it. */
 int pull_store_list(const char *folder, struct pull_list *list);
+
+/* Makes path a link to target, which has this digest, and writes PATH.sha256.  The digest counts until target changes. */
+int pull_store_link(const char *path, const char *target, const char *sha256, struct fault *fault);
+
+/* ---- copies on this machine ---- */
+
+struct pull_reuse {     /* folders of one model, or NULL; borrowed */
+    const char *system; /* in the system's folder of models */
+    const char *cache;  /* in the cache of the hub's libraries */
+};
+
+/* The system's folder of models, if this user can read it. */
+bool pull_reuse_system(struct buf *out);
+/* The folder of a repository in the cache of the hub's libraries, if it is there: HF_HUB_CACHE, HF_HOME/hub or
+ * ~/.cache/huggingface/hub. */
+bool pull_reuse_cache(const struct pull_name *name, struct buf *out);
+/* The folder in it with the files of the revision that was fetched last. */
+bool pull_reuse_snapshot(const char *cache, struct buf *out);
+/* Sets the digests of a snapshot's files, which are the names of their blobs. False: one has none. */
+bool pull_reuse_digests(const char *snapshot, struct pull_list *list);
+/* Makes path a link to a copy with the expected digest, whose bytes are read once. Returns 1, or 0 without a copy; E_CANCELLED,
+ * E_IO. */
+int pull_reuse(const struct pull_opts *opts, const struct pull_reuse *places, const char *path,
+               const struct pull_file *expected, struct fault *fault);
+/* Pure: the revision in refs/main; the digest at the end of a blob's path. */
+bool pull_reuse_revision(struct bytes text, char out[65]);
+bool pull_reuse_digest(struct bytes target, char out[65]);
 
 /* ---- progress ---- */
 

@@ -152,6 +152,24 @@ int pull_store_finish(const struct pull_opts *opts, const char *path, const char
     return rc;
 }
 
+int pull_store_link(const char *path, const char *target, const char *sha256, struct fault *fault)
+{
+    struct buf name = {0};
+    int rc = pull_store_make_folders(path, fault);
+
+    buf_printf(&name, "%s.link", path);
+    if (rc == 0 && name.is_bad)
+        rc = fault_set(fault, E_NOMEM, "out of memory");
+    if (rc == 0) {
+        unlink((const char *)name.data); /* of a command that was killed */
+        write_digest(path, sha256);
+        if (symlink(target, (const char *)name.data) != 0 || rename((const char *)name.data, path) != 0)
+            rc = fault_set(fault, E_IO, "cannot make the link %.300s: %s", path, strerror(errno));
+    }
+    buf_fini(&name);
+    return rc;
+}
+
 void pull_store_remove(const char *path)
 {
     struct buf name = {0};
@@ -205,19 +223,35 @@ void pull_store_digest(const char *path, char out[65])
         hex_encode(digest, sizeof(digest), out);
 }
 
+/* True if path is a link whose target changed after PATH.sha256 was written. */
+static bool is_changed(const char *path)
+{
+    struct stat link, target, digest;
+    struct buf name = {0};
+    bool is_newer;
+
+    buf_printf(&name, "%s.sha256", path);
+    is_newer =
+        name.is_bad || stat((const char *)name.data, &digest) != 0 || stat(path, &target) != 0 ||
+        target.st_mtim.tv_sec > digest.st_mtim.tv_sec ||
+        (target.st_mtim.tv_sec == digest.st_mtim.tv_sec && target.st_mtim.tv_nsec > digest.st_mtim.tv_nsec);
+    buf_fini(&name);
+    return is_newer && lstat(path, &link) == 0 && S_ISLNK(link.st_mode);
+}
+
 bool pull_store_has(const char *path, const struct pull_file *expected)
 {
     struct stat status;
     char kept[65];
 
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || access(path, R_OK) != 0)
         return false;
     if (expected->size_bytes != 0 && (uint64_t)status.st_size != expected->size_bytes)
         return false;
     if (expected->sha256[0] == '\0')
         return true;
     pull_store_digest(path, kept);
-    return strcmp(kept, expected->sha256) == 0;
+    return strcmp(kept, expected->sha256) == 0 && !is_changed(path);
 }
 
 /* ---- the files that are there ---- */

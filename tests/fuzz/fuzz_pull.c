@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fuzz target: input of baton-model pull from a hub and a folder.  The first byte chooses the parser: a name,
- * the hub's list of files, the state of a download, the head of an answer. */
+ * the hub's list of files, the state of a download, the head of an answer; 'r': what a cache of the hub's libraries says. */
 #include "clients/pull/pull_http_priv.h"
 
 #include "base/check.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -76,6 +77,17 @@ static void try_head(struct bytes text)
         ASSERT(range.first <= range.last && range.last < range.total);
 }
 
+/* A revision and a digest are names in a folder: nothing that leads out of it. */
+static void try_reuse(struct bytes text)
+{
+    char revision[65], digest[65];
+
+    if (pull_reuse_revision(text, revision))
+        ASSERT(strlen(revision) >= 7 && strspn(revision, "0123456789abcdefABCDEF") == strlen(revision));
+    if (pull_reuse_digest(text, digest))
+        ASSERT(strlen(digest) == 64 && strspn(digest, "0123456789abcdef") == 64);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct buf text = {0};
@@ -85,7 +97,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     buf_append(&text, data + 1, size - 1);
     buf_append_byte(&text, '\0');
     ASSERT(!text.is_bad);
-    if (data[0] % 4 == 0)
+    if (data[0] == 'r')
+        try_reuse(bytes_of(data + 1, size - 1));
+    else if (data[0] % 4 == 0)
         try_name((const char *)text.data);
     else if (data[0] % 4 == 1)
         try_list((const char *)text.data);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A page in place of a model is removed; a file that cannot be read stays. */
+/* A page in place of a model is removed; a file that cannot be read stays.  Caches of the hub's libraries are read. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,6 +109,39 @@ static void a_file_that_cannot_be_read_stays(void **state)
     assert_non_null(strstr(fault.text, "cannot read"));
 }
 
+static void a_caches_names_are_read(void **state)
+{
+    static const struct {
+        const char *text, *revision;
+    } revisions[] = {{"0123456789abcdef0123456789abcdef01234567", "0123456789abcdef0123456789abcdef01234567"},
+                     {"ABCDEF0\r\n", "ABCDEF0"},
+                     {"abc", NULL},
+                     {"", NULL},
+                     {"abcdefg", NULL},
+                     {"../abcdef0", NULL},
+                     {"abcdef0/x", NULL},
+                     {"abcdef0\nabcdef0", NULL}};
+    char long_one[80], out[65];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(revisions) / sizeof(revisions[0]); i++) {
+        bool is_one = pull_reuse_revision(bytes_str(revisions[i].text), out);
+
+        assert_int_equal(is_one, revisions[i].revision != NULL);
+        if (is_one)
+            assert_string_equal(out, revisions[i].revision);
+    }
+    memset(long_one, 'a', sizeof(long_one));
+    assert_true(pull_reuse_revision(bytes_of(long_one, 64), out));
+    assert_false(pull_reuse_revision(bytes_of(long_one, 65), out));
+    memcpy(long_one, "../../blobs/", 12);
+    assert_true(pull_reuse_digest(bytes_of(long_one, 12 + 64), out));
+    assert_int_equal(strlen(out), 64);
+    assert_false(pull_reuse_digest(bytes_of(long_one, 12 + 40), out)); /* a small file: Git's name */
+    assert_false(pull_reuse_digest(bytes_of(long_one, 12 + 65), out));
+    assert_false(pull_reuse_digest(bytes_of(long_one + 12, 64), out));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -116,6 +149,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_model_stays, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_file_that_cannot_be_opened_stays, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_file_that_cannot_be_read_stays, make_folder, remove_folder),
+        cmocka_unit_test(a_caches_names_are_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

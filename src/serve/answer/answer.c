@@ -218,6 +218,8 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
                                .think_close = info->think_close,
                                .think_name = info->think_name,
                                .think_is_words = info->think_is_words,
+                               .think_open_also = info->think_open_also,
+                               .think_close_also = info->think_close_also,
                                .begins_thinking = opts->begins_thinking,
                                .tools = calloc(request->n_tools + 1, sizeof(struct calls_tool)),
                                .n_tools = request->n_tools};
@@ -227,6 +229,7 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
     if (request->n_prompts > 0) { /* raw prompts have no conversation and no chat format */
         calls.format = calls.answers = CALLS_PLAIN;
         calls.think_open = calls.think_close = calls.think_name = NULL;
+        calls.think_open_also = calls.think_close_also = NULL;
     }
     for (size_t i = 0; i < request->n_tools; i++)
         calls.tools[i] =

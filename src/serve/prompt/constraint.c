@@ -236,27 +236,36 @@ static void constraint_put_document(struct constraint *constraint)
 /* may_call: a call may end the thinking, if the format's calls do so. */
 static void put_rest_of_thinking(struct constraint *constraint, bool may_call)
 {
-    const char *until[3] = {constraint->format->think_close};
+    const char *until[4] = {constraint->format->think_close}, *also = constraint->format->think_close_also;
     bool calls_end =
         constraint->request->n_tools > 0 && calls_row_of(constraint->format->calls)->calls_end_thinking;
+    size_t n = 1;
 
     may_call = may_call && calls_end && holds_calls(constraint);
+    if (also != NULL)
+        until[n++] = also;
     if (calls_end)
-        until[1] = constraint_call_mark(constraint);
+        until[n++] = constraint_call_mark(constraint);
     constraint_free(constraint, until, constraint->request->thinking_budget);
-    if (may_call)
-        constraint_open_any(constraint);
+    constraint_open_any(constraint);
     constraint_mark(constraint, constraint->format->think_close);
-    if (may_call) {
+    if (also != NULL)
+        constraint_mark(constraint, also);
+    if (may_call)
         constraint_calls(constraint, false, false);
-        constraint_close(constraint);
-    }
+    constraint_close(constraint);
 }
 
 static void put_thinking(struct constraint *constraint, bool may_call)
 {
+    const char *also = constraint->format->think_open_also;
+
     constraint_open_seq(constraint);
+    constraint_open_any(constraint);
     constraint_mark(constraint, constraint->format->think_open);
+    if (also != NULL)
+        constraint_mark(constraint, also);
+    constraint_close(constraint);
     put_rest_of_thinking(constraint, may_call);
     constraint_close(constraint);
 }
@@ -304,9 +313,25 @@ static void list_marks(const struct constraint *constraint, const char *until[MA
         until[n++] = constraint_call_mark(constraint);
 }
 
+/* Two spellings of a sentence share a beginning.  Appends the texts that are a part of a spelling and then a character
+ * that continues neither: `firsts`, which begin marks, are no such characters. */
+static void put_parts(struct buf *pattern, const char *const sentences[2], const char *firsts)
+{
+    size_t shared = 0;
+
+    while (sentences[0][shared] != '\0' && sentences[0][shared] == sentences[1][shared])
+        shared++;
+    for (unsigned k = 0; k < 2; k++)
+        for (size_t i = k == 0 ? 0 : shared + 1; sentences[k][i] != '\0'; i++)
+            buf_printf(pattern, "%s%.*s[^%c%.*s%s%s]", k + i > 0 ? "|" : "", (int)i, sentences[k],
+                       sentences[k][i], i == shared && sentences[1][i] != '\0', sentences[1] + i, firsts,
+                       i == 0 ? " \\t\\r\\n" : "");
+}
+
 /* Text up to the first character that is not the sentence's.  It begins no mark, and blanks before the sentence do not
- * count.  The sentence has letters, blanks and a colon. */
-static void put_other_words(struct constraint *constraint, const char *sentence, const char *const *until)
+ * count.  The sentence has letters, blanks, an apostrophe and a colon. */
+static void put_other_words(struct constraint *constraint, const char *const sentences[2],
+                            const char *const *until)
 {
     struct buf schema = {0}, pattern = {0};
     char firsts[2 * MAX_UNTIL + 1] = "";
@@ -318,14 +343,12 @@ static void put_other_words(struct constraint *constraint, const char *sentence,
         firsts[n++] = until[i][0];
     }
     buf_append_str(&pattern, "^[ \\t\\r\\n]*(");
-    for (size_t i = 0; sentence[i] != '\0'; i++)
-        buf_printf(&pattern, "%s%.*s[^%c%s%s]", i > 0 ? "|" : "", (int)i, sentence, sentence[i], firsts,
-                   i == 0 ? " \\t\\r\\n" : "");
+    put_parts(&pattern, sentences, firsts);
     buf_append_str(&pattern, ")$");
     buf_append_str(&schema, "{\"pattern\":");
     json_put_str(&schema, buf_view(&pattern));
     buf_append_byte(&schema, '}');
-    constraint_tagged(constraint, &(const struct calls_tags){.value_close = sentence}, buf_view(&schema),
+    constraint_tagged(constraint, &(const struct calls_tags){.value_close = sentences[0]}, buf_view(&schema),
                       NULL);
     constraint->out->is_bad |= pattern.is_bad || schema.is_bad;
     buf_fini(&schema);
@@ -335,9 +358,12 @@ static void put_other_words(struct constraint *constraint, const char *sentence,
 /* The beginning of an answer whose thinking begins with a sentence: thinking, or text that does not begin so. */
 static void put_first_words(struct constraint *constraint, const char *const *until, bool thinks)
 {
-    const char *sentence = constraint->format->think_open, *all[MAX_UNTIL + 1] = {sentence};
+    const char *also = constraint->format->think_open_also;
+    const char *const sentences[2] = {constraint->format->think_open,
+                                      also != NULL ? also : constraint->format->think_open};
+    const char *all[MAX_UNTIL + 2] = {sentences[0], sentences[1]};
 
-    memcpy(all + 1, until, MAX_UNTIL * sizeof(all[0]));
+    memcpy(all + 2, until, MAX_UNTIL * sizeof(all[0]));
     constraint_open_any(constraint);
     if (thinks) {
         constraint_open_seq(constraint);
@@ -348,7 +374,7 @@ static void put_first_words(struct constraint *constraint, const char *const *un
     }
     constraint_free(constraint, all, 0);
     constraint_open_seq(constraint);
-    put_other_words(constraint, sentence, until);
+    put_other_words(constraint, sentences, until);
     constraint_free(constraint, until, 0);
     constraint_close(constraint);
     constraint_close(constraint);

@@ -73,6 +73,7 @@ static int open_template(struct chat_format *format, struct bytes source, struct
             format->info.calls = CALLS_HARMONY;
         else
             chat_family_thinking(format->tokenizer, source, &format->info);
+        chat_probe_effort_switch(format);
         chat_family_answers(format->tokenizer, source, format->detected, &format->info);
         if (calls_row_of(format->info.answers)->answer[0] == NULL) {
             enum calls_format marks = chat_probe_marks(format, source);
@@ -119,6 +120,8 @@ static void join_infos(struct chat_format *format)
         format->answers.think_close = with_tools->think_close;
         format->answers.think_name = with_tools->think_name;
         format->answers.think_is_words = with_tools->think_is_words;
+        format->answers.think_open_also = with_tools->think_open_also;
+        format->answers.think_close_also = with_tools->think_close_also;
     }
 }
 

@@ -96,6 +96,7 @@ struct chat_format_info { /* how the model writes thinking and tool calls */
     const char *think_open, *think_close;
     const char *think_name; /* stands behind think_open and is no thinking; NULL: nothing */
     bool think_is_words;    /* the marks are words, which count only where an answer begins */
+    const char *think_open_also, *think_close_also; /* what models write in their place; NULL: nothing else */
 };
 
 struct chat_format; /* opaque, immutable */

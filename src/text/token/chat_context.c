@@ -397,8 +397,12 @@ static void set_variables(struct context *context)
         jinja_set(jinja, "enable_thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
         jinja_set(jinja, "thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
     }
+    if (format->effort_that_thinks != NULL && prompt->thinking == CHAT_THINKING_OFF)
+        return;
     if (prompt->effort != NULL)
         set_effort(context, prompt->effort);
+    else if (format->effort_that_thinks != NULL && prompt->thinking == CHAT_THINKING_ON)
+        jinja_set(jinja, "reasoning_effort", chat_context_own(context, format->effort_that_thinks));
 }
 
 /* Cuts the text after the last byte of the last message. */

@@ -86,14 +86,25 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source
     static const struct {
         const char *open, *close, *name;
         bool is_words;
-    } marks[] = {{.open = "<think:opensource>", .close = "</think:opensource>"}, /* Hunyuan 3 */
-                 {.open = "<think>", .close = "</think>"},
-                 {.open = "[THINK]", .close = "[/THINK]"},
-                 {.open = "<seed:think>", .close = "</seed:think>"},
-                 {.open = "<|START_THINKING|>", .close = "<|END_THINKING|>"},
-                 {.open = "<|inner_prefix|>", .close = "<|inner_suffix|>"},          /* Apertus */
-                 {.open = "<|channel>", .close = "<channel|>", .name = "thought\n"}, /* Gemma 4 */
-                 {.open = "Here is my thought process:", .close = "Here is my response:", .is_words = true}};
+        const char *open_also, *close_also;
+    } marks[] = {
+        {.open = "<think:opensource>", .close = "</think:opensource>"}, /* Hunyuan 3 */
+        {.open = "<think>", .close = "</think>"},
+        {.open = "[THINK]", .close = "[/THINK]"},
+        {.open = "<seed:think>", .close = "</seed:think>"},
+        {.open = "<|START_THINKING|>", .close = "<|END_THINKING|>"},
+        {.open = "<|inner_prefix|>", .close = "<|inner_suffix|>"},          /* Apertus */
+        {.open = "<|channel>", .close = "<channel|>", .name = "thought\n"}, /* Gemma 4 */
+        {.open = "Here is my thought process:", /* Granite 3.2; small quantised ones write "Here's" */
+         .close = "Here is my response:",
+         .is_words = true,
+         .open_also = "Here's my thought process:",
+         .close_also = "Here's my response:"},
+        {.open = "Here's my thought process:",
+         .close = "Here's my response:",
+         .is_words = true,
+         .open_also = "Here is my thought process:",
+         .close_also = "Here is my response:"}};
     const size_t n = sizeof(marks) / sizeof(marks[0]);
 
     for (size_t i = 0; i < 2 * n && info->think_open == NULL; i++) {
@@ -108,6 +119,8 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source
         info->think_close = marks[i % n].close;
         info->think_name = marks[i % n].name;
         info->think_is_words = marks[i % n].is_words;
+        info->think_open_also = marks[i % n].open_also;
+        info->think_close_also = marks[i % n].close_also;
     }
 }
 

@@ -74,11 +74,16 @@ struct chat_format {
     enum chat_call_text call_text;
     /* What the template gets for each word of chat_efforts; NULL: nothing, as it refuses all of them. */
     const char *efforts[CHAT_N_EFFORTS];
+    /* The template has no switch of thinking: without reasoning_effort it closes thinking, and with this word it thinks
+     * (Hunyuan 3).  NULL: other templates. */
+    const char *effort_that_thinks;
     char warning[256]; /* empty: none */
 };
 
 /* Fills in the properties. When not even a question renders: E_UNSUPPORTED or the template's own error. */
 int chat_probe(struct chat_format *format, struct fault *fault);
+/* Finds out whether reasoning_effort is the template's switch of thinking.  The marks around thinking are known. */
+void chat_probe_effort_switch(struct chat_format *format);
 /* The format whose marks of plain text the template source writes around an answer, or takes off it.  CALLS_PLAIN: none. A
  * template that only mentions the marks does not count: they may belong to the answer. */
 enum calls_format chat_probe_marks(const struct chat_format *format, struct bytes source);

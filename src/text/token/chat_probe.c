@@ -275,6 +275,39 @@ static void probe_efforts(struct chat_format *format)
     }
 }
 
+/* True if the answer's turn begins behind closed thinking. *is_rendered_out: there is a turn at all. */
+static bool closes_thinking(const struct chat_format *format, const char *effort, bool *is_rendered_out)
+{
+    const struct chat_prompt prompt = {.messages = &question,
+                                       .n_messages = 1,
+                                       .adds_generation = true,
+                                       .effort = effort,
+                                       .now_unix_s = NOON};
+    struct chat_run run;
+    bool is_closed;
+
+    *is_rendered_out = chat_run(format, &prompt, NULL, NULL, &run) == 0;
+    struct bytes text = bytes_of(run.text.data, run.text.len_bytes);
+    while (*is_rendered_out && text.len_bytes > 0 && strchr(" \n", text.data[text.len_bytes - 1]) != NULL)
+        text.len_bytes--;
+    is_closed = *is_rendered_out && bytes_ends_with(text, format->info.think_close);
+    chat_run_fini(&run);
+    return is_closed;
+}
+
+void chat_probe_effort_switch(struct chat_format *format)
+{
+    const char *most = format->efforts[CHAT_N_EFFORTS - 1];
+    bool is_rendered;
+
+    if (format->info.has_think_switch || format->info.think_close == NULL || most == NULL ||
+        !closes_thinking(format, NULL, &is_rendered) ||
+        closes_thinking(format, chat_efforts[CHAT_N_EFFORTS - 1], &is_rendered) || !is_rendered)
+        return;
+    format->effort_that_thinks = most;
+    format->info.has_think_switch = true;
+}
+
 /* True if the template writes these marks around an answer, or takes them off. */
 static bool handles_marks(const struct chat_format *format, const char *open, const char *close)
 {

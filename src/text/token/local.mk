@@ -29,7 +29,7 @@ token_test_programs = \
 	tests/unit/text/token/test_spm \
 	tests/unit/text/token/test_detok \
 	tests/unit/text/json/test_json_text \
-	tests/unit/text/token/test_chat tests/unit/text/token/test_chat_marks \
+	tests/unit/text/token/test_chat tests/unit/text/token/test_chat_marks tests/unit/text/token/test_efforts \
 	tests/unit/text/token/test_reshape \
 	tests/unit/text/token/test_taint \
 	tests/unit/text/token/test_templates \
@@ -69,6 +69,8 @@ tests_unit_text_token_test_chat_SOURCES = tests/unit/text/token/test_chat.c $(to
 tests_unit_text_token_test_chat_LDADD = $(link_text_token) $(CMOCKA_LIBS)
 tests_unit_text_token_test_chat_marks_SOURCES = tests/unit/text/token/test_chat_marks.c $(token_test_help)
 tests_unit_text_token_test_chat_marks_LDADD = $(link_text_token) $(CMOCKA_LIBS)
+tests_unit_text_token_test_efforts_SOURCES = tests/unit/text/token/test_efforts.c $(token_test_help)
+tests_unit_text_token_test_efforts_LDADD = $(link_text_token) $(CMOCKA_LIBS)
 tests_unit_text_token_test_reshape_SOURCES = tests/unit/text/token/test_reshape.c $(token_test_help)
 tests_unit_text_token_test_reshape_LDADD = $(link_text_token) $(CMOCKA_LIBS)
 tests_unit_text_token_test_taint_SOURCES = tests/unit/text/token/test_taint.c $(token_test_help)

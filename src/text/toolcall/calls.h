@@ -45,8 +45,9 @@ struct calls_opts {
     enum calls_format answers; /* marks around the text of answers are this format's; CALLS_PLAIN: format's */
     bool ignores_calls;        /* only the format's other marks count; calls stay text */
     /* Marks around thinking; NULL: none (harmony has its channel).  think_name: a text behind think_open that is no
-     * thinking; NULL: none.  All three outlive the splitter. */
+     * thinking; NULL: none.  The last two: other spellings of the marks; NULL: none.  All outlive the splitter. */
     const char *think_open, *think_close, *think_name;
+    const char *think_open_also, *think_close_also;
     bool think_is_words;      /* think_open counts only where the answer begins */
     bool begins_thinking;     /* the prompt already has think_open */
     struct calls_tool *tools; /* [n_tools], heap; taken, also on failure */

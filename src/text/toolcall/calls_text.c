@@ -60,11 +60,12 @@ static void look_for_answer(const struct calls *calls, struct find *find, struct
 static void look_for_thinking(const struct calls *calls, struct find *find, struct bytes text)
 {
     const struct calls_opts *opts = &calls->opts;
+    const char *const marks[] = {opts->think_open, opts->think_open_also};
     bool may_begin = calls->n_before == 0 && !calls->has_text;
 
-    if (opts->think_open != NULL &&
-        (!opts->think_is_words || (may_begin && begins_with_mark(text, opts->think_open))))
-        look_for(find, text, opts->think_open);
+    for (size_t i = 0; i < 2; i++)
+        if (marks[i] != NULL && (!opts->think_is_words || (may_begin && begins_with_mark(text, marks[i]))))
+            look_for(find, text, marks[i]);
 }
 
 /* The text of an answer begins or ends at a mark of plain text: blanks beside it are left out. */
@@ -108,7 +109,7 @@ static int enter_mark(struct calls *calls, const char *mark)
         return calls_take(calls, strlen(mark)) < 0 ? E_NOMEM : 1;
     }
     buf_consume(&calls->held, strlen(mark));
-    if (mark == calls->opts.think_open) {
+    if (mark == calls->opts.think_open || mark == calls->opts.think_open_also) {
         calls->state = CALLS_THINKING;
         calls->has_thinking = false;
         calls->awaits_think_name = calls->opts.think_name != NULL;
@@ -212,12 +213,16 @@ static size_t find_thought(const struct calls *calls, size_t *n_out)
         return at;
     }
     look_for(&find, text, calls->opts.think_close);
+    if (calls->opts.think_close_also != NULL)
+        look_for(&find, text, calls->opts.think_close_also);
     if (calls_row_of(calls->opts.format)->calls_end_thinking && calls->parser->opens[0] != NULL)
         look_for(&find, text, calls->parser->opens[0]);
     if (find.at == SIZE_MAX)
         *n_out = find.n_partial;
     else
-        *n_out = find.mark == calls->opts.think_close ? strlen(find.mark) : 0;
+        *n_out = find.mark == calls->opts.think_close || find.mark == calls->opts.think_close_also
+                     ? strlen(find.mark)
+                     : 0;
     return find.at;
 }
 

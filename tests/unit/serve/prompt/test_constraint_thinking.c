@@ -133,7 +133,17 @@ static void a_sentence_opens_thinking_once(void **state)
                  {OFF, "So. " OPEN " a", true},
                  {OFF, "Here is my thought: " OPEN " a", true},
                  {OFF, OPEN " a " CLOSE " b", false},
-                 {OFF, " \n" OPEN " a " CLOSE " b", false}};
+                 {OFF, " \n" OPEN " a " CLOSE " b", false},
+                 {TOOLS("true"), "Here's my thought process: a Here's my response: b", true},
+                 {TOOLS("true"), "Here's my thought process: a " CLOSE " b", true},
+                 {TOOLS("true"), OPEN " a Here's my response:" CALL, true},
+                 {TOOLS("true"), "Here's my thought process: a", false},
+                 {TOOLS("true"), "Here's one. " OPEN " a", true},
+                 {TOOLS("true"), "Here's", true},
+                 {TOOLS("true"), "Here<|tool_call|>[{\"name\": \"bogus\"}]", false},
+                 {OFF, "Here's my thought process: a Here's my response: b", false},
+                 {OFF, "Here's my thought: a", true},
+                 {OFF, "Hereby", true}};
     struct gen_model model;
 
     (void)state;

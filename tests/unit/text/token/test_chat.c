@@ -284,43 +284,6 @@ static void thinking_is_given_to_those_who_ask(void **state)
     chat_format_free(format);
 }
 
-/* A template may refuse words of reasoning_effort, or all of them. */
-static void refused_efforts_are_replaced(void **state)
-{
-    static const struct {
-        const char *known, *expected[3]; /* for "low", "medium", "high" */
-    } cases[] = {{"'low', 'medium', 'high'", {"low", "medium", "high"}},
-                 {"'no_think', 'low', 'high'", {"low", "high", "high"}},
-                 {"'low', 'medium'", {"low", "medium", "medium"}},
-                 {"'high'", {"high", "high", "high"}},
-                 {"'deep'", {"no_think", "no_think", "no_think"}}};
-    static const char *const words[] = {"low", "medium", "high"};
-    struct chat_message message;
-    struct chat_prompt prompt = hello(&message);
-
-    (void)state;
-    for (size_t i = 0; i < 3 * ARRAY_LEN(cases); i++) {
-        struct buf source = {0}, expected = {0};
-        struct chat_format *format;
-
-        buf_printf(&source,
-                   "{%% if not reasoning_effort is defined %%}{%% set reasoning_effort = 'no_think' %%}"
-                   "{%% elif reasoning_effort not in [%s] %%}{{ raise_exception('unknown effort') }}"
-                   "{%% endif %%}",
-                   cases[i / 3].known);
-        buf_append_str(&source, "{{ reasoning_effort }};" EACH("", ""));
-        buf_printf(&expected, "%s;user:Hi;", cases[i / 3].expected[i % 3]);
-        buf_append_byte(&source, '\0');
-        buf_append_byte(&expected, '\0');
-        format = chat_format_for((const char *)source.data);
-        prompt.effort = words[i % 3];
-        expect_chat_text(format, &prompt, (const char *)expected.data);
-        chat_format_free(format);
-        buf_fini(&source);
-        buf_fini(&expected);
-    }
-}
-
 static void an_open_answer_stays_open(void **state)
 {
     struct chat_format *format = chat_format_for(hermes_template);
@@ -583,7 +546,6 @@ int main(void)
         cmocka_unit_test(tools_are_described_where_there_are_none),
         cmocka_unit_test(turns_take_the_shape_a_template_wants),
         cmocka_unit_test(thinking_is_given_to_those_who_ask),
-        cmocka_unit_test(refused_efforts_are_replaced),
         cmocka_unit_test(an_open_answer_stays_open),
         cmocka_unit_test(a_system_text_goes_where_it_can),
         cmocka_unit_test(calls_are_given_as_the_template_wants_them),

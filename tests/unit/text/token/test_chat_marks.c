@@ -58,7 +58,8 @@ static void marks_around_thinking_are_found(void **state)
         {"{# <seed:think> #}", "<seed:think>", "</seed:think>"},
         {"{# <|START_THINKING|> #}", "<|START_THINKING|>", "<|END_THINKING|>"},
         {"{# <|inner_prefix|> #}", "<|inner_prefix|>", "<|inner_suffix|>"},
-        {"{# 'Here is my response:' #}", "Here is my thought process:", "Here is my response:"}};
+        {"{# 'Here is my response:' #}", "Here is my thought process:", "Here is my response:"},
+        {"{# Here's my response: #}", "Here's my thought process:", "Here's my response:"}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct chat_format *format = NULL;

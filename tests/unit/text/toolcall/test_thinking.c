@@ -62,10 +62,20 @@ static void sentences_surround_thinking(void **state)
          "~a~[f:{}]"},
         {"Here is my thought process: no end. Here is my resp", "~no end. Here is my resp~"},
         {"Here is my thought", "Here is my thought"},
+        {"Here's my thought process: a\nHere's my response: b", "~a~b"},
+        {"Here's my thought process: a Here is my response: b Here's my response: c",
+         "~a~b Here's my response: c"},
+        {"\nHere is my thought process: a Here's my response:", "~a~"},
+        {"So. Here's my thought process: a Here's my response: b",
+         "So. Here's my thought process: a Here's my response: b"},
+        {"Here's my thought", "Here's my thought"},
+        {"Here's one. Here is my thought process:", "Here's one. Here is my thought process:"},
     };
     const struct calls_opts opts = {.format = CALLS_GRANITE,
                                     .think_open = "Here is my thought process:",
                                     .think_close = "Here is my response:",
+                                    .think_open_also = "Here's my thought process:",
+                                    .think_close_also = "Here's my response:",
                                     .think_is_words = true};
 
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++)

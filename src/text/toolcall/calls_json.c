@@ -9,6 +9,7 @@
  *     function<sep>N\n```json\n{    N<sep>{   DeepSeek up to R1, and since V3.1
  *     N\n```json\n{                           Hunyuan
  *     functions.N:INDEX<argument-begin>{      Kimi
+ *     N>{                                     Functionary
  *     {"N": {                                 an item of Apertus' list
  *
  * "type" and ids may come before or between the two members.  "arguments" and "parameters" are accepted for
@@ -451,4 +452,16 @@ int calls_kimi_header(struct calls *calls)
         return 0;
     return calls_begin_at_brace(calls, name_of_kimi_id(bytes_of(text.data, mark)),
                                 mark + sizeof(CALLS_KIMI_ARGUMENTS) - 1);
+}
+
+/* ---- Functionary ---- */
+
+int calls_function_header(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t end = bytes_find(text, bytes_str(">"), 0);
+
+    if (end == SIZE_MAX)
+        return 0;
+    return calls_begin_at_brace(calls, bytes_of(text.data, end), end + 1);
 }

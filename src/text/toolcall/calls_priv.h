@@ -93,6 +93,8 @@ struct calls {       /* fields used for every piece of text come first */
     unsigned value_types; /* that the schema allows */
     uint8_t value_first;  /* the value's first byte that is no blank; 0: none yet */
     bool has_value;       /* a part of the value was taken */
+    bool is_quote_known;  /* the beginning of the value was compared with quoted_open */
+    bool is_quoted;       /* quoted_close ends the value */
     bool is_formless;     /* the value so far is no JSON, and no literal that may stand for it */
     size_t n_literal;     /* bytes of `value` that were read as a Python literal */
     struct json_rewrite rewrite;
@@ -116,6 +118,7 @@ int calls_fenced_header(struct calls *calls); /* N ```json {...}, or an object *
  * needed; -1: other text, or no name of a function. */
 int calls_begin_at_brace(struct calls *calls, struct bytes name, size_t body);
 int calls_kimi_header(struct calls *calls);
+int calls_function_header(struct calls *calls); /* N>{...}, behind <function= */
 /* The form of a long call that has no usual header; *at_out: where its arguments begin.  Never UNKNOWN. */
 enum calls_late calls_find_late(struct bytes text, struct bytes *name_out, size_t *at_out);
 /* The name in a call that was parsed, borrowed from it; empty: none.  And the key of its arguments. */

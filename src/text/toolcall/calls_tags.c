@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls written as tags: Qwen 3 Coder and Seed-OSS (whose values are on the lines of their tags), GLM, Hunyuan 3 (as GLM,
- * with <tool_sep> behind the name), MiniMax, and DeepSeek V3.2 (as MiniMax, with string="true" or "false" behind a key).
+ * with <tool_sep> behind the name), MiniMax, DeepSeek V3.2 and V4 (as MiniMax, with string="true" or "false" behind a key),
+ * and MiniCPM 5, whose values may stand in <![CDATA[ and ]]>.
  *
  *     <tool_call>              <tool_call>N                        <minimax:tool_call>
  *     <function=N>             <arg_key>K</arg_key>                <invoke name="N">

@@ -28,6 +28,7 @@ void calls_begin_value(struct calls *calls, unsigned types, bool is_string)
     calls->value_kind = is_string ? CALLS_VALUE_STRING : CALLS_VALUE_OPEN;
     calls->value_types = types;
     calls->has_value = calls->is_formless = false;
+    calls->is_quote_known = calls->is_quoted = false;
     calls->value_first = 0;
     calls->n_literal = 0;
     buf_clear(&calls->value);
@@ -299,15 +300,38 @@ static int skip_first_line_end(struct calls *calls)
     return calls_take(calls, 1) < 0 ? E_NOMEM : calls->held.len_bytes > 0;
 }
 
+/* Skips quoted_open; 0: not known yet. */
+static int skip_quote(struct calls *calls)
+{
+    const char *quote = calls->parser->tags->quoted_open;
+    size_t n = quote != NULL && !calls->is_quote_known ? strlen(quote) : 0;
+    size_t held = calls->held.len_bytes;
+
+    if (n == 0)
+        return 1;
+    if (memcmp(calls->held.data, quote, held < n ? held : n) == 0) {
+        if (held < n)
+            return 0;
+        calls->is_quoted = true;
+    }
+    calls->is_quote_known = true;
+    return calls->is_quoted && calls_take(calls, n) < 0 ? E_NOMEM : 1;
+}
+
 int calls_run_value(struct calls *calls)
 {
-    const char *close = calls->parser->tags->value_close;
+    const struct calls_tags *tags = calls->parser->tags;
     int rc = skip_first_line_end(calls);
-    struct bytes text = buf_view(&calls->held);
+    const char *close;
+    struct bytes text;
     size_t at, n;
 
+    if (rc == 1)
+        rc = skip_quote(calls);
     if (rc != 1)
         return rc;
+    close = calls->is_quoted ? tags->quoted_close : tags->value_close;
+    text = buf_view(&calls->held);
     at = bytes_find(text, bytes_str(close), 0);
     n = at != SIZE_MAX ? at : text.len_bytes - calls_partial(text, close);
     if (n > 0 && text.data[n - 1] == '\n' && !calls->parser->tags->is_exact)

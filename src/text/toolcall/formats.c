@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows.  Each shows a call as the format's template writes it.
  *
- * formats_tags.c has the tags of formats whose arguments stand between tags.  calls_json.c, calls_tags.c,
+ * formats_tags.c has the rows and tags of formats whose arguments stand between tags.  calls_json.c, calls_tags.c,
  * calls_braces.c, calls_keywords.c and calls_harmony.c have the functions that parse, and spell.c writes calls back
  * into prompts.  A new format whose calls look like an existing one needs a number in formats.h and a row here. */
 #include "text/toolcall/formats.h"
@@ -10,12 +10,6 @@
 #include "text/toolcall/formats_priv.h"
 
 /* clang-format off */
-#define TEXT(text) {CALLS_PIECE_TEXT, text}
-#define MARK(mark) {CALLS_PIECE_MARK, mark}
-#define MISTRAL_ID {CALLS_PIECE_MISTRAL_ID, NULL}
-#define INDEX      {CALLS_PIECE_INDEX, NULL}
-#define MARKS(...) (const char *const[]){__VA_ARGS__, NULL}
-#define PARSER(...) &(const struct calls_parser){__VA_ARGS__}
 #define DEEPSEEK(a, b) "<" CALLS_BAR "tool" CALLS_BLOCK a CALLS_BLOCK b CALLS_BAR ">"
 /* clang-format on */
 
@@ -28,12 +22,6 @@
 #define MISTRAL_PARSER                                                                                       \
     PARSER(.opens = {"[TOOL_CALLS]"}, .header = calls_mistral_header, .tail = calls_list_tail,               \
            .marks = MARKS("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"))
-
-#define GLM_PARSER(its_tags)                                                                                 \
-    PARSER(.opens = {"<tool_call>"}, .close = "</tool_call>", .header = calls_glm_header,                    \
-           .tail = calls_tags_tail, .tags = its_tags,                                                        \
-           .marks = MARKS("<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>",           \
-                          "</arg_value>"))
 #define HERMES_PARSER                                                                                        \
     PARSER(.opens = {"<tool_call>"}, .close = "</tool_call>", .header = calls_list_header,                   \
            .tail = calls_marked_list_tail, .marks = MARKS("<tool_call>", "</tool_call>"))
@@ -60,57 +48,12 @@
         .name_after = "\", \"arguments\": ", .call_close = {TEXT("}")}, .between = ", ",                     \
         .close = {TEXT("]"), MARK(close_mark)}, .has_list = true, .has_commas = true                         \
     }
-#define HY3_PARSER(end_mark, its_tags)                                                                       \
-    PARSER(.opens = {"<tool_calls" end_mark, "<tool_call" end_mark}, .close = "</tool_calls" end_mark,       \
-           .header = calls_tags_header, .tail = calls_tags_tail, .tags = (its_tags),                         \
-           .marks = MARKS("<tool_calls" end_mark, "</tool_calls" end_mark, "<tool_call" end_mark,            \
-                          "</tool_call" end_mark, "<tool_sep" end_mark, "<arg_key" end_mark,                 \
-                          "</arg_key" end_mark, "<arg_value" end_mark, "</arg_value" end_mark))
-#define HY3_GRAMMAR(end_mark, its_tags)                                                                      \
-    {                                                                                                        \
-        .mark = "<tool_calls" end_mark, .open = {MARK("<tool_calls" end_mark), TEXT("\n")},                  \
-        .call_open = {MARK("<tool_call" end_mark)}, .name_before = "", .name_after = "",                     \
-        .name_end = {MARK("<tool_sep" end_mark), TEXT("\n")}, .tags = (its_tags),                            \
-        .call_close = {MARK("</tool_call" end_mark), TEXT("\n")}, .between = "",                             \
-        .close = {MARK("</tool_calls" end_mark)}, .has_list = true                                           \
-    }
 #define HUNYUAN_ANSWER .answer = {"<answer>", "\n</answer>", "</answer>"}, .has_text_marks = true
-
-#define BRACES_PARSER(mark_open, mark_close, quote)                                                          \
-    PARSER(.opens = {mark_open}, .close = (mark_close), .header = calls_braces_header,                       \
-           .arguments = calls_braces_arguments, .tail = calls_mark_tail, .string_mark = (quote),             \
-           .marks = MARKS(mark_open, mark_close, quote))
 
 static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
     [CALLS_PLAIN] = {.name = "plain",
                      .parser = PARSER(.marks = (const char *const[]){NULL}),
                      .grammar = {.mark = "", .name_before = "", .name_after = "", .between = ""}},
-
-    /* <tool_call>\n<function=N>\n<parameter=K>\nV\n</parameter>\n</function>\n</tool_call>      Qwen 3 Coder */
-    [CALLS_XML] = {.name = "xml",
-                   .detect = {{"<tool_call>", "<function="}},
-                   .parser = PARSER(.opens = {"<tool_call>", "<function="}, .close = "</tool_call>",
-                                    .header = calls_tags_header, .tail = calls_tags_tail,
-                                    .tags = &calls_xml_tags, .marks = MARKS("<tool_call>", "</tool_call>")),
-                   .grammar = {.mark = "<tool_call>",
-                               .call_open = {MARK("<tool_call>")},
-                               .name_before = "\n<function=",
-                               .name_after = ">\n",
-                               .tags = &calls_xml_tags,
-                               .call_close = {TEXT("</function>\n"), MARK("</tool_call>")},
-                               .between = "\n"}},
-
-    /* <tool_call>N\n<arg_key>K</arg_key>\n<arg_value>V</arg_value>\n</tool_call> */
-    [CALLS_GLM] = {.name = "glm",
-                   .detect = {{"<tool_call>", "<arg_key>"}},
-                   .parser = GLM_PARSER(&calls_glm_tags),
-                   .grammar = {.mark = "<tool_call>",
-                               .call_open = {MARK("<tool_call>")},
-                               .name_before = "",
-                               .name_after = "\n",
-                               .tags = &calls_glm_tags,
-                               .call_close = {MARK("</tool_call>")},
-                               .between = "\n"}},
 
     /* <tool_call>\n{"name": "N", "arguments": {...}}\n</tool_call>      Qwen, Hermes, many more */
     [CALLS_HERMES] = {.name = "hermes",
@@ -408,108 +351,6 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                 .close = {MARK("<|tool_calls_section_end|>")},
                                 .has_list = true}},
 
-    /* <minimax:tool_call>\n<invoke name="N">\n<parameter name="K">V</parameter>\n</invoke>\n</minimax:tool_call> */
-    [CALLS_MINIMAX] = {.name = "minimax",
-                       .detect = {{"<minimax:tool_call>"}},
-                       .parser = PARSER(.opens = {"<minimax:tool_call>"}, .close = "</minimax:tool_call>",
-                                        .header = calls_tags_header, .tail = calls_tags_tail,
-                                        .tags = &calls_minimax_tags,
-                                        .marks = MARKS("<minimax:tool_call>", "</minimax:tool_call>")),
-                       .grammar = {.mark = "<minimax:tool_call>",
-                                   .open = {MARK("<minimax:tool_call>"), TEXT("\n")},
-                                   .name_before = "<invoke name=\"",
-                                   .name_after = "\">\n",
-                                   .tags = &calls_minimax_tags,
-                                   .call_close = {TEXT("</invoke>\n")},
-                                   .between = "",
-                                   .close = {MARK("</minimax:tool_call>")},
-                                   .has_list = true}},
-
-    /* <seed:tool_call>\n<function=N>\n<parameter=K>V</parameter>\n</function>\n</seed:tool_call>      Seed-OSS */
-    [CALLS_SEED] = {.name = "seed",
-                    .detect = {{"<seed:tool_call>"}},
-                    .parser =
-                        PARSER(.opens = {"<seed:tool_call>", "<function="}, .close = "</seed:tool_call>",
-                               .header = calls_tags_header, .tail = calls_tags_tail, .tags = &calls_seed_tags,
-                               .marks = MARKS("<seed:tool_call>", "</seed:tool_call>")),
-                    .grammar = {.mark = "<seed:tool_call>",
-                                .call_open = {MARK("<seed:tool_call>")},
-                                .name_before = "\n<function=",
-                                .name_after = ">\n",
-                                .tags = &calls_seed_tags,
-                                .call_close = {TEXT("</function>\n"), MARK("</seed:tool_call>")},
-                                .between = "\n"}},
-
-    /* <|tool_call>call:N{K:<|"|>V<|"|>,K:{K:[1,2]}}<tool_call|>      Gemma 4 */
-    [CALLS_GEMMA] = {.name = "gemma",
-                     .detect = {{"<|tool_call>"}},
-                     .parser = BRACES_PARSER("<|tool_call>", "<tool_call|>", CALLS_GEMMA_QUOTE),
-                     .grammar = {.mark = "<|tool_call>",
-                                 .call_open = {MARK("<|tool_call>")},
-                                 .name_before = "call:",
-                                 .name_after = "{",
-                                 .tags = &calls_gemma_tags,
-                                 .call_close = {TEXT("}"), MARK("<tool_call|>")},
-                                 .between = ""}},
-
-    /* <start_function_call>call:N{K:<escape>V<escape>}<end_function_call> */
-    [CALLS_FUNCTION_GEMMA] = {.name = "function-gemma",
-                              .detect = {{"<start_function_call>"}},
-                              .parser =
-                                  BRACES_PARSER("<start_function_call>", "<end_function_call>", "<escape>"),
-                              .grammar = {.mark = "<start_function_call>",
-                                          .call_open = {MARK("<start_function_call>")},
-                                          .name_before = "call:",
-                                          .name_after = "{",
-                                          .tags = &calls_function_gemma_tags,
-                                          .call_close = {TEXT("}"), MARK("<end_function_call>")},
-                                          .between = ""}},
-
-    /* As MiniMax, with marks in the tags and string="true|false" behind a key.  The template joins its tags from pieces. */
-    [CALLS_DSML] = {.name = "dsml",
-                    .detect = {{CALLS_DSML_MARK, "function_calls>"}},
-                    .parser = PARSER(.opens = {"<" CALLS_DSML_MARK "function_calls>"},
-                                     .close = "</" CALLS_DSML_MARK "function_calls>",
-                                     .header = calls_tags_header, .tail = calls_tags_tail,
-                                     .tags = &calls_dsml_tags, .marks = MARKS(CALLS_DSML_MARK)),
-                    .grammar = {.mark = "<" CALLS_DSML_MARK "function_calls>",
-                                .open = {TEXT("<" CALLS_DSML_MARK "function_calls>\n")},
-                                .name_before = "<" CALLS_DSML_MARK "invoke name=\"",
-                                .name_after = "\">\n",
-                                .tags = &calls_dsml_tags,
-                                .call_close = {TEXT("</" CALLS_DSML_MARK "invoke>\n")},
-                                .between = "",
-                                .close = {TEXT("</" CALLS_DSML_MARK "function_calls>")},
-                                .has_list = true}},
-
-    /* <tool_calls>\n<tool_call>N<tool_sep>\n<arg_key>K</arg_key>\n<arg_value>V</arg_value>\n</tool_call>\n</tool_calls>
-     * Hunyuan 3 */
-    [CALLS_HY3] = {.name = "hunyuan-3",
-                   .detect = {{"<tool_sep>"}},
-                   .is_tried_first = true,
-                   .parser = HY3_PARSER(">", &calls_hy3_tags),
-                   .grammar = HY3_GRAMMAR(">", &calls_hy3_tags)},
-
-    /* The same, with :opensource in every mark, which the template may add: '<tool_sep{}>'.format(HYTK) */
-    [CALLS_HY3_OPEN] = {.name = "hunyuan-3",
-                        .detect = {{"<tool_sep{}>", ":opensource"}, {"<tool_sep" CALLS_HY3_OPEN_END}},
-                        .is_tried_first = true,
-                        .parser = HY3_PARSER(CALLS_HY3_OPEN_END, &calls_hy3_open_tags),
-                        .grammar = HY3_GRAMMAR(CALLS_HY3_OPEN_END, &calls_hy3_open_tags)},
-
-    /* <tool_call>N<arg_key>K</arg_key><arg_value>V</arg_value></tool_call>      GLM 4.7, 5 */
-    [CALLS_GLM_TIGHT] = {.name = "glm",
-                         .detect = {{"</arg_key><arg_value>"}},
-                         .is_tried_first = true,
-                         .parser = GLM_PARSER(&calls_glm_tight_tags),
-                         .grammar = {.mark = "<tool_call>",
-                                     .call_open = {MARK("<tool_call>")},
-                                     .name_before = "",
-                                     .name_after = "",
-                                     .tags = &calls_glm_tight_tags,
-                                     .call_close = {MARK("</tool_call>")},
-                                     .between = ""}},
-
     /* <|function_call|>{"name": "N", "arguments": {...}}      GigaChat 3.1 */
     [CALLS_GIGACHAT] = {.name = "gigachat",
                         .detect = {{"<|function_call|>"}},
@@ -539,11 +380,43 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                    .close = {TEXT("]"), MARK("<|tools_suffix|>")},
                                    .has_list = true,
                                    .has_commas = true}},
+
+    /* <|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "N", "arguments": {...}}      GigaChat 3.0, whose marks contain
+     * their line ends */
+    [CALLS_GIGACHAT_ROLE] = {.name = "gigachat",
+                             .detect = {{"function call", "<|role_sep|>"}},
+                             .parser = PARSER(.opens = {"function call<|role_sep|>\n"},
+                                              .drops = {"<|message_sep|>\n\n"}, .header = calls_object_header,
+                                              .tail = calls_llama_tail,
+                                              .marks = MARKS("<|message_sep|>\n\n", "<|role_sep|>\n")),
+                             .grammar = {.mark = "<|message_sep|>\n\n",
+                                         .call_open = {MARK("<|message_sep|>\n\n"), TEXT("function call"),
+                                                       MARK("<|role_sep|>\n")},
+                                         .name_before = "{\"name\": \"",
+                                         .name_after = "\", \"arguments\": ",
+                                         .call_close = {TEXT("}")},
+                                         .between = "",
+                                         .is_one = true}},
+
+    /* <function=N>{...}</function>      Functionary 3.1, and Llama 3.1 as its model card shows it */
+    [CALLS_FUNCTIONARY] = {.name = "functionary",
+                           .detect = {{"<function=example_function_name>{", "</function>"}},
+                           .is_tried_first = true,
+                           .parser = PARSER(.opens = {"<function="}, .close = "</function>",
+                                            .header = calls_function_header, .tail = calls_mark_tail,
+                                            .marks = (const char *const[]){NULL}),
+                           .grammar = {.mark = "<function=",
+                                       .name_before = "<function=",
+                                       .name_after = ">",
+                                       .call_close = {TEXT("</function>")},
+                                       .between = ""}},
 };
 
 const struct calls_row *calls_row_of(enum calls_format format)
 {
-    return &rows[(unsigned)format < CALLS_FORMAT_COUNT ? format : CALLS_PLAIN];
+    if ((unsigned)format >= CALLS_FORMAT_COUNT)
+        format = CALLS_PLAIN;
+    return rows[format].parser != NULL ? &rows[format] : &calls_tagged_rows[format];
 }
 
 /* True if all texts of one of the row's lists occur in the template. */
@@ -563,8 +436,11 @@ static bool row_is_detected(const struct calls_row *row, struct bytes text)
 enum calls_format calls_format_detect(struct bytes chat_template)
 {
     for (unsigned pass = 0; pass < 2; pass++)
-        for (unsigned i = CALLS_PLAIN + 1; i < CALLS_FORMAT_COUNT; i++)
-            if (rows[i].is_tried_first == (pass == 0) && row_is_detected(&rows[i], chat_template))
+        for (unsigned i = CALLS_PLAIN + 1; i < CALLS_FORMAT_COUNT; i++) {
+            const struct calls_row *row = calls_row_of((enum calls_format)i);
+
+            if (row->is_tried_first == (pass == 0) && row_is_detected(row, chat_template))
                 return (enum calls_format)i;
+        }
     return CALLS_PLAIN;
 }

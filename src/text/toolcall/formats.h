@@ -44,7 +44,11 @@ enum calls_format {
     CALLS_HY3,       /* Hunyuan 3 */
     CALLS_GLM_TIGHT, /* without line ends */
     CALLS_GIGACHAT,
-    CALLS_HY3_OPEN, /* Hunyuan 3 as it is published */
+    CALLS_HY3_OPEN,      /* Hunyuan 3 as it is published */
+    CALLS_GIGACHAT_ROLE, /* GigaChat 3.0: a message of the role "function call" */
+    CALLS_FUNCTIONARY,
+    CALLS_DSML_V4, /* DeepSeek V4 */
+    CALLS_MINICPM,
     CALLS_FORMAT_COUNT
 };
 
@@ -74,10 +78,12 @@ struct calls_tags {                     /* arguments between tags */
     const char *value_written;          /* all text from a value to the next tag, as the model writes it */
     const char *string_open, *string_close; /* around a string, as the model writes it; NULL: nothing */
     const char *json_open; /* before any other value; NULL: nothing, so the schema tells what a value is */
-    bool has_braces;       /* K:V, with commas between; objects in values too (calls_braces.c) */
-    bool is_tight;         /* no line end surrounds a value; if there is one, it belongs to the tags */
-    bool is_exact;         /* no line end belongs to the tags */
-    bool has_block;        /* one pair of marks may surround several calls */
+    const char *quoted_open,
+        *quoted_close; /* around a value that has markup, the latter with value_close; NULL: none */
+    bool has_braces;   /* K:V, with commas between; objects in values too (calls_braces.c) */
+    bool is_tight;     /* no line end surrounds a value; if there is one, it belongs to the tags */
+    bool is_exact;     /* no line end belongs to the tags */
+    bool has_block;    /* one pair of marks may surround several calls */
 };
 
 /* open (call_open name_before NAME name_after name_end ARGUMENTS call_close between)* close */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tags, for the rows: formats_tags.c. */
+/* What the rows of formats.c and formats_tags.c share. */
 #ifndef TEXT_TOOLCALL_FORMATS_PRIV_H
 #define TEXT_TOOLCALL_FORMATS_PRIV_H
 
@@ -10,15 +10,16 @@
 /* The end of every mark of Hunyuan 3 as it is published. */
 #define CALLS_HY3_OPEN_END ":opensource>"
 
-extern const struct calls_tags calls_xml_tags;
-extern const struct calls_tags calls_glm_tags;
-extern const struct calls_tags calls_glm_tight_tags;
-extern const struct calls_tags calls_hy3_tags;
-extern const struct calls_tags calls_hy3_open_tags;
-extern const struct calls_tags calls_minimax_tags;
-extern const struct calls_tags calls_seed_tags;
-extern const struct calls_tags calls_dsml_tags;
-extern const struct calls_tags calls_gemma_tags;
-extern const struct calls_tags calls_function_gemma_tags;
+/* clang-format off */
+#define TEXT(text) {CALLS_PIECE_TEXT, text}
+#define MARK(mark) {CALLS_PIECE_MARK, mark}
+#define MISTRAL_ID {CALLS_PIECE_MISTRAL_ID, NULL}
+#define INDEX      {CALLS_PIECE_INDEX, NULL}
+#define MARKS(...) (const char *const[]){__VA_ARGS__, NULL}
+#define PARSER(...) &(const struct calls_parser){__VA_ARGS__}
+/* clang-format on */
+
+/* The rows of formats whose arguments stand between tags; empty for others. */
+extern const struct calls_row calls_tagged_rows[CALLS_FORMAT_COUNT];
 
 #endif

@@ -10,6 +10,7 @@ libtext_toolcall_a_SOURCES = src/text/toolcall/calls.c src/text/toolcall/calls.h
 if HAVE_CMOCKA
 toolcall_tests = tests/unit/text/toolcall/test_calls tests/unit/text/toolcall/test_families \
 	tests/unit/text/toolcall/test_long_calls tests/unit/text/toolcall/test_random_text tests/unit/text/toolcall/test_schemas \
+	tests/unit/text/toolcall/test_families_more \
 	tests/unit/text/toolcall/test_spell tests/unit/text/toolcall/test_thinking
 check_PROGRAMS += $(toolcall_tests)
 TESTS += $(toolcall_tests)
@@ -26,6 +27,8 @@ tests_unit_text_toolcall_test_schemas_SOURCES = tests/unit/text/toolcall/test_sc
 tests_unit_text_toolcall_test_schemas_LDADD = $(link_text_toolcall) $(CMOCKA_LIBS)
 tests_unit_text_toolcall_test_spell_SOURCES = tests/unit/text/toolcall/test_spell.c $(calls_sink)
 tests_unit_text_toolcall_test_spell_LDADD = $(link_text_toolcall) $(CMOCKA_LIBS)
+tests_unit_text_toolcall_test_families_more_SOURCES = tests/unit/text/toolcall/test_families_more.c $(calls_sink)
+tests_unit_text_toolcall_test_families_more_LDADD = $(link_text_toolcall) $(CMOCKA_LIBS)
 tests_unit_text_toolcall_test_thinking_SOURCES = tests/unit/text/toolcall/test_thinking.c $(calls_sink)
 tests_unit_text_toolcall_test_thinking_LDADD = $(link_text_toolcall) $(CMOCKA_LIBS)
 endif

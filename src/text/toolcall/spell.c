@@ -52,6 +52,25 @@ static void spell_pieces(struct calls_spelling *out, const struct calls_piece *p
 
 /* ---- arguments ---- */
 
+/* A string with characters of markup, or of several lines, stands between quotes. */
+static void spell_quoted(struct calls_spelling *out, const struct calls_tags *tags, struct bytes value)
+{
+    size_t n_end = strlen(tags->quoted_close) - strlen(tags->value_close);
+    struct buf plain = {0}, end = {0};
+
+    out->text.is_bad |= json_unquote(value, &plain) < 0 || buf_append(&plain, "", 1) < 0 ||
+                        buf_append(&end, tags->quoted_close, n_end) < 0 || buf_append(&end, "", 1) < 0;
+    if (!out->text.is_bad) {
+        bool has_markup = strpbrk((const char *)plain.data, "<&\n") != NULL;
+
+        spell_own(out, has_markup ? tags->quoted_open : "");
+        spell_given(out, bytes_of(plain.data, plain.len_bytes - 1));
+        spell_own(out, has_markup ? (const char *)end.data : "");
+    }
+    buf_fini(&plain);
+    buf_fini(&end);
+}
+
 static void spell_tag(struct calls_spelling *out, const struct calls_tags *tags, struct bytes key,
                       struct bytes value)
 {
@@ -60,7 +79,9 @@ static void spell_tag(struct calls_spelling *out, const struct calls_tags *tags,
     spell_own(out, tags->key_written);
     if (tags->json_open != NULL)
         spell_own(out, value.data[0] == '"' ? tags->string_open : tags->json_open);
-    if (value.data[0] == '"')
+    if (value.data[0] == '"' && tags->quoted_open != NULL)
+        spell_quoted(out, tags, value);
+    else if (value.data[0] == '"')
         (void)json_unquote(value, &out->text);
     else
         spell_given(out, value);

@@ -101,6 +101,18 @@ const struct constraint_family families[] = {
      "<tool_call>set<arg_key>mode</arg_key><arg_value>on</arg_value><arg_key>n</arg_key><arg_value>5</"
      "arg_value></tool_call>",
      false},
+    {"gigachat, role", FAMILY("function call<|role_sep|>"),
+     "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"set\", \"arguments\": " ARGS "}", true},
+    {"functionary", FAMILY("<function=example_function_name>{}</function>"),
+     "<function=set>" ARGS "</function>", false},
+    {"dsml v4", FAMILY(BAR "DSML" BAR "tool_calls>"),
+     "<" BAR "DSML" BAR "tool_calls>\n<" BAR "DSML" BAR "invoke name=\"set\">\n<" BAR "DSML" BAR
+     "parameter name=\"mode\" string=\"true\">on</" BAR "DSML" BAR "parameter>\n<" BAR "DSML" BAR
+     "parameter name=\"n\" string=\"false\">5</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR
+     "invoke>\n</" BAR "DSML" BAR "tool_calls>",
+     false},
+    {"minicpm", FAMILY("<function name=\" <param name=\""),
+     "<function name=\"set\"><param name=\"mode\">on</param><param name=\"n\">5</param></function>", false},
     {"gigachat", FAMILY("<|function_call|>"), "<|function_call|>{\"name\": \"set\", \"arguments\": " ARGS "}",
      true},
     {"hunyuan 3", FAMILY("<tool_calls><tool_call><tool_sep><arg_key></arg_key> <arg_value></arg_value>"),

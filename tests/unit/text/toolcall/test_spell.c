@@ -110,6 +110,17 @@ static const struct {
      "arg_value></tool_call>"
      "<tool_call>get<arg_key>city</arg_key><arg_value>a\nb</arg_value><arg_key>days</arg_key><arg_value>3</"
      "arg_value></tool_call>"},
+    {CALLS_GIGACHAT_ROLE, 1, "{\"a\":1}",
+     "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"get\", \"arguments\": {\"a\": 1}}"},
+    {CALLS_FUNCTIONARY, 2, "{\"a\":1}",
+     "<function=get>{\"a\": 1}</function><function=get>{\"a\": 1}</function>"},
+    {CALLS_MINICPM, 2, "{\"a\":\"x\",\"b\":[1]}",
+     "<function name=\"get\"><param name=\"a\">x</param><param name=\"b\">[1]</param></function>\n"
+     "<function name=\"get\"><param name=\"a\">x</param><param name=\"b\">[1]</param></function>"},
+    {CALLS_MINICPM, 1, "{\"a\":\"x\\ny\",\"b\":\"<\"}",
+     "<function name=\"get\"><param name=\"a\"><![CDATA[x\ny]]></param><param "
+     "name=\"b\"><![CDATA[<]]></param>"
+     "</function>"},
     {CALLS_GIGACHAT, 1, "{\"a\":1}", "<|function_call|>{\"name\": \"get\", \"arguments\": {\"a\": 1}}"},
     {CALLS_HY3, 2, "{\"city\":\"a\\nb\",\"days\":3}",
      "<tool_calls>\n<tool_call>get<tool_sep>\n<arg_key>city</arg_key>\n<arg_value>a\nb</"

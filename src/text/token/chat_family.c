@@ -100,6 +100,9 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source
          .is_words = true,
          .open_also = "Here's my thought process:",
          .close_also = "Here's my response:"},
+        {.open = "Here are my reasoning steps:",
+         .close = "[BEGIN FINAL RESPONSE]",
+         .is_words = true}, /* Apriel */
         {.open = "Here's my thought process:",
          .close = "Here's my response:",
          .is_words = true,

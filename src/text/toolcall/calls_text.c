@@ -248,9 +248,12 @@ static int pass_thinking(struct calls *calls, size_t n)
 
 static int end_thinking(struct calls *calls)
 {
+    const char *answer = calls->row->has_text_marks ? calls->row->answer[0] : NULL;
     bool was_any = calls->has_thinking;
 
     calls_begin_text(calls);
+    if (answer != NULL && calls->opts.think_close != NULL && strcmp(answer, calls->opts.think_close) == 0)
+        calls->is_answer = true; /* Apriel: one mark does both */
     calls->n_before++;
     calls->has_thinking = false;
     return was_any ? calls->events->on_thought(calls->arg) : 0;

@@ -216,10 +216,13 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                             .parser = LIST_PARSER("<tool_calls>", "</tool_calls>"),
                             .grammar = LIST_GRAMMAR("<tool_calls>", "</tool_calls>")},
 
-    /* The same, without marks around answers      Apriel */
+    /* The same, with other marks around answers      Apriel */
     [CALLS_TOOL_CALLS] = {.name = "tool-calls",
                           .detect = {{"<tool_calls>["}},
                           .is_tried_first = true,
+                          .answer = {"[BEGIN FINAL RESPONSE]", "\n[END FINAL RESPONSE]",
+                                     "[END FINAL RESPONSE]"},
+                          .has_text_marks = true,
                           .parser = LIST_PARSER("<tool_calls>", "</tool_calls>"),
                           .grammar = LIST_GRAMMAR("<tool_calls>", "</tool_calls>")},
 

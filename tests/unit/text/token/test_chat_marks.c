@@ -26,7 +26,8 @@ static void marks_around_answers_are_found(void **state)
         enum calls_format answers;
     } cases[] = {{NULL, EACH("{# <|START_ACTION|> #}", ""), CALLS_COHERE},
                  {NULL, EACH("{# <tool_calls>[ <answer> #}", ""), CALLS_HUNYUAN_LIST},
-                 {NULL, EACH("{# <tool_calls>[ #}", ""), CALLS_HERMES},
+                 {NULL, EACH("{# <tool_calls>[ #}", ""), CALLS_TOOL_CALLS},
+                 {NULL, EACH("{# <TOOLCALL> #}", ""), CALLS_HERMES},
                  {NULL, EACH("{# <response></response> #}", ""), CALLS_ERNIE},
                  {extra, EACH("", ""), CALLS_COHERE},
                  {NULL, EACH("", ""), CALLS_HERMES},
@@ -59,6 +60,7 @@ static void marks_around_thinking_are_found(void **state)
         {"{# <|START_THINKING|> #}", "<|START_THINKING|>", "<|END_THINKING|>"},
         {"{# <|inner_prefix|> #}", "<|inner_prefix|>", "<|inner_suffix|>"},
         {"{# 'Here is my response:' #}", "Here is my thought process:", "Here is my response:"},
+        {"{# [BEGIN FINAL RESPONSE] #}", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"},
         {"{# Here's my response: #}", "Here's my thought process:", "Here's my response:"}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

@@ -82,6 +82,35 @@ static void sentences_surround_thinking(void **state)
         expect_in_any_pieces(&opts, &CASES[i]);
 }
 
+/* Apriel: the mark that ends thinking opens the answer, which another mark ends. */
+static void one_mark_ends_thinking_and_opens_the_answer(void **state)
+{
+    static const struct thought_case CASES[] = {
+        {"Here are my reasoning steps:\nHm.\n[BEGIN FINAL RESPONSE]\nYes.\n[END FINAL RESPONSE]\n",
+         "~Hm.~Yes."},
+        {"Here are my reasoning steps:\nHm.\n[BEGIN FINAL RESPONSE]\nYes. [END", "~Hm.~Yes. [END"},
+        {"[BEGIN FINAL RESPONSE]Yes.[END FINAL RESPONSE]", "Yes."},
+        {"Yes. [BEGIN FINAL RESPONSE] No.[END FINAL RESPONSE]",
+         "Yes. [BEGIN FINAL RESPONSE] No.[END FINAL RESPONSE]"},
+        {"Here are my reasoning steps: a [BEGIN FINAL RESPONSE]\n<tool_calls>[{\"name\": \"f\", "
+         "\"arguments\": "
+         "{}, \"id\": \"1\"}]</tool_calls>",
+         "~a~[f:{}]"},
+    };
+    const struct calls_opts opts = {.format = CALLS_TOOL_CALLS,
+                                    .think_open = "Here are my reasoning steps:",
+                                    .think_close = "[BEGIN FINAL RESPONSE]",
+                                    .think_is_words = true};
+    struct calls_opts begun = opts;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
+        expect_in_any_pieces(&opts, &CASES[i]);
+    begun.begins_thinking = true;
+    expect_in_any_pieces(&begun, &(struct thought_case){
+                                     "Hm.\n[BEGIN FINAL RESPONSE]\nYes.\n[END FINAL RESPONSE]", "~Hm.~Yes."});
+}
+
 /* Apertus: it is the format of calls, not of answers, whose calls end thinking. */
 static void calls_end_thinking_with_any_answers(void **state)
 {
@@ -101,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_thinking_are_left_out),
         cmocka_unit_test(sentences_surround_thinking),
+        cmocka_unit_test(one_mark_ends_thinking_and_opens_the_answer),
         cmocka_unit_test(calls_end_thinking_with_any_answers),
     };
 

@@ -307,6 +307,14 @@ CASES = {
                   "--set leading_dense_block_count=1 --set expert_shared_count=1 --set nextn_predict_layers=1 "
                   f"--with shared_head_norm {TINY}"),
     # append new cases: the place of a case seeds its tokens
+    "cohere2moe-mtp": ("mtp", f"--arch cohere2moe --layers 5 --tied --head-dim 16 {NARROW} --set attention.sliding_window=7 "
+                       "--set attention.sliding_window_pattern=0,1,1,1 --set leading_dense_block_count=1 "
+                       f"--set expert_shared_count=2 --set nextn_predict_layers=1 --with shared_head_norm {TINY}"),
+    "step35-mtp": ("mtp", f"--arch step35 --layers 5 --head-dim 16 --with exp_probs_b {NARROW} --set attention.head_count=4,6,6,4,6 "
+                   "--set attention.sliding_window_pattern=0,1,1,0,1 --set attention.sliding_window=9 "
+                   "--set leading_dense_block_count=2 --set expert_shared_feed_forward_length=48 "
+                   "--set swiglu_clamp_exp=0.0,0.0,0.5,0.0,0.0 --set swiglu_clamp_shexp=0.0,0.0,0.0,0.4,0.0 "
+                   f"--set nextn_predict_layers=1 --with shared_head_norm {TINY}"),
 }
 N_TOKENS, SHOWN = 40, (0, 13, 39)
 

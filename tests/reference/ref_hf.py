@@ -201,7 +201,8 @@ def weights(model, names, adjacent):
     return state
 
 
-def forward(model, tokens):
+def network_of(model):
+    """The network, and the output head if its class has none."""
     name, names, besides = FAMILIES[model.arch]
     is_vision = model.arch in VISION
     kind = getattr(transformers, name + ("TextConfig" if is_vision else "Config"))
@@ -214,11 +215,12 @@ def forward(model, tokens):
     state = weights(model, names, adjacent)
     if model.arch in ("gemma2", "step35"):  # their norms add one to their gains
         state = {k: v - 1 if "norm" in k else v for k, v in state.items()}
-    if is_vision:
-        head = state.pop("lm_head.weight")
-        network.load_state_dict({k.removeprefix("model."): v for k, v in state.items()}, strict=True)
-        with torch.no_grad():
-            return network(tokens[None]).last_hidden_state[0] @ head.T
-    network.load_state_dict(state, strict=True)
+    head = state.pop("lm_head.weight") if is_vision else None
+    network.load_state_dict({k.removeprefix("model.") if is_vision else k: v for k, v in state.items()}, strict=True)
+    return network, head
+
+
+def forward(model, tokens):
+    network, head = network_of(model)
     with torch.no_grad():
-        return network(tokens[None]).logits[0]
+        return network(tokens[None]).logits[0] if head is None else network(tokens[None]).last_hidden_state[0] @ head.T

@@ -249,7 +249,7 @@ static const float *engine_cpu_hidden(void *self, uint32_t index, uint32_t back)
 {
     const struct engine_cpu *engine = self;
 
-    return model_hidden(engine->state, index, back);
+    return model_drafting_row(engine->state, index, back);
 }
 
 static void engine_cpu_free(void *self)

@@ -65,7 +65,7 @@ arch_golden = llama llama3 llama-biases llama-linear llama-yarn mistral qwen2 qw
 	gpt-oss-fused deepseek2-dense deepseek2-temperature arcee-biases \
 	qwen2vl qwen3vl qwen3vlmoe exaone dots1 exaone-moe nemotron stablelm stablelm-12b gpt-oss-fused-biases phimoe phimoe-plain olmo olmo-clamped gptneox gptneox-serial apertus afmoe bailingmoe hunyuan_vl cohere2moe \
 	mimo2 step35 kimi-linear kimi-linear-last \
-	exaone4-mtp exaone-moe-mtp bailingmoe2-mtp hy_v3 hy_v3-mtp
+	exaone4-mtp exaone-moe-mtp bailingmoe2-mtp hy_v3 hy_v3-mtp cohere2moe-mtp step35-mtp
 EXTRA_DIST += $(arch_golden:%=tests/golden/arch/%.txt) tests/reference/make_golden.py tests/reference/common.py \
 	tests/reference/ref_llama.py tests/reference/ref_qwen.py tests/reference/ref_gemma.py \
 	tests/reference/ref_phi3.py tests/reference/ref_granite.py tests/reference/ref_olmo2.py \

@@ -124,15 +124,20 @@ struct arch {
     const char *eps;               /* the key of its epsilon; NULL: the usual one of its kind */
     bool is_parallel;              /* both halves of a layer read the same x: x += attention + feed-forward */
     const struct half *attn, *ffn; /* of every layer, unless read sets others */
-    slot_set needs, may;    /* slots of every layer in addition to its halves'; all other slots are refused */
-    slot_set usual;         /* slots that a file may lack, and programs write */
-    uint32_t globals;       /* GLOBAL_BIT()s that a file must have besides the usual ones */
-    bool norms_turned;      /* norms of heads run after RoPE, not before it */
-    bool has_mtp;           /* layers behind the last are MTP heads as mtp.c computes them */
-    bool mtp_is_first;      /* a head is like the first layer, and dense; else like the last */
-    bool has_shapes;        /* layers may differ in shape: some keys may be lists */
-    bool has_windows;       /* uses attention.sliding_window; else that key is refused */
-    uint32_t window_period; /* each period's last layer attends to all keys; 0: all have the window */
+    slot_set needs, may; /* slots of every layer in addition to its halves'; all other slots are refused */
+    slot_set usual;      /* slots that a file may lack, and programs write */
+    uint32_t globals;    /* GLOBAL_BIT()s that a file must have besides the usual ones */
+    bool norms_turned;   /* norms of heads run after RoPE, not before it */
+    bool has_mtp;        /* layers behind the last are MTP heads as mtp.c computes them */
+    bool mtp_is_first;   /* a head is like the first layer, and dense; else like the last */
+    bool
+        mtp_is_listed; /* lists of the file have an item for a head's layer; without one, heads are left out */
+    bool mtp_reads_raw; /* a head reads rows before the last norm, and gives its own before that norm */
+    bool
+        mtp_sees_all; /* a head attends to all keys, with the model's RoPE; its other half is the last layer's */
+    bool has_shapes;         /* layers may differ in shape: some keys may be lists */
+    bool has_windows;        /* uses attention.sliding_window; else that key is refused */
+    uint32_t window_period;  /* each period's last layer attends to all keys; 0: all have the window */
     uint32_t window_default; /* of files without the key; 0: no window */
     const char *const *keys; /* key suffixes that only this architecture may have; NULL-terminated */
     /* Reads the architecture's own keys and sets differences between layers. Runs after the common keys

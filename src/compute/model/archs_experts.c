@@ -159,6 +159,9 @@ static void read_sparse_layers(struct reading *r, struct model *model)
     sparse = model->config.shared_ffn ? &ffn_moe_shared : &ffn_moe;
     for (uint32_t i = 0; i < model->config.n_layers && has_tensor(r, "token_embd.weight"); i++)
         model->layers[i].ffn = has_tensor(r, slot_name(i, SLOT_ROUTER, name)) ? sparse : &ffn_dense;
+    if (model->has_head_layer &&
+        !has_tensor(r, "token_embd.weight")) /* a new file, with a head as published */
+        model->layers[model->config.n_layers - 1].ffn = &ffn_dense;
 }
 
 /* MTP heads are left out. */
@@ -191,7 +194,7 @@ static void read_mimo2(struct reading *r, struct model *model)
     read_sparse_layers(r, model);
 }
 
-static const char *const STEP35_KEYS[] = {"expert_count", "nextn_predict_layers", NULL};
+static const char *const STEP35_KEYS[] = {"expert_count", NULL};
 
 /* A limit for a layer; one number is a limit for all. */
 static float experts_read_limit(struct reading *r, const char *suffix, uint32_t layer)
@@ -238,8 +241,7 @@ static void read_bailingmoe(struct reading *r, struct model *model)
     moe_read(r, model, n_dense, true);
 }
 
-/* An MTP head is left out. */
-static const char *const COHERE2MOE_KEYS[] = {"expert_count", "logit_scale", "nextn_predict_layers", NULL};
+static const char *const COHERE2MOE_KEYS[] = {"expert_count", "logit_scale", NULL};
 
 /* The dense layers at the beginning have RoPE without a window. */
 static void read_cohere2moe(struct reading *r, struct model *model)
@@ -430,6 +432,9 @@ const struct arch EXPERT_ARCHS[] = {
      .ffn = &ffn_dense,
      .needs = PRE_NORMS,
      .usual = HEAD_NORMS,
+     .has_mtp = true,
+     .mtp_is_listed = true,
+     .mtp_reads_raw = true,
      .has_shapes = true,
      .has_windows = true,
      .keys = STEP35_KEYS,
@@ -441,6 +446,8 @@ const struct arch EXPERT_ARCHS[] = {
      .attn = &attn_grouped,
      .ffn = &ffn_dense,
      .needs = SLOT_BIT(ATTN_NORM),
+     .has_mtp = true,
+     .mtp_sees_all = true,
      .has_windows = true,
      .window_period = 4,
      .keys = COHERE2MOE_KEYS,

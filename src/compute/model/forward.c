@@ -294,6 +294,8 @@ static void norm_last(const struct forward *f, uint32_t row, uint32_t n, uint32_
     for (uint32_t i = 0; i < n; i++)
         forward_norm_row(model, f->state->x + (row + i) * hidden, &model->final_norm, model->config.hidden,
                          f->state->last + hidden * (to + i));
+    if (f->state->raw != NULL)
+        memcpy(f->state->raw + hidden * to, f->state->x + row * hidden, n * hidden * sizeof(float));
 }
 
 /* First row of an item that was kept after the last layer. Rows lie in the order of the items, narrowed or
@@ -325,7 +327,7 @@ static void show_logits(const struct forward *f, uint32_t index)
     }
 }
 
-/* Norms the rows of items that want them: a part of the rows of all items. */
+/* Gives the rows of items that want them, as model_drafting_row() does: a part of the rows of all items. */
 static void give_rows(const struct forward *f, uint32_t from, uint32_t to)
 {
     const struct model *model = f->model;
@@ -335,9 +337,15 @@ static void give_rows(const struct forward *f, uint32_t from, uint32_t to)
         const struct model_item *item = &f->pass->items[i];
         uint32_t first = kept_row(f, i), end = first + item->n_tokens - item->n_logits;
 
-        for (uint32_t row = first > from ? first : from; item->rows && row < to && row < end; row++)
-            forward_norm_row(model, f->state->x + row * hidden, &model->final_norm, model->config.hidden,
-                             item->rows + (row - first) * hidden);
+        for (uint32_t row = first > from ? first : from; item->rows && row < to && row < end; row++) {
+            const float *x = f->state->x + row * hidden;
+            float *out = item->rows + (row - first) * hidden;
+
+            if (f->state->raw != NULL)
+                memcpy(out, x, hidden * sizeof(*out));
+            else
+                forward_norm_row(model, x, &model->final_norm, model->config.hidden, out);
+        }
     }
 }
 
@@ -413,4 +421,11 @@ const float *model_hidden(const struct model_state *state, uint32_t index, uint3
     if (index >= state->n_items || back >= state->n_logits[index])
         return NULL;
     return state->last + (size_t)(state->logits_end[index] - 1 - back) * state->hidden;
+}
+
+const float *model_drafting_row(const struct model_state *state, uint32_t index, uint32_t back)
+{
+    const float *row = model_hidden(state, index, back);
+
+    return row == NULL || state->raw == NULL ? row : state->raw + (row - state->last);
 }

@@ -178,7 +178,7 @@ void model_state_free(struct model_state *state);
 
 struct model_item {            /* one sequence's part of a pass; all pointers are borrowed */
     const uint32_t *tokens;    /* ids < vocab */
-    const float *hidden;       /* for MTP heads: [n_tokens][hidden], model_hidden() before each token */
+    const float *hidden;       /* for MTP heads: [n_tokens][hidden], model_drafting_row() before each token */
     uint32_t n_tokens;         /* >= 1 */
     uint32_t position;         /* position of tokens[0]; KV of all tokens before is present */
     const kv_block_id *blocks; /* block table, covers position + n_tokens */
@@ -193,7 +193,7 @@ struct model_item {            /* one sequence's part of a pass; all pointers ar
     uint32_t n_cuts;
     uint32_t n_logits;        /* the last n_logits tokens get logits; 0: none */
     uint32_t n_prompt_logits; /* this many tokens before those get logits through on_logits only */
-    /* Not NULL: receives what model_hidden() gives for the tokens without n_logits, in order: [][hidden]. */
+    /* Not NULL: receives what model_drafting_row() gives for the tokens without n_logits, in order: [][hidden]. */
     float *rows;
 };
 
@@ -224,5 +224,8 @@ float *model_logits(const struct model_state *state, uint32_t index, uint32_t ba
 /* The row that the output head multiplied for those logits: the normed residual stream, [hidden]. For an embedding
  * model it is the embedding, not normalised. */
 const float *model_hidden(const struct model_state *state, uint32_t index, uint32_t back);
+/* The row that an MTP head reads for the token of those logits: model_hidden()'s, or in some families the same before the last
+ * norm. */
+const float *model_drafting_row(const struct model_state *state, uint32_t index, uint32_t back);
 
 #endif

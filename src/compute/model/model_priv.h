@@ -50,6 +50,7 @@ struct model {
     const struct model
         *mtp_of;          /* not NULL: this is the MTP head of that model, which owns embedding and head */
     uint32_t first_layer; /* number in the file of layers[0] */
+    bool has_head_layer;  /* mtp_is_listed: layers[n_layers] is that of the MTP head */
     float *vectors;       /* owns all norms and biases */
     uint64_t numerics_id;
     enum bf16_math bf16; /* how some matrix is multiplied; BF16_EXACT: no matrix uses dots or tiles */
@@ -129,13 +130,14 @@ struct model_state {
     void *gated_scratch;      /* for the feed-forward of more tokens than FFN_FEW_TOKENS */
     float *cos[N_ROPES];      /* [max_tokens][rope_dims/2] */
     float *sin[N_ROPES];
-    float *joined;           /* [max_tokens][2 hidden] input of an MTP head; NULL: the model is not one */
-    float *last;             /* [max_logits][hidden]  rows that need logits */
-    float *logits;           /* [max_logits][vocab] */
-    uint32_t *logits_end;    /* [max_items] row of logits after an item's last */
-    uint32_t *n_logits;      /* [max_items] number of its rows */
-    uint32_t *n_kept;        /* [max_items] rows of x kept after the last layer stored its KV */
-    struct attn_item *items; /* [max_items] */
+    float *joined;        /* [max_tokens][2 hidden] input of an MTP head; NULL: the model is not one */
+    float *last;          /* [max_logits][hidden]  rows that need logits */
+    float *raw;           /* [max_logits][hidden]  the same before the last norm; NULL: no head reads them */
+    float *logits;        /* [max_logits][vocab] */
+    uint32_t *logits_end; /* [max_items] row of logits after an item's last */
+    uint32_t *n_logits;   /* [max_items] number of its rows */
+    uint32_t *n_kept;     /* [max_items] rows of x kept after the last layer stored its KV */
+    struct attn_item *items;       /* [max_items] */
     struct attn_item *chunk_items; /* [2 max_items + max_tokens] items cut where chunks end, or NULL */
     void *attn_scratch;
     size_t attn_scratch_bytes;

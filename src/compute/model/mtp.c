@@ -10,7 +10,8 @@
  *
  * The head is a model of one layer, so passes, engines and samplers treat it like any other. It borrows the
  * embedding and the output head; copies of them in the file (nextn.embed_tokens, nextn.shared_head_head) are not
- * read. For the token after the next one the head's own normed row takes the place of h.
+ * read. For the token after the next one the head's own normed row takes the place of h.  In families with mtp_reads_raw both
+ * are the rows before the norm.
  *
  * Its rows need not start at the text's beginning. RoPE depends on distances only, so rows numbered from any
  * token on give the logits of a head that does not see the tokens before. */
@@ -30,25 +31,34 @@ static bool mtp_has_tensor(const struct model *model, const struct gguf *gguf, e
 bool model_has_mtp(const struct model *model, const struct gguf *gguf)
 {
     return model->arch->has_mtp && model->config.n_nextn_layers > 0 &&
+           (!model->arch->mtp_is_listed || model->has_head_layer) &&
            mtp_has_tensor(model, gguf, SLOT_MTP_PROJ) &&
            (model->config.index_top == 0 || mtp_has_tensor(model, gguf, SLOT_INDEX_PROJ));
 }
 
 /* A head's layer has attention, also where the model's last layer is recurrent, and chooses keys by itself, also where
  * that layer shares a choice. Its feed-forward network is the last layer's; with mtp_is_first all of it is as in the first
- * layer (EXAONE, whose first layers have a window and RoPE), but for experts. */
+ * layer (EXAONE, whose first layers have a window and RoPE), but for experts.  With mtp_sees_all (Cohere) it has RoPE and no
+ * window, as the dense layers at the beginning; of the other layers none has so. */
 void mtp_keep(struct model *model)
 {
     struct model_config *config = &model->config;
     uint32_t last = model->arch->mtp_is_first ? 0 : config->n_layers - 1, like = last;
-    struct layer head = model->layers[last];
+    struct layer head = model->layers[model->arch->mtp_is_listed ? config->n_layers : last];
 
     while (like > 0 && (model->layers[like].attn->state_bytes || model->layers[like].index == INDEX_SHARED))
         like--;
     if (model->arch->mtp_is_first)
         head.ffn = model->arch->ffn;
-    head.attn = model->layers[like].attn;
-    head.index = model->layers[like].index;
+    if (model->arch->mtp_sees_all) {
+        head.is_local = false;
+        head.window = 0;
+        head.rope = ROPE_GLOBAL;
+    }
+    if (!model->arch->mtp_is_listed) {
+        head.attn = model->layers[like].attn;
+        head.index = model->layers[like].index;
+    }
     model->layers[0] = head;
     model->first_layer = config->n_layers;
     config->n_layers = 1;

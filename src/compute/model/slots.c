@@ -436,7 +436,8 @@ int model_tensors(const struct gguf *keys, struct fault *fault,
         rc = visit_globals(&model, &visiting);
     if (rc == 0)
         rc = visit_layers(&model, &visiting);
-    if (rc == 0 && model.arch->has_mtp && model.config.n_nextn_layers > 0) {
+    if (rc == 0 && model.arch->has_mtp && model.config.n_nextn_layers > 0 &&
+        (!model.arch->mtp_is_listed || model.has_head_layer)) {
         mtp_keep(&model);
         rc = visit_layers(&model, &visiting);
     }

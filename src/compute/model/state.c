@@ -118,6 +118,9 @@ static size_t products_bytes(const struct model *model, const struct model_state
 static void lay_out_head(const struct model *model, struct model_state *state, struct carving *carving)
 {
     state->last = carve(carving, (size_t)state->max_logits * model->config.hidden * sizeof(float));
+    state->raw = model->arch->mtp_reads_raw
+                     ? carve(carving, (size_t)state->max_logits * model->config.hidden * sizeof(float))
+                     : NULL;
     state->logits = carve(carving, (size_t)state->max_logits * model->config.vocab * sizeof(float));
 }
 

@@ -406,10 +406,10 @@ static void make_file(const struct expected *e, const char *path)
         fail_msg("%s", command);
 }
 
-static const char *const MTP_CASES[] = {"llama-mtp",     "qwen3-mtp",     "glm4moe-mtp",    "qwen35-mtp",
-                                        "qwen35moe-mtp", "qwen3next-mtp", "deepseek2-mtp",  "deepseek32-mtp",
-                                        "glm-dsa-mtp",   "exaone4-mtp",   "exaone-moe-mtp", "bailingmoe2-mtp",
-                                        "hy_v3-mtp"};
+static const char *const MTP_CASES[] = {
+    "llama-mtp",      "qwen3-mtp",       "glm4moe-mtp",    "qwen35-mtp",     "qwen35moe-mtp",
+    "qwen3next-mtp",  "deepseek2-mtp",   "deepseek32-mtp", "glm-dsa-mtp",    "exaone4-mtp",
+    "exaone-moe-mtp", "bailingmoe2-mtp", "hy_v3-mtp",      "cohere2moe-mtp", "step35-mtp"};
 
 static double check_head(const char *name)
 {

@@ -18,6 +18,10 @@
 
 static const char *const PLAIN[] = {NEXTN, NULL};
 static const char *const WINDOWED[] = {NEXTN, "attention.sliding_window=9", NULL};
+static const char *const COHERE[] = {NEXTN, "attention.sliding_window=9", "logit_scale=0.5", NULL};
+#define LISTED NEXTN, "attention.sliding_window=9", "rope.freq_base_swa=100.0"
+static const char *const WITH_HEAD[] = {LISTED, "attention.sliding_window_pattern=0,1,1,1", NULL};
+static const char *const WITHOUT_HEAD[] = {LISTED, "attention.sliding_window_pattern=0,1,1", NULL};
 static const char *const HYBRID[] = {NEXTN, DELTA, NULL};
 static const char *const HYBRID_ALONE[] = {DELTA, NULL};
 static const char *const INDEXED[] = {NEXTN, SPARSE, "attention.indexer.types=1,0,0", NULL};
@@ -73,12 +77,19 @@ static const struct head_case {
     {"granitemoe", PLAIN, {0}, 0},
     {"minimax-m2", PLAIN, {0}, 0},
     {"hunyuan-moe", PLAIN, {0}, 0},
+    {"cohere2moe", COHERE, {0}, 0},
+    {"cohere2moe", COHERE, {.fault = TINY_NO_TENSOR, .name = "blk.3.nextn.hnorm.weight"}, E_FORMAT},
+    {"step35", WITH_HEAD, {0}, 0},
+    {"step35", WITH_HEAD, {.fault = TINY_NO_TENSOR, .name = "blk.3.ffn_up.weight"}, E_FORMAT},
+    /* The lists end before the head's layer. */
+    {"step35", WITHOUT_HEAD, {0}, E_NOT_FOUND},
     {"smollm3", PLAIN, {0}, E_NOT_FOUND}, /* no key tells whether a head's layer turns its keys */
 };
 
 static bool has_experts(const char *arch)
 {
-    return strstr(arch, "moe") != NULL || strcmp(arch, "minimax-m2") == 0 || strcmp(arch, "hy_v3") == 0;
+    return strstr(arch, "moe") != NULL || strcmp(arch, "minimax-m2") == 0 || strcmp(arch, "hy_v3") == 0 ||
+           strcmp(arch, "step35") == 0;
 }
 
 /* Four layers of the file: the last of the model's three is recurrent or shares its choice of keys, the head's not. */

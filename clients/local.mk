@@ -23,7 +23,9 @@ link_pull = libpull.a libnet_http.a libtext_json.a libgguf.a libbase.a $(JANSSON
 
 dist_check_SCRIPTS += tests/integration/test-model-cli tests/integration/test_quality.py tests/integration/test-bench-kv
 TESTS += tests/integration/test-model-cli tests/integration/test-bench-kv
+if PLAIN_BUILD # sanitizers see the same code with other models
 long_tests += tests/integration/test_quality.py
+endif
 tests/integration/test_quality.log: baton-model
 
 # Tools that speak HTTP to the daemons.

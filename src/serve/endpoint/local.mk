@@ -97,7 +97,9 @@ endif
 check_PROGRAMS += tests/integration/front_sim
 tests_integration_front_sim_SOURCES = tests/integration/front_sim.c
 tests_integration_front_sim_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint)
+if PLAIN_BUILD # test_sdk.py runs an SDK with sanitizers
 TESTS += tests/integration/sdk/run-sdk-test
+endif
 EXTRA_DIST += tests/integration/sdk/run-sdk-test tests/integration/sdk/package.json \
 	tests/integration/sdk/package-lock.json tests/integration/sdk/test.mjs tests/integration/sdk/test-openai.mjs \
 	tests/integration/sdk/get-sdks

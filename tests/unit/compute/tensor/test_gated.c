@@ -7,9 +7,9 @@
 #include "compute/tensor/matmul_priv.h"
 
 #ifdef CHECK_EMULATED /* an emulated processor needs minutes for more */
-enum { MANY_TOKENS = 14, LONG_CHANCE = 48 };
+enum { MANY_TOKENS = 8, LONG_CHANCE = 48, MOST_HIDDEN = 512 };
 #else
-enum { MANY_TOKENS = 100, LONG_CHANCE = 6 };
+enum { MANY_TOKENS = 100, LONG_CHANCE = 6, MOST_HIDDEN = 1024 };
 #endif
 enum { MAX_RANKS = 3, GAP = 3, POOL_WEIGHTS = 256 * 509 };
 
@@ -131,7 +131,7 @@ static void check_kind(struct rng *rng, const struct kern_table *table, const st
 {
     /* Up to three of the largest units of a team of one, and a part of one. */
     uint32_t unit = dtype_info(kind->down)->qblk_weights > 32 ? 256 : 32;
-    uint32_t ffn = unit * check_pick(rng, 1, 1024 / unit), hidden = 256 * check_pick(rng, 1, 2);
+    uint32_t ffn = unit * check_pick(rng, 1, MOST_HIDDEN / unit), hidden = 256 * check_pick(rng, 1, 2);
     /* The scalar kernels are slow; the code that cuts many tokens is the same for all kernels. */
     bool is_long = check_pick(rng, 0, LONG_CHANCE - 1) == 0 && strcmp(kern_table_name(table), "scalar") != 0;
     uint32_t n = is_long ? check_pick(rng, 500, 600) : check_pick(rng, 2, MANY_TOKENS);

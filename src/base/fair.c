@@ -56,7 +56,6 @@ struct fair {
     uint32_t n_passed;
     uint32_t cap, n_flows, max_debtors, n_waiting;
     uint64_t time;
-    uint64_t latest; /* the virtual time of the flow that was served most */
     uint64_t credit; /* in virtual time */
     uint64_t n_arrivals;
 };
@@ -415,28 +414,15 @@ void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, u
     flow->start += n_tokens * UNIT / fair_clamp(weight);
     if (next == NULL && flow->start > fair->time)
         fair->time = flow->start;
-    if (flow->start > fair->latest)
-        fair->latest = flow->start;
     heap_move(fair, HEAP_TURNS, flow);
     forget_debtors(fair);
 }
 
-/* How far the flow is behind a virtual time, at most the credit. */
-static uint64_t fair_lag(const struct fair *fair, const struct fair_flow *flow, uint64_t time)
-{
-    uint64_t behind = flow->start < time ? time - flow->start : 0;
-
-    return (behind < fair->credit ? behind : fair->credit) / UNIT;
-}
-
 uint64_t fair_credit(const struct fair *fair, const struct fair_flow *flow)
 {
-    return fair_lag(fair, flow, fair->time);
-}
+    uint64_t behind = flow->start < fair->time ? fair->time - flow->start : 0;
 
-uint64_t fair_behind(const struct fair *fair, const struct fair_flow *flow)
-{
-    return fair_lag(fair, flow, fair->latest);
+    return (behind < fair->credit ? behind : fair->credit) / UNIT;
 }
 
 uint64_t fair_debt(const struct fair *fair, const struct fair_flow *flow)

@@ -94,9 +94,6 @@ void fair_charge(struct fair *fair, struct fair_flow *flow, uint64_t n_tokens, u
 uint64_t fair_debt(const struct fair *fair, const struct fair_flow *flow);
 /* How far the tenant is behind the queue's virtual time, at most the credit of fair_set_credit(). */
 uint64_t fair_credit(const struct fair *fair, const struct fair_flow *flow);
-/* How far the tenant is behind the one that was served most for its weight, at most the credit of fair_set_credit().  A
- * tenant that waits holds the queue's virtual time back, so fair_credit() does not show how far others get elsewhere. */
-uint64_t fair_behind(const struct fair *fair, const struct fair_flow *flow);
 uint32_t fair_n_known(const struct fair *fair); /* tenants that the queue has in memory */
 
 #endif

@@ -45,7 +45,7 @@ void picker_lateness_learn(struct picker_lateness *late, double predicted_s, dou
 {
     double share = limit_s > 0 ? (actual_s - predicted_s) / limit_s : 0;
     bool is_missed = actual_s > limit_s, is_later = share > late->share;
-    double most = is_missed ? LATE_MAX : fmax(LATE_EASY, late->share);
+    double most = is_missed ? LATE_MAX : fmax(LATE_EASY, late->share), before = late->share;
 
     if (!isfinite(share))
         return;
@@ -54,6 +54,7 @@ void picker_lateness_learn(struct picker_lateness *late, double predicted_s, dou
         late->share = fmin(late->share + LATE_STEP * LATE_QUANTILE, most);
     else
         late->share = fmax(late->share - LATE_STEP * (1 - LATE_QUANTILE), late->least);
+    late->moved += late->share - before;
 }
 
 void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s, double actual_s,
@@ -63,8 +64,10 @@ void picker_lateness_learn_itl(struct picker_lateness *late, double predicted_s,
     bool is_well = actual_s <= WELL_KEPT * slo_s;
 
     picker_lateness_learn(late, predicted_s, is_well ? fmin(actual_s, predicted_s) : actual_s, slo_s);
-    if (is_well && late->share > 0 && late->share > before)
-        late->share = before > 0 ? before : 0;
+    if (is_well && late->share > 0 && late->share > before) {
+        late->moved -= late->share - fmax(before, 0);
+        late->share = fmax(before, 0);
+    }
 }
 
 double picker_lateness_margin(const struct picker_lateness *late)
@@ -76,6 +79,20 @@ void picker_lateness_approach(struct picker_lateness *late, double theirs)
 {
     if (theirs >= late->least && theirs <= LATE_MAX)
         late->share += APPROACH_PART * (theirs - late->share);
+}
+
+double picker_lateness_take(struct picker_lateness *late)
+{
+    double moved = late->moved;
+
+    late->moved = 0;
+    return moved;
+}
+
+void picker_lateness_join(struct picker_lateness *late, double moved)
+{
+    if (isfinite(moved))
+        late->share = fmax(fmin(late->share + moved, LATE_MAX), late->least);
 }
 
 double picker_begin_share(const struct picker_lateness *late)

@@ -22,6 +22,7 @@
 struct picker_lateness {
     double share; /* of the limit: 49 of 50 first tokens were late by less */
     double least; /* lower bound of the share; negative: corrects predictions that are too late on average */
+    double moved; /* by its own samples since picker_lateness_take() */
     uint32_t n_seen;
 };
 
@@ -38,6 +39,11 @@ double picker_lateness_margin(const struct picker_lateness *late); /* least to 0
  * and the others would find it too long for theirs.  What these still admit would wait behind the first one's requests
  * and be late, which would raise their margins further: in the end one router would place everything. */
 void picker_lateness_approach(struct picker_lateness *late, double theirs);
+/* How far this router's samples moved the margin since the last call. */
+double picker_lateness_take(struct picker_lateness *late);
+/* Moves the margin by what the samples of another router of the same workers moved theirs.  So the margins rise as fast as
+ * that of one router for all requests.  Each of four learned from a quarter of the late first tokens, four times as slowly. */
+void picker_lateness_join(struct picker_lateness *late, double moved);
 #define PICKER_ITL_TOKENS 8      /* shorter answers hardly show the time between tokens */
 #define PICKER_ITL_LEAST  (-0.5) /* least of that time: estimates may be too high by half the objective */
 /* The part of the limit that a placement may use; the rest is for the router's queue, where tenants take turns. */

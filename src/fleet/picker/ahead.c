@@ -5,6 +5,10 @@
 #include "fleet/picker/turn.h"
 
 #define TURN_SHARES 2 /* a tenant that is behind gets at least every second turn of a worker */
+#define OVERTAKEN   2 /* prompts of other tenants that may come before, for each prompt in the queue ... */
+#define BEHIND_ITL                                                                                           \
+    1.1 /* part of the objective between tokens that a tenant that is behind may use, less the margin */
+#define FEW_OTHERS 8 /* ... unless others had less than this part of the tenant's service */
 
 enum {
     SEATS_PER_AHEAD = 8, /* a request goes ahead for each of so many seats, and one more */
@@ -56,8 +60,13 @@ static double ahead_limit_s(const struct picker_ahead_turn *turn)
 /* True if the request is in time even if it begins behind the whole queue of the choice. */
 static bool ahead_is_soon(const struct picker_ahead_turn *turn)
 {
+    double queue_s = turn->choice->ttft_s - turn->choice->alone_s, margin;
+
+    if (turn->service.others > turn->service.own / FEW_OTHERS)
+        queue_s *= 1 + OVERTAKEN;
+    margin = turn->choice->itl_s > turn->itl_slo_s ? turn->margin : 0;
     return !turn->is_refused_early ||
-           turn->waited_s + turn->choice->ttft_s <= ahead_limit_s(turn) * (1 - turn->margin);
+           turn->waited_s + queue_s + turn->choice->alone_s <= ahead_limit_s(turn) * (1 - margin);
 }
 
 /* True if the tenant has no other request ahead. */
@@ -81,7 +90,7 @@ static bool ahead_is_common(const struct picker_ahead_turn *turn, const struct p
 /* True if tenants of other routers had more service than the request's, so that the workers' turns favour it. */
 static bool ahead_is_behind(const struct picker_ahead_turn *turn)
 {
-    return turn->n_routers > 1 && turn->behind >= LEAST_BEHIND;
+    return turn->n_routers > 1 && turn->service.most - turn->service.own >= LEAST_BEHIND;
 }
 
 /* True if enough of the tenant's requests wait for this worker to read their prompts.  They are spread over the workers as
@@ -97,14 +106,16 @@ static uint32_t ahead_reads(const struct picker_choice *choice)
     return choice->prefill != PICKER_NONE ? choice->prefill : choice->decode;
 }
 
-/* True if a request whose tenant is behind is in time when the workers take turns. */
-static bool ahead_begins_in_time(const struct picker_ahead_turn *turn)
+/* True if a request whose tenant is behind keeps the objectives when the workers take turns. */
+static bool ahead_keeps(const struct picker_ahead_turn *turn)
 {
     double rate = picker_prompt_rate(turn->fleet, turn->group, turn->local_prefill);
     double own = turn->n_own * (double)turn->choice->uncached_tokens + (double)turn->before_tokens;
     double own_s = rate > 0 ? own / rate : 0;
     double margin = turn->has_waited ? 0 : turn->margin;
 
+    if (turn->is_refused_early && turn->choice->itl_s > turn->itl_slo_s * BEHIND_ITL)
+        return false;
     return turn->waited_s + TURN_SHARES * own_s + turn->choice->alone_s <= ahead_limit_s(turn) * (1 - margin);
 }
 
@@ -126,7 +137,7 @@ bool picker_ahead_goes(const struct picker_ahead_turn *turn)
     picker_fleet_row(turn->fleet, turn->choice->decode, &worker);
     n_others = worker.n_running - picker_fleet_ledger(turn->fleet, turn->choice->decode)->n_seqs;
     if (ahead_is_behind(turn) && n_others > 0)
-        return !ahead_reads_enough(turn, ahead_reads(turn->choice)) && ahead_begins_in_time(turn);
+        return !ahead_reads_enough(turn, ahead_reads(turn->choice)) && ahead_keeps(turn);
     return !turn->is_judged && (ahead_is_first(turn, &worker) || ahead_is_common(turn, &worker, n_others)) &&
            ahead_is_in_time(turn);
 }

@@ -14,11 +14,15 @@
  *   the next request comes a message later.
  * - Where other routers' sequences break the objectives before the seats are full, and are more than this router's, one
  *   request for each worker goes ahead, if the whole queue there lets it begin in time.  Those routers take the time that
- *   becomes free, so a request that waits here may wait for ever.
+ *   becomes free, so a request that waits here may wait for ever.  It may use its whole limit, without the margin that it
+ *   was admitted with: otherwise it would stay the more surely the longer it has waited.  But where the time between tokens
+ *   is what breaks, the margin counts, because each sequence more makes all answers of the worker late.  Where other tenants
+ *   are served too, two of their prompts may overtake it for each one in the queue.
  * - Where a tenant had less service than tenants of other routers, a few of its requests for each worker go ahead: the
  *   workers' turns favour it, whatever this router's queue predicts.  It gets at least every second turn, so its request
  *   begins after its own prompts that are ahead and as many of others.  Where that is too late, it does not go: requests
- *   that all workers favour and none begins in time would be late, and make those of others late.  The requests are spread
+ *   that all workers favour and none begins in time would be late, and make those of others late.  The same holds for the
+ *   time between tokens, which it may exceed by a tenth.  The requests are spread
  *   over the workers, because a worker gives the tenant its turns only while one of them waits there.
  *
  * Under admission by prediction the requests of the second and the third rule are those whose turn was predicted to come in
@@ -29,6 +33,7 @@
 #define FLEET_PICKER_AHEAD_H
 
 #include "fleet/picker/admit.h"
+#include "fleet/picker/service.h"
 
 struct picker_ahead { /* requests of one model, placed by this router, that their workers have not begun */
     uint32_t n, n_tenants;
@@ -59,12 +64,13 @@ struct picker_ahead_turn { /* a request for which no placement keeps the objecti
     const struct picker_choice *choice; /* its best placement */
     struct picker_ahead ahead;          /* of its model */
     uint32_t group;
-    uint32_t n_own;         /* of its tenant's requests are ahead */
-    uint64_t before_tokens; /* of its tenant's prompts that wait for a placement before it */
-    uint64_t behind;        /* tokens that its tenant is behind another one: fair_behind() */
-    double ttft_slo_s;      /* its objective */
-    double waited_s;        /* since its arrival */
-    double margin;          /* picker_lateness_margin() */
+    uint32_t n_own;                     /* of its tenant's requests are ahead */
+    uint64_t before_tokens;             /* of its tenant's prompts that wait for a placement before it */
+    struct picker_service_view service; /* of its tenant and others, lately */
+    double ttft_slo_s;                  /* its objective */
+    double waited_s;                    /* since its arrival */
+    double itl_slo_s;                   /* its objective between tokens, less the margin of that */
+    double margin;                      /* picker_lateness_margin() */
     const struct picker_local_prefill
         *local_prefill;    /* NULL: prefill workers compute all prompts that wait */
     uint32_t n_routers;    /* that use these workers, this one included */

@@ -8,7 +8,7 @@ libfleet_picker_a_SOURCES += src/fleet/picker/owner.h src/fleet/picker/owner.c s
 	src/fleet/picker/pick_groups_priv.h src/fleet/picker/groups.c
 libfleet_picker_a_SOURCES += src/fleet/picker/admit.h src/fleet/picker/admit.c src/fleet/picker/refusal.h src/fleet/picker/answers.h src/fleet/picker/answers.c src/fleet/picker/slots.c src/fleet/picker/classes.h src/fleet/picker/classes.c
 libfleet_picker_a_SOURCES += src/fleet/picker/demand.h src/fleet/picker/demand.c src/fleet/picker/roles.h src/fleet/picker/roles.c src/fleet/picker/roles_priv.h src/fleet/picker/roles_trial.c src/fleet/picker/room.c
-libfleet_picker_a_SOURCES += src/fleet/picker/pause.h src/fleet/picker/pause.c src/fleet/picker/ahead.h src/fleet/picker/ahead.c src/fleet/picker/served.h src/fleet/picker/served.c
+libfleet_picker_a_SOURCES += src/fleet/picker/pause.h src/fleet/picker/pause.c src/fleet/picker/ahead.h src/fleet/picker/ahead.c src/fleet/picker/served.h src/fleet/picker/served.c src/fleet/picker/service.h src/fleet/picker/service.c
 
 if HAVE_CMOCKA
 picker_tests = tests/unit/fleet/picker/test_pick tests/unit/fleet/picker/test_index

@@ -8,11 +8,14 @@
 
 #define SERVED_MOST (PICKER_TURN_CREDIT * (uint64_t)FAIR_MAX_WEIGHT)
 
+uint64_t picker_served_milli(uint64_t n_tokens, uint32_t weight)
+{
+    return n_tokens < UINT32_MAX ? n_tokens * FAIR_MAX_WEIGHT / (weight > 0 ? weight : 1) : SERVED_MOST;
+}
+
 void picker_served_note(struct picker_served *served, const struct picker_served_key *key, uint64_t n_tokens,
                         uint32_t weight)
 {
-    uint64_t n_milli =
-        n_tokens < UINT32_MAX ? n_tokens * FAIR_MAX_WEIGHT / (weight > 0 ? weight : 1) : SERVED_MOST;
     uint32_t i = 0;
 
     while (i < served->n && memcmp(&served->rows[i].key, key, sizeof(*key)) != 0)
@@ -21,7 +24,7 @@ void picker_served_note(struct picker_served *served, const struct picker_served
         return;
     if (i == served->n)
         served->rows[served->n++] = (struct picker_served_row){.key = *key};
-    served->rows[i].n_milli += n_milli;
+    served->rows[i].n_milli += picker_served_milli(n_tokens, weight);
 }
 
 void picker_served_charge(struct fair *turns, uint64_t tenant, uint64_t n_milli)

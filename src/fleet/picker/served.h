@@ -20,6 +20,8 @@ struct picker_served { /* since the last report; zeroed: nothing */
     uint32_t n; /* at PICKER_SERVED_ROWS further tenants are not reported */
 };
 
+/* Thousandths of a token of weight 1, of n_tokens of a request of this weight. */
+uint64_t picker_served_milli(uint64_t n_tokens, uint32_t weight);
 /* A tenant was served n_tokens of a request of this weight. */
 void picker_served_note(struct picker_served *served, const struct picker_served_key *key, uint64_t n_tokens,
                         uint32_t weight);

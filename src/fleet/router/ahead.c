@@ -8,6 +8,7 @@
 #include "cache/prefix/tenant.h"
 #include "fleet/router/admission_priv.h"
 #include "fleet/router/spending_priv.h"
+#include "fleet/router/state_priv.h"
 #include "serve/access/common_limits.h"
 
 /* True if other routers use these workers too. */
@@ -66,6 +67,7 @@ void router_ahead_leave(struct job *job)
 static struct picker_ahead_turn ahead_turn(const struct job *job, const struct picker_choice *choice)
 {
     const struct router *router = job->router;
+    double itl_part = 1 - picker_lateness_margin(&job->model->itl_late);
 
     return (struct picker_ahead_turn){.fleet = router->fleet,
                                       .lines = &router->turns.lines,
@@ -73,8 +75,9 @@ static struct picker_ahead_turn ahead_turn(const struct job *job, const struct p
                                       .ahead = job->model->ahead,
                                       .group = (uint32_t)(job->model - router->models),
                                       .n_own = *fair_tally(job->place.flow),
-                                      .behind = router_queue_behind(job),
+                                      .service = router_state_service(job),
                                       .ttft_slo_s = (double)router_job_class(job).ttft_slo_ns / 1e9,
+                                      .itl_slo_s = itl_part * (double)router_pause_itl_ns(job) / 1e9,
                                       .waited_s = (double)(clock_now_ns() - job->submitted_ns) / 1e9,
                                       .margin = picker_lateness_margin(&job->model->late),
                                       .local_prefill = &job->model->local_prefill,

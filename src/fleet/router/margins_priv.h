@@ -7,9 +7,11 @@
 
 enum { MARGINS_ROW_BYTES = 16, MARGINS_MAX_ROWS = 256 };
 
-/* Appends a row for each model that has learned since the last call. */
-void margins_pack(struct router *router, struct buf *out);
+/* Appends rows for each model that has learned since the last call. */
+void margins_pack(struct router *router, struct buf *margins, struct buf *moves);
 /* Moves this router's margins towards those of another router. */
 void margins_receive(struct router *router, struct bytes section);
+/* Moves them as that router's samples moved its own. */
+void margins_receive_moves(struct router *router, struct bytes section);
 
 #endif

@@ -125,11 +125,6 @@ uint64_t router_queue_credit(const struct job *job)
     return fair_credit(queue_turns(job), job->place.flow);
 }
 
-uint64_t router_queue_behind(const struct job *job)
-{
-    return fair_behind(queue_turns(job), job->place.flow);
-}
-
 /* ---- in and out ---- */
 
 static void queue_count(struct job *job, bool is_more)

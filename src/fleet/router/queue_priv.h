@@ -53,7 +53,6 @@ uint32_t router_queue_own(struct router *router, uint64_t tenant);
 /* The jobs of its model that are placed before the job, or take turns with it: those of its own and higher classes. */
 struct queue_waiting router_queue_before(const struct job *job);
 uint64_t router_queue_credit(const struct job *job); /* tokens that its tenant is behind the others */
-uint64_t router_queue_behind(const struct job *job); /* and behind the tenant that was served most */
 /* Adds the job to its tenant's line. is_again: it was placed before, so it goes to odd. */
 void router_queue_add(struct job *job, bool is_again);
 void router_queue_remove(struct job *job, bool is_placed); /* nothing if it is in no queue */

@@ -20,7 +20,8 @@ enum router_message_kind {
     ROUTER_MESSAGE_SERVED = 5,    /* service of tenants (served.c) */
     ROUTER_MESSAGE_CANCEL = 6,    /* a client cancels a response that the sender does not run (cancels.c) */
     ROUTER_MESSAGE_CANCELLED = 7, /* the answer of the router that ran it */
-    ROUTER_MESSAGE_MARGINS = 8    /* margins of predictions (margins.c) */
+    ROUTER_MESSAGE_MARGINS = 8,   /* margins of predictions (margins.c) ... */
+    ROUTER_MESSAGE_MOVES = 9      /* ... and what their own samples moved them by, in a section before */
 };
 
 struct router_message {

@@ -60,7 +60,8 @@ struct router_state {
     struct buf forgets; /* sections that wait until the store is back */
     bool has_message;   /* of this tick */
     struct picker_served served;
-    struct state_counts counted; /* counts at the last update of the metrics */
+    struct picker_service service; /* of tenants at all routers, lately */
+    struct state_counts counted;   /* counts at the last update of the metrics */
     struct metric *m_up, *m_trips, *m_damaged, *m_putting, *m_out, *m_in;
     struct metric *m_found, *m_missed, *m_late, *m_put, *m_put_failed, *m_dropped;
 };
@@ -163,9 +164,11 @@ void router_state_receive(struct router *router, const struct router_message *re
         if (kind == ROUTER_MESSAGE_LOGINS)
             state_receive_logins(router, section, 0);
         else if (kind == ROUTER_MESSAGE_SERVED)
-            served_receive(router, section);
+            served_receive(router, &router->shared->service, section);
         else if (kind == ROUTER_MESSAGE_MARGINS)
             margins_receive(router, section);
+        else if (kind == ROUTER_MESSAGE_MOVES)
+            margins_receive_moves(router, section);
         else if (kind == ROUTER_MESSAGE_FORGET)
             state_receive_forget(router, section);
         else if (kind == ROUTER_MESSAGE_CANCEL)
@@ -204,9 +207,11 @@ static void router_state_on_message(void *arg, struct bytes message, uint64_t ag
         else if (kind == ROUTER_MESSAGE_LOGINS)
             state_receive_logins(router, section, age_ms);
         else if (kind == ROUTER_MESSAGE_SERVED && !is_old)
-            served_receive(router, section);
+            served_receive(router, &router->shared->service, section);
         else if (kind == ROUTER_MESSAGE_MARGINS && !is_old)
             margins_receive(router, section);
+        else if (kind == ROUTER_MESSAGE_MOVES && !is_old)
+            margins_receive_moves(router, section);
         else if (kind == ROUTER_MESSAGE_FORGET)
             state_receive_forget(router, section);
         else if (kind == ROUTER_MESSAGE_CANCEL && !is_old)
@@ -363,8 +368,17 @@ void router_state_served(struct job *job, uint64_t n_tokens)
 {
     struct router_state *shared = job->router->shared;
 
-    if (state_may_send(job->router))
-        served_note(&shared->served, job, n_tokens);
+    if (!state_may_send(job->router))
+        return;
+    served_note(&shared->served, job, n_tokens);
+    served_count(&shared->service, job, n_tokens);
+}
+
+struct picker_service_view router_state_service(const struct job *job)
+{
+    struct router_state *shared = job->router->shared;
+
+    return shared != NULL ? served_view(&shared->service, job) : (struct picker_service_view){0};
 }
 
 static void state_send_served(struct router *router)
@@ -382,14 +396,16 @@ static void state_send_served(struct router *router)
 
 static void state_send_margins(struct router *router)
 {
-    struct buf section = {0};
+    struct buf margins = {0}, moves = {0};
 
-    margins_pack(router, &section);
-    if (section.len_bytes > 0 && !section.is_bad) {
+    margins_pack(router, &margins, &moves);
+    if (margins.len_bytes > 0 && !margins.is_bad && !moves.is_bad) {
         state_message_open(router);
-        router_message_put(&router->shared->message, ROUTER_MESSAGE_MARGINS, buf_view(&section));
+        router_message_put(&router->shared->message, ROUTER_MESSAGE_MOVES, buf_view(&moves));
+        router_message_put(&router->shared->message, ROUTER_MESSAGE_MARGINS, buf_view(&margins));
     }
-    buf_fini(&section);
+    buf_fini(&margins);
+    buf_fini(&moves);
 }
 
 static void state_put_counter(struct metric *metric, uint64_t now, uint64_t *counted)

@@ -28,9 +28,10 @@ void router_state_send_forget(void *router, const char *tenant, struct bytes id)
 bool router_state_send(struct router *router, unsigned kind, struct bytes section);
 /* Another router's message, through workers. */
 void router_state_receive(struct router *router, const struct router_message *received);
-struct front *router_state_front(const struct router *router);       /* NULL: none now */
-void router_state_served(struct job *job, uint64_t n_tokens);        /* its tenant was charged for these */
-void router_state_put(const struct router *router, struct buf *out); /* for the status */
+struct front *router_state_front(const struct router *router);          /* NULL: none now */
+void router_state_served(struct job *job, uint64_t n_tokens);           /* its tenant was charged for these */
+struct picker_service_view router_state_service(const struct job *job); /* of its tenant and others */
+void router_state_put(const struct router *router, struct buf *out);    /* for the status */
 /* Checks the keys of [state]. */
 void router_state_check(struct config_check *check, const struct router_conf *conf);
 

@@ -41,14 +41,19 @@ void sim_ahead_leave(struct sim *sim, struct sim_job *job)
 static struct picker_ahead_turn sim_ahead_turn(const struct sim *sim, const struct sim_job *job)
 {
     const struct sim_router *router = job->router;
+    struct picker_service_view service = {0};
+    double itl_part = 1 - picker_lateness_margin(&router->itl_late);
 
+    if (sim->n_routers > 1)
+        sim_routers_service(sim, job, &service);
     return (struct picker_ahead_turn){.fleet = router->fleet,
                                       .lines = &router->lines,
                                       .choice = &sim->place.choice,
                                       .ahead = router->ahead,
                                       .n_own = fair_tally(job->flow)[SIM_TALLY_AHEAD],
-                                      .behind = fair_behind(sim_queue_turns(job), job->flow),
+                                      .service = service,
                                       .ttft_slo_s = (double)sim_job_class(sim, job)->ttft_slo_ns / 1e9,
+                                      .itl_slo_s = itl_part * (double)sim_pause_itl_ns(sim, job) / 1e9,
                                       .waited_s = (double)(sim->now_ns - job->request.at_ns) / 1e9,
                                       .margin = picker_lateness_margin(&router->late),
                                       .local_prefill = &router->local_prefill,

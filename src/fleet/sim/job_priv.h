@@ -12,6 +12,7 @@
 #include "fleet/picker/place.h"
 #include "fleet/picker/roles.h"
 #include "fleet/picker/served.h"
+#include "fleet/picker/service.h"
 #include "fleet/sim/deadlines_priv.h"
 #include "fleet/sim/sim.h"
 
@@ -53,7 +54,8 @@ struct sim_router {
     struct picker_lines lines;
     /* what it tells the other routers (routers.c) */
     struct picker_served served;
-    uint32_t n_margins_sent; /* samples that its margins had */
+    struct picker_service service; /* its own and that of the others */
+    uint32_t n_margins_sent;       /* samples that its margins had */
 };
 
 /* Counters of a tenant's flow. */

@@ -78,12 +78,27 @@ struct sim_router *sim_routers_next(struct sim *sim, const struct sim_request *r
 
 /* ---- margins and service of other routers ---- */
 
+static struct picker_served_key routers_key(const struct sim_job *job)
+{
+    return (struct picker_served_key){.class_of = job->class_at, .tenant = job->request.tenant};
+}
+
 void sim_routers_served(struct sim *sim, const struct sim_job *job, uint32_t n_tokens)
 {
-    const struct picker_served_key key = {.class_of = job->class_at, .tenant = job->request.tenant};
+    const struct picker_served_key key = routers_key(job);
+    uint32_t weight = sim_job_class(sim, job)->weight;
 
-    if (sim->n_routers > 1)
-        picker_served_note(&job->router->served, &key, n_tokens, sim_job_class(sim, job)->weight);
+    if (sim->n_routers < 2)
+        return;
+    picker_served_note(&job->router->served, &key, n_tokens, weight);
+    picker_service_add(&job->router->service, &key, picker_served_milli(n_tokens, weight), sim->now_ns);
+}
+
+void sim_routers_service(const struct sim *sim, const struct sim_job *job, struct picker_service_view *out)
+{
+    const struct picker_served_key key = routers_key(job);
+
+    picker_service_view(&job->router->service, &key, sim->now_ns, out);
 }
 
 /* The routers' ticks are spread over the time between two of one router. */
@@ -95,14 +110,19 @@ void sim_routers_share_begin(struct sim *sim)
     sim_add(sim, SIM_SHARE, sim->now_ns + SHARE_EACH_NS / sim->n_routers, 0, 0);
 }
 
-static void routers_publish(struct sim_router *from, struct sim_router *to, bool has_learned)
+static void routers_publish(const struct sim *sim, const struct sim_router *from, struct sim_router *to)
 {
-    for (uint32_t i = 0; i < from->served.n; i++)
-        picker_served_charge(to->turns[from->served.rows[i].key.class_of], from->served.rows[i].key.tenant,
-                             from->served.rows[i].n_milli);
-    if (!has_learned)
+    for (uint32_t i = 0; i < from->served.n; i++) {
+        const struct picker_served_row *row = &from->served.rows[i];
+
+        picker_served_charge(to->turns[row->key.class_of], row->key.tenant, row->n_milli);
+        picker_service_add(&to->service, &row->key, row->n_milli, sim->now_ns);
+    }
+    if (from->late.n_seen + from->itl_late.n_seen == from->n_margins_sent)
         return;
     to->itl_late.least = PICKER_ITL_LEAST;
+    picker_lateness_join(&to->late, from->late.moved);
+    picker_lateness_join(&to->itl_late, from->itl_late.moved);
     picker_lateness_approach(&to->late, picker_lateness_margin(&from->late));
     picker_lateness_approach(&to->itl_late, picker_lateness_margin(&from->itl_late));
 }
@@ -110,12 +130,13 @@ static void routers_publish(struct sim_router *from, struct sim_router *to, bool
 void sim_routers_share(struct sim *sim, uint32_t at)
 {
     struct sim_router *from = &sim->routers[at];
-    uint32_t n_learned = from->late.n_seen + from->itl_late.n_seen;
 
     for (uint32_t i = 0; i < sim->n_routers; i++)
         if (i != at)
-            routers_publish(from, &sim->routers[i], n_learned != from->n_margins_sent);
-    from->n_margins_sent = n_learned;
+            routers_publish(sim, from, &sim->routers[i]);
+    from->n_margins_sent = from->late.n_seen + from->itl_late.n_seen;
+    picker_lateness_take(&from->late);
+    picker_lateness_take(&from->itl_late);
     from->served.n = 0;
     sim->is_sharing = sim->n_under_way > 0;
     if (sim->is_sharing)

@@ -221,6 +221,8 @@ void sim_routers_placed(struct sim *sim, const struct sim_job *job);
 struct sim_router *sim_routers_next(struct sim *sim,
                                     const struct sim_request *request); /* that it comes to */
 void sim_routers_served(struct sim *sim, const struct sim_job *job, uint32_t n_tokens);
+/* The service of the job's tenant and of others, as its router knows it. */
+void sim_routers_service(const struct sim *sim, const struct sim_job *job, struct picker_service_view *out);
 void sim_routers_share_begin(struct sim *sim); /* something is under way: routers tell each other */
 void sim_routers_share(struct sim *sim, uint32_t from);
 void sim_routers_stored(struct sim *sim, uint32_t slot, const struct sim_request *request);

@@ -151,13 +151,13 @@ static void garbage_and_floods_are_ignored(void **state)
 static void margins_of_two_routers_meet(void **state)
 {
     struct router_model *model = &rig.router.models[0];
-    struct buf section = {0};
+    struct buf section = {0}, moves = {0};
 
-    margins_pack(&rig.router, &section);
-    assert_int_equal(section.len_bytes, 0); /* it has learned nothing */
+    margins_pack(&rig.router, &section, &moves);
+    assert_int_equal(section.len_bytes + moves.len_bytes, 0); /* it has learned nothing */
     model->late = (struct picker_lateness){.share = 0.6, .n_seen = 1};
     model->itl_late = (struct picker_lateness){.share = -0.2, .least = PICKER_ITL_LEAST, .n_seen = 1};
-    margins_pack(&rig.router, &section);
+    margins_pack(&rig.router, &section, &moves);
     assert_int_equal(section.len_bytes, MARGINS_ROW_BYTES);
     model->late.share = 0.2;
     model->itl_late.share = 0.2;
@@ -166,19 +166,47 @@ static void margins_of_two_routers_meet(void **state)
     assert_true(model->late.share > 0.4 && model->late.share < 0.6);
     assert_true(model->itl_late.share < 0 && model->itl_late.share > -0.2);
     section.len_bytes = 0;
-    margins_pack(&rig.router, &section);
+    margins_pack(&rig.router, &section, &moves);
     assert_int_equal(section.len_bytes, 0); /* margins of others are not passed on */
     buf_fini(&section);
+    buf_fini(&moves);
+}
+
+/* What one router learns moves the margins of all of them as far, once. */
+static void samples_of_one_router_move_the_others(void **state)
+{
+    struct router_model *model = &rig.router.models[0];
+    struct buf section = {0}, moves = {0};
+
+    model->late = (struct picker_lateness){0};
+    for (unsigned i = 0; i < 3; i++)
+        picker_lateness_learn(&model->late, 0.1, 2, 1);
+    margins_pack(&rig.router, &section, &moves);
+    assert_int_equal(moves.len_bytes, MARGINS_ROW_BYTES);
+    model->late = (struct picker_lateness){.share = 0.2};
+    margins_receive_moves(&rig.router, buf_view(&moves));
+    assert_float_equal(model->late.share, 0.2 + 3 * 0.05 * 0.98, 1e-4);
+    moves.len_bytes = 0;
+    model->late.n_seen = 1;
+    margins_pack(&rig.router, &section, &moves);
+    assert_int_equal(get_u32(moves.data + 8), 1000000); /* moves of others are not passed on */
+    put_u32(moves.data + 8, UINT32_MAX);
+    put_u32(moves.data + 12, 0);
+    margins_receive_moves(&rig.router, buf_view(&moves));
+    assert_float_equal(model->late.share, 0.75, 1e-9); /* within the bounds of any margin */
+    assert_float_equal(model->itl_late.share, PICKER_ITL_LEAST, 1e-9);
+    buf_fini(&section);
+    buf_fini(&moves);
 }
 
 static void margins_that_cannot_be_are_ignored(void **state)
 {
     static const uint32_t hostile[] = {0, 499999, 1750001, UINT32_MAX};
     struct router_model *model = &rig.router.models[0];
-    struct buf section = {0};
+    struct buf section = {0}, moves = {0};
 
     model->late = (struct picker_lateness){.share = 0.3, .n_seen = 1};
-    margins_pack(&rig.router, &section);
+    margins_pack(&rig.router, &section, &moves);
     for (unsigned i = 0; i < ARRAY_LEN(hostile); i++) {
         put_u32(section.data + 8, hostile[i]);
         put_u32(section.data + 12, hostile[i]);
@@ -191,15 +219,19 @@ static void margins_that_cannot_be_are_ignored(void **state)
     assert_true(model->late.share > 0.299 && model->late.share < 0.301);
     assert_true(model->itl_late.share == 0);
     buf_fini(&section);
+    buf_fini(&moves);
 }
 
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_relay, close_relay)
-    static const struct CMUnitTest tests[] = {
-        T(four_workers_get_each_message), T(there_are_others_where_a_worker_says_so),
-        T(a_message_counts_once),         T(garbage_and_floods_are_ignored),
-        T(margins_of_two_routers_meet),   T(margins_that_cannot_be_are_ignored)};
+    static const struct CMUnitTest tests[] = {T(four_workers_get_each_message),
+                                              T(there_are_others_where_a_worker_says_so),
+                                              T(a_message_counts_once),
+                                              T(garbage_and_floods_are_ignored),
+                                              T(margins_of_two_routers_meet),
+                                              T(margins_that_cannot_be_are_ignored),
+                                              T(samples_of_one_router_move_the_others)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

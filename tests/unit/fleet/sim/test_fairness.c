@@ -18,6 +18,7 @@ struct flood { /* prompts of 512 to 1,024 tokens, answers of 64; each tenant at 
     double rates[MAX_TENANTS], sum;
     uint32_t routers[MAX_TENANTS]; /* of each tenant, as bits; 0: all */
     uint32_t n_tenants;
+    uint32_t n_tokens; /* of each prompt; 0: 512 to 1,024 */
     uint64_t next_ns, n, seed;
 };
 
@@ -41,7 +42,8 @@ static void flood_take(void *self, struct sim_request *out)
                                 .tenant = 1 + tenant,
                                 .kind = tenant,
                                 .routers = it->routers[tenant],
-                                .prompt_tokens = 512 + (uint32_t)rng_below(&it->rng, 513),
+                                .prompt_tokens = it->n_tokens > 0 ? it->n_tokens
+                                                                  : 512 + (uint32_t)rng_below(&it->rng, 513),
                                 .answer_tokens = 64,
                                 .salt = ++it->n};
     it->next_ns += (uint64_t)(-log(1 - rng_unit(&it->rng)) / it->sum * 1e9);
@@ -132,6 +134,8 @@ static void a_tenant_within_its_share_is_served(void **state)
 
 static void through_routers(uint32_t n_routers, uint32_t calm, uint32_t flood_of, double *served_out)
 {
+    double n_good_all = 0, n_served = 0;
+
     for (uint64_t seed = 0; seed < 3; seed++) {
         struct sim_opts opts = small_fleet(true);
         struct flood flood = {.n_tenants = 2, .rates = {12, 1200}, .routers = {calm, flood_of}, .seed = seed};
@@ -145,10 +149,13 @@ static void through_routers(uint32_t n_routers, uint32_t calm, uint32_t flood_of
                       n_routers, calm, flood_of, served(&result, 0), served(&result, 1), n_good,
                       jain(&result, 2));
         assert_true(jain(&result, 2) >= 0.95);
-        assert_true(n_routers > 3 || (double)n_good >= 0.8 * (served(&result, 0) + served(&result, 1)));
-        *served_out += served(&result, 0) + served(&result, 1);
+        n_good_all += (double)n_good;
+        n_served += served(&result, 0) + served(&result, 1);
+        assert_true((double)n_good >= 0.85 * (served(&result, 0) + served(&result, 1)));
         sim_result_fini(&result);
     }
+    assert_true(n_good_all >= 0.9 * n_served);
+    *served_out += n_served;
 }
 
 /* The routers tell each other what they learn, and a tenant that is behind goes ahead.  Without the first the router with
@@ -173,12 +180,51 @@ static void routers_share_as_evenly(void **state)
     }
 }
 
+/* Good answers of four tenants that ask for the same. */
+static double equal_tenants(uint32_t n_routers, double rate, uint64_t seed)
+{
+    struct sim_opts opts = small_fleet(true);
+    struct flood flood = {.n_tenants = 4, .rates = {rate / 4, rate / 4, rate / 4, rate / 4}, .seed = seed};
+    struct sim_result result;
+    double n_good = 0, n_done = 0;
+
+    opts.n_routers = n_routers;
+    flood.n_tokens = 768;
+    result = run(&opts, &flood);
+    for (uint32_t i = 0; i < 4; i++) {
+        n_good += (double)result.classes[i].n_good;
+        n_done += served(&result, i);
+    }
+    print_message("%u routers, %.0f/s of four tenants: %.0f good of %.0f, Jain %.4f\n", n_routers, rate,
+                  n_good, n_done, jain(&result, 4));
+    assert_true(jain(&result, 4) >= 0.98);
+    sim_result_fini(&result);
+    return n_good;
+}
+
+/* At capacity and beyond, several routers give as many good answers as one, to a tenth.  Four routers gave 0.4 of them while
+ * each took its own tenants to be behind those of the others. */
+static void routers_serve_as_well(void **state)
+{
+    static const double rates[] = {18, 36, 90};
+
+    for (unsigned i = 0; i < 3; i++) {
+        for (uint64_t seed = 0; seed < 3; seed++) {
+            double one = equal_tenants(1, rates[i], seed);
+
+            for (uint32_t n_routers = 2; n_routers <= 4; n_routers++)
+                assert_true(equal_tenants(n_routers, rates[i], seed) >= 0.9 * one);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flood_gets_no_more_than_others),
         cmocka_unit_test(more_workers_share_as_evenly),
         cmocka_unit_test(routers_share_as_evenly),
+        cmocka_unit_test(routers_serve_as_well),
         cmocka_unit_test(a_tenant_within_its_share_is_served),
     };
 

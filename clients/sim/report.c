@@ -85,8 +85,8 @@ static void put_fleet(const struct sim_cli *cli, const struct sim_result *result
     buf_printf(out, "busy: prefill %.1f %%, decode %.1f %%, NICs %.1f %%, disks %.1f %%\n",
                100 * share_of(result->prefill_busy_s, result->prefill_worker_s),
                100 * share_of(result->decode_busy_s, result->decode_worker_s),
-               100 * share_of(result->nic_busy_s, seconds * (cli->sim.n_prefill + cli->sim.n_decode)),
-               100 * share_of(result->disk_busy_s, seconds * (cli->sim.n_prefill + cli->sim.n_decode)));
+               100 * share_of(result->nic_busy_s, seconds * sim_n_workers(&cli->sim)),
+               100 * share_of(result->disk_busy_s, seconds * sim_n_workers(&cli->sim)));
     buf_printf(
         out,
         "prompt tokens: %.1f %% from memory, %.1f %% pushed by peers, %.1f %% from disk, %.1f %% computed\n",
@@ -146,8 +146,8 @@ static void put_chart(const struct sim_cli *cli, const struct sim_result *result
         values[3][i] = share_of(column->ttft_s, (double)column->n_first);
         values[6][i] = column_prefill(cli, column);
         values[4][i] = 100 * share_of(column->prefill_busy_s, width_s * values[6][i]);
-        values[5][i] = 100 * share_of(column->decode_busy_s,
-                                      width_s * (cli->sim.n_prefill + cli->sim.n_decode - values[6][i]));
+        values[5][i] =
+            100 * share_of(column->decode_busy_s, width_s * (sim_n_workers(&cli->sim) - values[6][i]));
     }
     buf_printf(out, "\nover time, a column is %.3g s; the largest value is at the right\n", width_s);
     put_chart_line("arrivals", "/s", values[0], n, out);
@@ -162,9 +162,11 @@ static void put_chart(const struct sim_cli *cli, const struct sim_result *result
 
 int sim_report_text(const struct sim_cli *cli, const struct sim_result *result, struct buf *out)
 {
-    buf_printf(out, "policy %s, %u prefill and %u decode workers, %.1f s simulated, seed %" PRIu64 "\n",
-               sim_policy_name(cli->sim.policy), cli->sim.n_prefill, cli->sim.n_decode, span_s(result),
-               cli->sim.seed);
+    buf_printf(out, "policy %s, %u prefill and %u decode workers, ", sim_policy_name(cli->sim.policy),
+               cli->sim.n_prefill, cli->sim.n_decode);
+    if (cli->sim.n_both > 0)
+        buf_printf(out, "%u of both roles, ", cli->sim.n_both);
+    buf_printf(out, "%.1f s simulated, seed %" PRIu64 "\n", span_s(result), cli->sim.seed);
     if (result->is_partial)
         buf_printf(out, "partial: stopped before the end of the load, with %u requests under way\n",
                    result->n_under_way);
@@ -226,8 +228,8 @@ static void json_fleet(const struct sim_cli *cli, const struct sim_result *resul
                " \"utilisation\": {\"prefill\": %.9g, \"decode\": %.9g, \"nic\": %.9g, \"disk\": %.9g},\n",
                share_of(result->prefill_busy_s, result->prefill_worker_s),
                share_of(result->decode_busy_s, result->decode_worker_s),
-               share_of(result->nic_busy_s, seconds * (cli->sim.n_prefill + cli->sim.n_decode)),
-               share_of(result->disk_busy_s, seconds * (cli->sim.n_prefill + cli->sim.n_decode)));
+               share_of(result->nic_busy_s, seconds * sim_n_workers(&cli->sim)),
+               share_of(result->disk_busy_s, seconds * sim_n_workers(&cli->sim)));
     buf_printf(out,
                " \"prompt_tokens\": {\"cached\": %" PRIu64 ", \"pushed\": %" PRIu64 ", \"read\": %" PRIu64
                ", \"computed\": %" PRIu64 "},\n",
@@ -266,10 +268,10 @@ static void json_timeline(const struct sim_cli *cli, const struct sim_result *re
 int sim_report_json(const struct sim_cli *cli, const struct sim_result *result, struct buf *out)
 {
     buf_printf(out,
-               "{\"policy\": \"%s\", \"prefill_workers\": %u, \"decode_workers\": %u, \"seed\": %" PRIu64
-               ", \"simulated_s\": %.9g, \"steps\": %" PRIu64 ",\n ",
-               sim_policy_name(cli->sim.policy), cli->sim.n_prefill, cli->sim.n_decode, cli->sim.seed,
-               span_s(result), result->n_steps);
+               "{\"policy\": \"%s\", \"prefill_workers\": %u, \"decode_workers\": %u, \"both_workers\": %u, "
+               "\"seed\": %" PRIu64 ", \"simulated_s\": %.9g, \"steps\": %" PRIu64 ",\n ",
+               sim_policy_name(cli->sim.policy), cli->sim.n_prefill, cli->sim.n_decode, cli->sim.n_both,
+               cli->sim.seed, span_s(result), result->n_steps);
     if (result->is_partial)
         buf_printf(out, "\"partial\": true, \"under_way\": %u, ", result->n_under_way);
     buf_append_str(out, "\"classes\": [");

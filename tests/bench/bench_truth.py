@@ -7,12 +7,12 @@ gets the arrivals and lengths that the router logged (baton-trace export), with 
 gets logged lengths, because a model ends many answers before the requested length.  Prints a table of both.  With --check it
 fails where a mean differs by more than 10 percent or a 99th percentile by more than 20.
 
-    bench_truth.py [--rate R] [--seconds S] [--seed N] [--check] [--times bench|status] [--engine sim|bundled]
+    bench_truth.py [--rate R] [--seconds S] [--seed N] [--check] [--times bench|status] [--engine sim|bundled] [--both N]
 
 The workers run the simulated engine at the speed of an accelerator, or with --engine bundled the demonstration model on a
 core each (a machine with five cores or more, or a low rate); all else is as in production. --times status takes the step
-times from a worker's status, as baton-sim --measured does, and does not measure them from outside.  Run it in the source
-folder with BATON_BUILD set, on a quiet machine.
+times from a worker's status, as baton-sim --measured does, and does not measure them from outside.  --both: N workers of the
+role both, instead of two of each other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
 """
 import argparse
 import json
@@ -52,14 +52,14 @@ def run_daemons(trace, args):
     settings = SETTINGS if args.engine == "sim" else BUNDLED
     with Cluster() as c:
         c.router(log__format="json", slo__ttft="500ms", slo__itl="50ms", placement__local_prefill_tokens="128", placement__local_prefill_time="500ms")
-        for role in ("prefill", "prefill", "decode", "decode"):
-            c.worker(role, **settings)
-        c.wait_ready(prefill=2, decode=2)
+        for role in ["decode"] * args.both or ("prefill", "prefill", "decode", "decode"):
+            c.worker(role, **settings, **({"node__role": "both"} if args.both else {}))
+        c.wait_ready(both=args.both) if args.both else c.wait_ready(prefill=2, decode=2)
         times = measure(c)
         with open(c.routers[0].log_path, "rb") as log:
             log.seek(0, os.SEEK_END)
             real = bench(c, "--trace", trace)
-            status = c.workers[2].status()
+            status = c.workers[-1].status()
             c.routers[0].stop()  # the last lines are written
             lines = log.read()
         logged = subprocess.run([os.path.join(BUILD, "baton-trace"), "export"], input=lines, check=True, capture_output=True).stdout
@@ -94,7 +94,8 @@ def run_sim(trace, times, status, args):
 
 
 def run_sim_with(trace, times, args):
-    line = [os.path.join(BUILD, "baton-sim"), "--preset", "demo", "--trace", trace, "--prefill", "2", "--decode", "2",
+    fleet = ["--prefill", "0", "--decode", "0", "--both", str(args.both)] if args.both else ["--prefill", "2", "--decode", "2"]
+    line = [os.path.join(BUILD, "baton-sim"), "--preset", "demo", "--trace", trace, *fleet,
             *times, "--seats", str(SEATS), "--chunk", str(CHUNK),
             "--batch", str(CHUNK + SEATS), "--block", str(BLOCK), "--heartbeat", "200ms", "--latency", args.latency, "--nic", "2e9",
             "--ttft", "500ms", "--itl", "50ms", "--local-tokens", "128", "--local-time", "500ms", "--json"]
@@ -109,6 +110,7 @@ def main():
     parser.add_argument("--latency", default="1ms", help="of a message between daemons, with its wake-ups")
     parser.add_argument("--engine", choices=("sim", "bundled"), default="sim")
     parser.add_argument("--times", choices=("bench", "status"), default="bench")
+    parser.add_argument("--both", type=int, default=0)
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     with tempfile.NamedTemporaryFile(suffix=".csv") as trace:

@@ -283,7 +283,7 @@ class Cluster:
         self.worker("decode")
         self.wait_ready(prefill=1, decode=1)
 
-    def wait_ready(self, prefill=0, decode=0, timeout=30):
+    def wait_ready(self, prefill=0, decode=0, timeout=30, both=0):
         until = time.monotonic() + patience(timeout)
         usable = {}
         while time.monotonic() < until:
@@ -291,8 +291,8 @@ class Cluster:
                 assert daemon.process.poll() in (None, -9), f"{daemon.name} stopped: {daemon.tail()}"
             try:
                 workers = [w for w in self.routers[0].status()["workers"] if w["usable"]]
-                usable = {role: sum(w["role"] == role for w in workers) for role in ("prefill", "decode")}
-                if usable == {"prefill": prefill, "decode": decode}:
+                usable = {role: sum(w["role"] == role for w in workers) for role in ("prefill", "decode", "both")}
+                if usable == {"prefill": prefill, "decode": decode, "both": both or usable["both"]}:
                     return
             except (OSError, http.client.HTTPException):
                 pass  # not listening yet, or stopped

@@ -24,7 +24,7 @@ void sim_roles_end(struct sim *sim, struct sim_worker *worker)
 void sim_roles_row(const struct sim *sim, struct sim_worker *worker)
 {
     worker->row.role = worker->role;
-    worker->row.decodes_only = sim->opts->decodes_only && worker->role != PICKER_PREFILL;
+    worker->row.decodes_only = sim->opts->decodes_only && worker->role == PICKER_DECODE;
     worker->row.max_seqs = worker->role == PICKER_PREFILL ? 0 : sim->opts->max_seqs;
 }
 

@@ -63,14 +63,16 @@ struct sim_column *sim_column(struct sim *sim)
 
 static int run_check(const struct sim_opts *opts, struct fault *fault)
 {
-    if (opts->n_prefill + opts->n_decode > PICKER_MAX_WORKERS)
+    if (sim_n_workers(opts) > PICKER_MAX_WORKERS)
         return fault_set(fault, E_INVAL, "more than %d workers", PICKER_MAX_WORKERS);
     if (opts->n_routers > SIM_MAX_ROUTERS)
         return fault_set(fault, E_INVAL, "more than %d routers", SIM_MAX_ROUTERS);
     if (opts->n_kinds > SIM_MAX_CLASSES)
         return fault_set(fault, E_INVAL, "more than %d kinds of requests", SIM_MAX_CLASSES);
-    if (opts->n_decode == 0 || (opts->n_prefill == 0 && opts->policy != SIM_OURS))
-        return fault_set(fault, E_INVAL, "a fleet needs a decode worker, and this policy a prefill worker");
+    if (opts->n_decode + opts->n_both == 0)
+        return fault_set(fault, E_INVAL, "a fleet needs a worker that decodes");
+    if (opts->policy != SIM_OURS && (opts->n_prefill == 0 || opts->n_decode == 0 || opts->n_both > 0))
+        return fault_set(fault, E_INVAL, "this policy needs prefill and decode workers, and knows no others");
     if (opts->block_tokens == 0 || opts->max_seqs == 0 || opts->kv_tokens < opts->block_tokens)
         return fault_set(fault, E_INVAL, "block tokens, seats and KV memory must not be 0");
     if (opts->crash_every_s > 0 && opts->crash_every_s < MIN_CRASH_EVERY_S)
@@ -91,12 +93,15 @@ static void worker_init(struct sim *sim, struct sim_worker *worker, uint32_t slo
     bool is_prefill = slot < opts->n_prefill;
     const struct sim_times *times = is_prefill ? &opts->prefill_times : &opts->decode_times;
 
-    if (opts->slow_factor > 0 && slot == (is_prefill ? 0 : opts->n_prefill)) {
+    if (opts->slow_factor > 0 &&
+        (slot == 0 || slot == opts->n_prefill || slot == opts->n_prefill + opts->n_decode)) {
         sim->slow_times[is_prefill] = sim_times_scaled(times, opts->slow_factor);
         times = &sim->slow_times[is_prefill];
     }
     *worker = (struct sim_worker){.slot = slot,
-                                  .role = is_prefill ? PICKER_PREFILL : PICKER_DECODE,
+                                  .role = is_prefill                                ? PICKER_PREFILL
+                                          : slot < opts->n_prefill + opts->n_decode ? PICKER_DECODE
+                                                                                    : PICKER_BOTH,
                                   .times = times,
                                   .run_prompt = SIM_NONE,
                                   .is_up = opts->start_ns == 0};
@@ -316,7 +321,7 @@ static int run_open(struct sim *sim)
     struct sim_result *result = sim->result;
     int rc;
 
-    sim->n_workers = opts->n_prefill + opts->n_decode;
+    sim->n_workers = sim_n_workers(opts);
     sim->free_job = SIM_NONE;
     rng_init(&sim->rng, opts->seed);
     sim->classes = opts->classes;

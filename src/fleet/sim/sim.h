@@ -55,12 +55,12 @@ enum sim_costs {                  /* what workers know of their speed */
 
 struct sim_opts {
     enum sim_costs costs;
-    uint32_t n_kinds;             /* of requests, which the result tells apart; 0: as many as classes */
-    uint32_t n_routers;           /* 0 or 1: one; at most SIM_MAX_ROUTERS */
-    uint32_t n_prefill, n_decode; /* together at most PICKER_MAX_WORKERS */
-    struct sim_times prefill_times, decode_times;
+    uint32_t n_kinds;   /* of requests, which the result tells apart; 0: as many as classes */
+    uint32_t n_routers; /* 0 or 1: one; at most SIM_MAX_ROUTERS */
+    uint32_t n_prefill, n_decode, n_both; /* workers of each role, together at most PICKER_MAX_WORKERS */
+    struct sim_times prefill_times, decode_times; /* the latter also of workers of the role both */
     uint32_t block_tokens;
-    uint32_t max_seqs;     /* of a decode worker */
+    uint32_t max_seqs;     /* of a worker that decodes */
     uint32_t chunk_tokens; /* most prompt tokens of a step beside decoding sequences */
     uint32_t batch_tokens; /* most prompt tokens of a step without them; 0: a whole prompt */
     uint64_t sched_itl_ns; /* workers' objective for a mixed step */
@@ -161,6 +161,11 @@ struct sim_result {
 
 /* E_INVAL (the fault says which option), E_NOMEM, E_LIMIT (more requests under way than memory is bounded
  * to, or crashes that let no request end).  Free the result with sim_result_fini(), also after a failure. */
+static inline uint32_t sim_n_workers(const struct sim_opts *opts)
+{
+    return opts->n_prefill + opts->n_decode + opts->n_both;
+}
+
 int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fault, struct sim_result *out);
 void sim_result_fini(struct sim_result *result);
 /* Jain's index of the tokens that the kinds of requests got: 1 if all got the same. */

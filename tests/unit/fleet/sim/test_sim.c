@@ -438,9 +438,49 @@ static void learned_costs_place_as_well_as_known_ones(void **state)
     assert_true(ttft_s[1] < 1.1 * ttft_s[0] && n_good[1] > 0.98 * n_good[0]);
 }
 
+/* Workers of both roles compute prompts of any length themselves, as the picker has it for the daemons.  Decode workers of
+ * the same speed leave long prompts to the prefill workers. */
+static void workers_of_both_roles_read_and_write(void **state)
+{
+    struct sim_opts opts = options();
+    struct generate_opts load = load_of(GENERATE_POISSON);
+    struct sim_result decode, both, alone;
+    struct fault fault;
+
+    load.prompt_tokens = 4000;
+    load.rate_per_s = 4;
+    opts.decodes_only = false;
+    decode = run(&opts, &load);
+    opts.n_both = opts.n_decode;
+    opts.n_decode = 0;
+    both = run(&opts, &load);
+    assert_true(decode.n_pairs > 0);
+    assert_true(both.n_alone > decode.n_alone);
+    assert_int_equal(both.classes[0].n_done, both.classes[0].n_arrived);
+    opts.n_prefill = 0;
+    alone = run(&opts, &load);
+    assert_int_equal(alone.n_pairs, 0);
+    assert_int_equal(alone.n_alone, alone.classes[0].n_arrived);
+    assert_int_equal(alone.classes[0].n_done, alone.classes[0].n_arrived);
+    sim_result_fini(&decode);
+    sim_result_fini(&both);
+    sim_result_fini(&alone);
+
+    opts.decodes_only = true; /* holds for decode workers only */
+    alone = run(&opts, &load);
+    assert_int_equal(alone.classes[0].n_done, alone.classes[0].n_arrived);
+    sim_result_fini(&alone);
+    opts.policy = SIM_RANDOM;
+    assert_int_equal(sim_run(&opts, &(struct sim_load){0}, &fault, &alone), E_INVAL);
+    opts.policy = SIM_OURS;
+    opts.n_both = 0;
+    assert_int_equal(sim_run(&opts, &(struct sim_load){0}, &fault, &alone), E_INVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_of_both_roles_read_and_write),
         cmocka_unit_test(every_request_ends),
         cmocka_unit_test(equal_lengths_are_the_mean),
         cmocka_unit_test(equal_runs_are_equal),

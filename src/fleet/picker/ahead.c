@@ -4,17 +4,16 @@
 
 #include "fleet/picker/turn.h"
 
-#define TURN_SHARES 2 /* a tenant that is behind gets at least every second turn of a worker */
-#define OVERTAKEN   2 /* prompts of other tenants that may come before, for each prompt in the queue ... */
-#define BEHIND_ITL                                                                                           \
-    1.1 /* part of the objective between tokens that a tenant that is behind may use, less the margin */
-#define FEW_OTHERS 8 /* ... unless others had less than this part of the tenant's service */
+#define TURN_SHARES 2   /* a tenant that is behind gets at least every second turn of a worker */
+#define OVERTAKEN   2   /* prompts of other tenants that may come before, for each prompt in the queue ... */
+#define FEW_OTHERS  8   /* ... unless others had less than this part of the tenant's service */
+#define BEHIND_ITL  1.1 /* part of the objective between tokens that a tenant that is behind may use */
 
 enum {
     SEATS_PER_AHEAD = 8, /* a request goes ahead for each of so many seats, and one more */
     AHEAD_BEHIND = 4,    /* requests of a tenant that is behind, for each worker */
     LEAST_BEHIND =
-        PICKER_TURN_CREDIT / 2 /* tokens that it is behind; equal tenants are behind by less now and then */
+        PICKER_TURN_CREDIT / 4 /* tokens that it is behind; equal tenants are behind by less now and then */
 };
 
 static void ahead_count(struct picker_lines *lines, const struct picker_ahead_entry *entry, bool is_more)

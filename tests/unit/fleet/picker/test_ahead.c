@@ -205,7 +205,7 @@ static void a_tenant_that_is_behind_goes(void **state)
 {
     struct picker_ahead_turn it = turn(3);
 
-    it.service.most = PICKER_TURN_CREDIT / 2 - 1;
+    it.service.most = PICKER_TURN_CREDIT / 4 - 1;
     it.is_judged = true;
     assert_false(goes(it));
     it.service.most++;

@@ -32,6 +32,12 @@ def assert_fits(text):
     assert all(len(line) <= 80 and line.isprintable() for line in text.splitlines()), text
 
 
+def assert_costs_agree(d):
+    """The chosen workers' costs are what the choice compared."""
+    shown = sum(r["cost_ms"] for r in d["candidates"] if r["chosen"])
+    assert abs(shown - d["cost_ms"]) < 0.01 and d["cost_ms"] > 0, (shown, d)
+
+
 def a_pair_is_explained():
     with Cluster() as c:
         c.relay()
@@ -48,6 +54,7 @@ def a_pair_is_explained():
         chosen = [r for r in d["candidates"] if r["chosen"]]
         assert sorted(r["role"] for r in chosen) == ["decode", "prefill"], chosen
         assert all(r["prompt_ms"] > 0 and r["itl_ms"] > 0 and r["cost_ms"] >= 0 for r in d["candidates"]), rows
+        assert_costs_agree(d)
         assert d["uncached_tokens"] == d["prompt_tokens"] > 16 and d["refused"] == "" and d["over"], d
         text = ctl(c, "why", request)
         assert_fits(text)
@@ -56,6 +63,12 @@ def a_pair_is_explained():
         # The same prompt again: a worker has cached it, and the answer says how much of it.
         d = json.loads(ctl(c, "why", "--json", ask(c, TEXT)))["decisions"][0]
         assert d["uncached_tokens"] < d["prompt_tokens"] and max(r["cached_tokens"] for r in d["candidates"]) > 0, d
+        assert_costs_agree(d)
+
+        # A prompt this short is computed where it decodes: one worker alone.
+        d = json.loads(ctl(c, "why", "--json", ask(c, "Go.")))["decisions"][0]
+        assert [r["role"] for r in d["candidates"] if r["chosen"]] == ["decode"], d
+        assert_costs_agree(d)
         print(text)
 
         # A draining worker is named with the reason.

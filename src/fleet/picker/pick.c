@@ -328,6 +328,7 @@ static void scan_short_pairs(struct scan *scan, const struct picker_fleet *fleet
     scan_all(scan, fleet);
     scan->local_tokens = local_tokens;
     scan->local_ns = local_ns;
+    scan->pairs_short = scan->best.decode != NULL;
 }
 
 /* Pass after pass, as far as the goals yield; then the best of all workers. */
@@ -360,29 +361,36 @@ static double pick_stretch(const struct scan *scan, const struct pick_row *first
                : (double)beside_ns(scan, first, own_ns) / (double)own_ns;
 }
 
+static struct scan pick_scan(const struct picker_fleet *fleet, const struct picker_goals *goals,
+                             const struct picker_request *request, const struct warm *warm)
+{
+    static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
+
+    return (struct scan){.fleet = fleet,
+                         .request = request,
+                         .n_tokens = request->n_tokens,
+                         .now_ns = fleet->is_timed ? (int64_t)request->now_ns : 0,
+                         .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
+                         .itl_slo_ns = pick_ns(goals->itl_slo_s * (1 - goals->itl_margin) * 1e9),
+                         .step_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
+                         .local_tokens = goals->local_prefill_tokens,
+                         .local_ns = pick_ns(goals->local_prefill_s * 1e9),
+                         .share_1024 = goals->begin_share > 0 && goals->begin_share < 1
+                                           ? (int64_t)(goals->begin_share * WHOLE_SHARE)
+                                           : WHOLE_SHARE,
+                         .answer_tokens = pick_answer_tokens(request),
+                         .warm = warm,
+                         .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
+                         .excluded = request->excluded && !picker_slots_is_empty(request->excluded)
+                                         ? request->excluded
+                                         : NULL};
+}
+
 int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
                 const struct picker_request *request, struct picker_choice *choice_out)
 {
-    static const uint32_t nothing_cached[PICKER_MAX_WORKERS];
     struct warm warm = {.n = 0};
-    struct scan scan = {.fleet = fleet,
-                        .request = request,
-                        .n_tokens = request->n_tokens,
-                        .now_ns = fleet->is_timed ? (int64_t)request->now_ns : 0,
-                        .ttft_slo_ns = pick_ns(goals->ttft_slo_s * 1e9),
-                        .itl_slo_ns = pick_ns(goals->itl_slo_s * (1 - goals->itl_margin) * 1e9),
-                        .step_slo_ns = pick_ns(goals->itl_slo_s * 1e9),
-                        .local_tokens = goals->local_prefill_tokens,
-                        .local_ns = pick_ns(goals->local_prefill_s * 1e9),
-                        .share_1024 = goals->begin_share > 0 && goals->begin_share < 1
-                                          ? (int64_t)(goals->begin_share * WHOLE_SHARE)
-                                          : WHOLE_SHARE,
-                        .answer_tokens = pick_answer_tokens(request),
-                        .warm = &warm,
-                        .cached_blocks = request->cached_blocks ? request->cached_blocks : nothing_cached,
-                        .excluded = request->excluded && !picker_slots_is_empty(request->excluded)
-                                        ? request->excluded
-                                        : NULL};
+    struct scan scan = pick_scan(fleet, goals, request, &warm);
     const struct pick_row *first;
     int64_t own_ns;
     uint32_t n;
@@ -397,6 +405,8 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     choice_out->prefill = scan.best.prefill ? scan.best.prefill->slot : PICKER_NONE;
     choice_out->decode = scan.best.decode->slot;
     choice_out->uncached_tokens = n;
+    choice_out->cost_s = (double)scan.best.cost_ns / 1e9;
+    choice_out->pairs_short = scan.pairs_short;
     choice_out->itl_s = (double)scan.best.decode->itl_ns / 1e9;
     own_ns = pick_compute_ns(&scan, n, first->prefill_ns, first->pair_ns);
     choice_out->alone_s = (double)own_ns / 1e9 + (scan.best.prefill ? 0 : choice_out->itl_s);
@@ -405,4 +415,55 @@ int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goa
     choice_out->ttft_s = choice_out->alone_s + (double)queue_ns(&scan, first->queue_ns) / 1e9 +
                          (choice_out->stretch - 1) * (double)own_ns / 1e9;
     return scan.pass == ANY ? E_OVERLOADED : 0;
+}
+
+/* The choice says how the worker that computes got its prompt; other workers take the cheaper way. */
+static void try_of_choice(const struct scan *scan, const struct picker_choice *choice,
+                          const struct pick_pool *pool, const struct pick_row *row, struct side *best)
+{
+    const struct pick_brief *brief = &pool->briefs[row - pool->rows];
+    uint32_t n = pick_uncached(scan, row->slot, row->block_tokens), i;
+    bool is_alone = choice->prefill == PICKER_NONE;
+    bool computes = row->slot == (is_alone ? choice->decode : choice->prefill);
+    bool is_half = pool->role == PICKER_PREFILL && !(is_alone && computes);
+    struct need need = {.n_missing = n, .n = n};
+
+    if (!is_half && !is_alone) {
+        bool is_quick = is_short(scan, n, row->prefill_ns, row->pair_ns, row->n_running);
+
+        try_decode(scan, row, n, is_quick ? handoff_ns(row->itl_ns) : 0, best);
+        return;
+    }
+    for (i = 0; i <= scan->request->n_runs; i++) {
+        bool reads = i > 0;
+
+        if (reads && (scan->request->runs[i - 1].slot != row->slot ||
+                      !weigh_run(scan, row, &scan->request->runs[i - 1], &need)))
+            continue;
+        if (computes && reads != (choice->read_tokens > 0))
+            continue;
+        if (is_half)
+            try_prefill(scan, row, brief, need, best);
+        else
+            try_alone(scan, row, need, best);
+    }
+}
+
+double picker_cost_s(const struct picker_fleet *fleet, const struct picker_goals *goals,
+                     const struct picker_request *request, const struct picker_choice *choice, uint32_t slot)
+{
+    const struct fleet_slot *at = &fleet->slots[slot];
+    struct warm warm = {.n = 0};
+    struct scan scan = pick_scan(fleet, goals, request, &warm);
+    struct side best = {.cost_ns = INT64_MAX};
+
+    if (at->pool == PICKER_NONE)
+        return 0;
+    scan.pass = ANY;
+    if (choice->pairs_short) {
+        scan.local_tokens = 0;
+        scan.local_ns = 0;
+    }
+    try_of_choice(&scan, choice, &fleet->pools[at->pool], &fleet->pools[at->pool].rows[at->at], &best);
+    return best.row != NULL ? (double)best.cost_ns / 1e9 : 0;
 }

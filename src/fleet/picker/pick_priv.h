@@ -58,7 +58,7 @@ struct scan {
     const uint32_t *cached_blocks;
     const struct picker_slots *excluded; /* NULL: none */
     struct candidate best;
-    bool has_any;
+    bool has_any, pairs_short; /* as in struct picker_choice */
     const struct warm *warm;
     bool has_prefill; /* the decode workers under consideration have prefill workers to pair with */
     enum pass pass;

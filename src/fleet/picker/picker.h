@@ -4,7 +4,9 @@
  *
  * The fleet (fleet/picker/fleet.h) holds the state of the workers; the index (fleet/picker/index.h) holds
  * which worker has which blocks. fleet/picker/place.h combines the two with the choice, as the router uses
- * them. A choice is a pair (prefill worker, decode worker) or one worker alone. */
+ * them. A choice is a pair (prefill worker, decode worker) or one worker alone.
+ *
+ * More than 15 functions: each estimate behind the choice has its own. */
 #ifndef FLEET_PICKER_PICKER_H
 #define FLEET_PICKER_PICKER_H
 
@@ -121,6 +123,8 @@ struct picker_choice {
     uint32_t read_tokens;     /* ... after it has read this many from its disk ... */
     bool reads_store;         /* ... or from the shared store */
     double read_s;            /* of alone_s: that reading; 0: none */
+    double cost_s;            /* what was compared: the least of the placements that the pass allows */
+    bool pairs_short; /* no worker kept the objectives alone, so prompts that are short count as long */
 };
 
 struct picker_fleet;
@@ -131,6 +135,12 @@ struct picker_fleet;
  * E_LIMIT: no worker is large enough. */
 int picker_pick(const struct picker_fleet *fleet, const struct picker_goals *goals,
                 const struct picker_request *request, struct picker_choice *choice_out);
+
+/* The worker's part of what this choice compared, by the same functions: of a prefill worker as half of a pair, of
+ * others as half too, or alone if the chosen one is.  The parts of the chosen workers sum up to choice.cost_s.  0: the
+ * worker is in no pool.  The fleet, goals and request are those of picker_pick(). */
+double picker_cost_s(const struct picker_fleet *fleet, const struct picker_goals *goals,
+                     const struct picker_request *request, const struct picker_choice *choice, uint32_t slot);
 
 /* Sets prefill_tokens_per_s and prefill_pair_s from the learned prompt_token_s and prompt_pair_s.  pair_share: the
  * model's relation of the two, for a worker that has not measured the latter. */

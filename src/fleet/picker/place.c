@@ -58,6 +58,7 @@ int picker_place_choose(struct picker_place *place, const struct picker_goals *g
     place->request.n_runs = place->found.n_runs;
     place->request.now_ns = place->now_ns;
     place->request.pushable_blocks = place->may_push ? most : 0;
+    place->goals = *goals;
     return picker_pick(place->fleet, goals, &place->request, &place->choice);
 }
 

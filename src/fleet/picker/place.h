@@ -19,6 +19,7 @@ struct picker_place { /* one placement under way; the caller's storage */
     bool may_push;                 /* workers push cached blocks to each other (prefix fetch) */
     struct picker_request request; /* picker_place_choose() sets its cached_blocks,
                                     * runs and pushable_blocks */
+    struct picker_goals goals;     /* out: those of the choice */
     struct picker_found found;     /* out: the prefix match of each worker */
     struct picker_choice choice;   /* out */
 };

@@ -80,11 +80,23 @@ static uint32_t decision_cached(const struct picker_place *place, uint32_t slot,
     return n_blocks * block_tokens;
 }
 
+/* What the choice compared.  Of a refused request nothing was chosen: as halves of pairs, without an answer. */
+static double decision_cost_s(const struct job *job, const struct picker_place *place, uint32_t slot)
+{
+    static const struct picker_choice pair = {.decode = PICKER_NONE};
+    const struct picker_request refused = {.n_tokens = job->order.n_tokens};
+    const struct picker_goals none = {.ttft_slo_s = 0};
+
+    if (place == NULL)
+        return picker_cost_s(job->router->fleet, &none, &refused, &pair, slot);
+    return picker_cost_s(place->fleet, &place->goals, &place->request, &place->choice, slot);
+}
+
 static void decision_estimate(const struct job *job, const struct picker_place *place, uint32_t slot,
                               struct decision_candidate *out)
 {
     const struct router_worker *worker = &job->router->workers[slot];
-    uint32_t n_tokens = job->order.n_tokens, answer = place != NULL ? place->request.answer_tokens : 0;
+    uint32_t n_tokens = job->order.n_tokens;
     struct picker_worker row;
     uint32_t cached;
 
@@ -102,8 +114,7 @@ static void decision_estimate(const struct job *job, const struct picker_place *
     out->prompt_s = picker_prompt_s(&row, cached, n_tokens - cached);
     out->itl_s = picker_itl_s(&row);
     out->transfer_s = picker_transfer_s(&row, n_tokens - cached);
-    out->cost_s =
-        worker->role == PICKER_PREFILL ? out->queue_s + out->prompt_s : out->transfer_s + answer * out->itl_s;
+    out->cost_s = decision_cost_s(job, place, slot);
 }
 
 /* Keeps the candidate if it is chosen, or if it is among the best of its role; those that cannot take the request come

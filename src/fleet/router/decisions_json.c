@@ -124,11 +124,11 @@ void decision_put(const struct decision *decision, struct buf *out)
     if (decision->refused == NULL)
         buf_printf(out,
                    ", \"ttft_ms\": %.3f, \"itl_ms\": %.3f, \"uncached_tokens\": %u, \"read_tokens\": %u, "
-                   "\"reads_store\": %s, \"read_ms\": %.3f, \"fetch_tokens\": %u",
+                   "\"reads_store\": %s, \"read_ms\": %.3f, \"fetch_tokens\": %u, \"cost_ms\": %.3f",
                    decision->choice.ttft_s * 1e3, decision->choice.itl_s * 1e3,
                    decision->choice.uncached_tokens, decision->choice.read_tokens,
                    decision->choice.reads_store ? "true" : "false", decision->choice.read_s * 1e3,
-                   decision->owner_tokens);
+                   decision->owner_tokens, decision->choice.cost_s * 1e3);
     decision_put_times(decision, out);
     buf_printf(out, ", \"known_workers\": %u, \"looked_at\": %u, \"candidates\": [", decision->n_workers,
                decision->n_looked_at);

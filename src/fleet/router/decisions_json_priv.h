@@ -16,7 +16,7 @@ struct decision_candidate {
     const char *why_not; /* static: why it could not take the request; "": it could */
     uint32_t cached_tokens, n_running, blocks_free;
     double queue_s, prompt_s, transfer_s, itl_s;
-    double cost_s; /* of its phase: queue and prompt, or transfer and answer */
+    double cost_s; /* picker_cost_s() */
 };
 
 struct decision_part { /* one worker's report of an attempt */

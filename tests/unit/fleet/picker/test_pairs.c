@@ -4,6 +4,7 @@
  * different figures make ties common; extreme ones bring sums to their limits. */
 #include "tests/unit/check.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -360,6 +361,7 @@ static int try_everything(const struct world *world, struct picker_choice *out)
     if (!best.is_there)
         return has_any ? E_LIMIT : E_NOT_FOUND;
     *out = best.choice;
+    out->cost_s = (double)best.cost_ns / 1e9;
     return best.level != ANY ? 0 : E_OVERLOADED;
 }
 
@@ -485,6 +487,17 @@ static void take_rows(const struct world *world, struct picker_fleet *fleet)
         assert_int_equal(picker_fleet_set(fleet, world->slot_of[i], &(struct picker_worker){0}), 0);
 }
 
+/* `batonctl why` shows picker_cost_s(): the chosen workers' parts make up what was compared. */
+static void assert_shown_costs(const struct world *world, const struct picker_fleet *fleet,
+                               const struct picker_choice *choice)
+{
+    double shown = picker_cost_s(fleet, &world->goals, &world->request, choice, choice->decode);
+
+    if (choice->prefill != PICKER_NONE)
+        shown += picker_cost_s(fleet, &world->goals, &world->request, choice, choice->prefill);
+    assert_true(fabs(shown - choice->cost_s) <= 1e-12 * choice->cost_s);
+}
+
 static void chooses_what_trying_everything_chooses(void **state)
 {
     static struct world world;
@@ -509,6 +522,9 @@ static void chooses_what_trying_everything_chooses(void **state)
         assert_int_equal(got.decode, wanted.decode);
         assert_int_equal(got.uncached_tokens, wanted.uncached_tokens);
         assert_int_equal(got.read_tokens, wanted.read_tokens);
+        assert_true(got.cost_s == wanted.cost_s);
+        if (rc == 0 || rc == E_OVERLOADED)
+            assert_shown_costs(&world, fleet, &got);
         n_reading += rc == 0 && got.read_tokens > 0;
         n_with[rc == 0 ? 0 : rc == E_OVERLOADED ? 1 : rc == E_LIMIT ? 2 : 3]++;
         if (rc == 0)

@@ -388,10 +388,10 @@ static void tier_on_read(struct kv_tier *tier, const struct tier_job *job)
         tier_note_read(tier, rate);
         return;
     }
-    if (job->result == E_IO)
-        tier->counts.n_read_failed++;
-    else
+    if (job->result == E_AUTH)
         tier->counts.n_damaged++;
+    else
+        tier->counts.n_read_failed++;
     log_warn("kv_disk_block_lost", LOG_ERR(job->result), LOG_U64("segment", job->segment->number),
              LOG_U64("slot", job->entry.slot));
     tier_forget(tier, &job->segment->slots[job->entry.slot]);

@@ -72,7 +72,7 @@ struct kv_tier_event {
 struct kv_tier_counts {
     uint64_t n_written, n_read;                /* blocks */
     uint64_t written_bytes, read_bytes;        /* payloads */
-    uint64_t n_write_failed, n_read_failed;    /* I/O errors */
+    uint64_t n_write_failed, n_read_failed;    /* of I/O */
     uint64_t n_damaged;                        /* seals that did not match */
     uint64_t n_dropped;                        /* blocks of evicted segments */
     uint64_t n_refused;                        /* not saved: no segment may be evicted for them */

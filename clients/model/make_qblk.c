@@ -4,10 +4,12 @@
  * Quantising well takes a hundred times as long as drawing a number.  So each tensor gets a pool of qblks that
  * were quantised from normal weights; every qblk of the tensor is a random one of the pool.
  *
- * This project does not quantise to the IQ, TQ and FP4 types.  Their pools hold random bits: all bits are
- * valid weights there, and one scale for all qblks gives the wanted size.  Their weights are not normal. */
+ * This project does not quantise to the IQ, TQ and FP4 types.  Their pools hold random bits: all bits but those of
+ * floats are valid weights there, and one scale for all qblks gives the wanted size.  Their weights are not normal.
+ * A type with another float, such as a minimum, sets that in put_scale_one() too. */
 #include "clients/model/make_priv.h"
 
+#include "base/check.h"
 #include "base/err.h"
 #include "gguf/qblk.h"
 #include "gguf/qblk_write.h"
@@ -95,6 +97,7 @@ static int draw_qblks(const struct qblk_draw *draw, struct rng *rng, uint32_t n,
         return rc;
     for (size_t i = 0; i < n_weights; i++)
         square += (double)weights[i] * (double)weights[i];
+    ASSERT(isfinite(square)); /* put_scale_one() sets all floats of the type */
     put_scale(type, draw->deviation / sqrt(square / (double)n_weights), n, qblks);
     return 0;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source.h"
 
+#include <math.h>
+
 #include "gguf/qblk.h"
 
 const enum dtype
@@ -30,9 +32,7 @@ static void scale_places(enum dtype type, int *scale, int *min)
              : type == DTYPE_TQ1_0 ? 52
              : type == DTYPE_TQ2_0 ? 64
                                    : 0;
-    *min = type == DTYPE_Q2_K                                                                     ? 82
-           : type == DTYPE_Q4_1 || type == DTYPE_Q5_1 || type == DTYPE_Q4_K || type == DTYPE_Q5_K ? 2
-                                                                                                  : -1;
+    *min = type == DTYPE_Q2_K ? 82 : qblk_form(type)->has_min ? 2 : -1;
 }
 
 /* The four bits of each quarter of an IQ1_M's small scales, together a 16-bit float. */
@@ -42,6 +42,15 @@ static void put_quarters(uint8_t *subs, double value)
 
     for (unsigned i = 0; i < 4; i++)
         subs[2 * i + 1] = (uint8_t)((subs[2 * i + 1] & 15) | (half >> 4 * i & 15) << 4);
+}
+
+/* Random bits are left where scale_places() does not know the type. */
+static void source_check(enum dtype type, const uint8_t *qblk)
+{
+    struct qblk_parts parts;
+
+    qblk_parts(type, qblk, &parts);
+    assert_true(fabsf(parts.scale) <= 2 && fabsf(parts.min) <= 1);
 }
 
 void source_fill_scales(struct rng *rng, enum dtype type, uint8_t *data, size_t n_qblks)
@@ -67,6 +76,7 @@ void source_fill_scales(struct rng *rng, enum dtype type, uint8_t *data, size_t 
             put_half(data + scale, rng_unit(rng) * size);
         if (min >= 0)
             put_half(data + min, (rng_unit(rng) - 0.3) / (has_subs ? 40 : 1));
+        source_check(type, data);
     }
 }
 

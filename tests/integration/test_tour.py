@@ -10,6 +10,12 @@ import xml.dom.minidom
 from cluster import BUILD, SOURCE, main, patience
 
 
+def heads_of(document):
+    """The heads of the tables that batonctl prints."""
+    lines = {"".join(n.data for n in t.childNodes if n.nodeType == n.TEXT_NODE).rstrip() for t in document.getElementsByTagName("text")}
+    return {line for line in lines if re.match(r" *worker +role", line)}
+
+
 def the_tour_runs():
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "tour.svg")
@@ -25,6 +31,7 @@ def the_tour_runs():
         seconds = max(float(s) for s in re.findall(r'begin="([0-9.]+)s"', open(kept_path).read()))
         assert seconds < 90, seconds
         kept = xml.dom.minidom.parse(kept_path)
+        assert heads_of(kept) == heads_of(document), "docs/tour.svg shows other tables: run tools/tour"
         assert len(kept.getElementsByTagName("g")) == len(document.getElementsByTagName("g"))
 
 
@@ -44,6 +51,33 @@ def recipe(*words):
     said = subprocess.run(["sh", os.path.join(SOURCE, "tools", "recipe"), *words], capture_output=True, text=True, timeout=patience(20))
     assert bool(said.stdout) == (said.returncode == 0) and bool(said.stderr) == (said.returncode != 0), (words, said)
     return said.returncode, said.stdout, re.findall(r"^## (.*)|^  (.*) \(docs/", said.stdout, re.M)
+
+
+# What people ask for, and the recipe that is printed first.
+SENTENCES = {
+    "new frame from router to worker": "A message on the link",
+    "frame router worker": "A message on the link",
+    "request field that changes sampling": "A sampling parameter",
+    "new option of baton-bench": "An option of baton-bench",
+    "counter in the worker's metrics": "A metric",
+    "refusal reason at admission": "A reason of refusals",
+    "admit a request": "A reason of refusals",
+    "reject a request in the router because a tenant has too many": "A reason of refusals",
+    "a histogram of the router's queue": "A metric",
+    "change the default of queue.timeout": "A default of a key",
+    "a request header that the endpoint checks": "A header of requests",
+    "support the tool calls of another model": "A tool-call format",
+    "a 5-bit quantisation type of GGUF files": "A weight type (quantisation)",
+    "move KV over QUIC": "A transport of KV",
+    "the client's address in the access log": "A column of the access log",
+    "let a worker report a cost factor that placement uses": "A value of another kind that placement uses",
+    "another column in batonctl status": "A line or a column in batonctl status and batonctl top",
+    "find workers by Consul": "A source of addresses (discovery scheme)",
+    "config option of the worker": "A configuration key of a worker",
+    "never place long prompts on a worker": "A rule that bars workers from some requests",
+    "a route of the OpenAI API": "An endpoint",
+    "numa": "A figure of the load report that is only shown",
+}
 
 
 def recipes_are_printed():
@@ -72,6 +106,10 @@ def recipes_are_printed():
     assert [h for h, _ in recipe("access", "logs", "field")[2]] == ["A column of the access log"]
     status, said, found = recipe("a", "gauge", "of", "nonsense")  # most of the words
     assert status == 0 and said.startswith("no recipe has all") and "A metric" in [h or one for h, one in found], said[:300]
+    for sentence, heading in SENTENCES.items():
+        status, _, found = recipe(*sentence.split())
+        assert status == 0 and (found[0][0] or found[0][1]) == heading, (sentence, found)
+        assert recipe(sentence)[1] == recipe(*sentence.split())[1], sentence
     assert len(recipe("a")[2]) > 4 and "\n## " not in recipe("a")[1]
     assert recipe("no", "such.thing")[0] == 1
     assert recipe()[0] == 2 and recipe("--help")[1].startswith("usage: tools/recipe WORDS")

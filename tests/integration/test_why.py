@@ -118,5 +118,28 @@ def a_refusal_is_explained():
         assert "refused" in ctl(c, "trace", headers["request-id"])
 
 
+def the_costs_of_a_refusal_are_times():
+    """Workers that are full have costs of seconds, not of the clock."""
+    with Cluster() as c:
+        c.router(slo__ttft="1s", slo__itl="1s", placement__local_prefill_tokens="0", queue__max="0")
+        times = {"engine__kind": "sim", "engine__sim_answer_tokens": "100000", "sched__speculate": "off",
+                 "engine__sim_prefill_token": "2ms", "engine__sim_step": "100ms"}
+        c.worker("prefill", **times)
+        c.worker("decode", **times, sched__max_seqs="1")
+        c.wait_ready(prefill=1, decode=1)
+        ask(c, "warm " + TEXT)
+        first = Stream(c.routers[0].http, c.body(TEXT, max_tokens=200))
+        assert first.status == 200
+        until = time.monotonic() + patience(10)
+        while True:
+            status, headers, _ = fetch(c.routers[0].http, "POST", "/v1/messages", c.body("another " + TEXT))
+            if status != 200:
+                break
+            assert time.monotonic() < until
+        d = json.loads(ctl(c, "why", "--json", headers["request-id"]))["decisions"][0]
+        costs = [r["cost_ms"] for r in d["candidates"] if not r["why_not"]]
+        assert d["refused"] and costs and all(0 <= cost < 600e3 for cost in costs), d
+
+
 if __name__ == "__main__":
-    main([a_pair_is_explained, the_time_is_drawn, a_refusal_is_explained])
+    main([a_pair_is_explained, the_time_is_drawn, a_refusal_is_explained, the_costs_of_a_refusal_are_times])

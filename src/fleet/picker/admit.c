@@ -91,7 +91,7 @@ double picker_lateness_take(struct picker_lateness *late)
 
 void picker_lateness_join(struct picker_lateness *late, double moved)
 {
-    if (isfinite(moved))
+    if (fabs(moved) <= 1)
         late->share = fmax(fmin(late->share + moved, LATE_MAX), late->least);
 }
 

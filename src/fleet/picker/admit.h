@@ -42,7 +42,7 @@ void picker_lateness_approach(struct picker_lateness *late, double theirs);
 /* How far this router's samples moved the margin since the last call. */
 double picker_lateness_take(struct picker_lateness *late);
 /* Moves the margin by what the samples of another router of the same workers moved theirs.  So the margins rise as fast as
- * that of one router for all requests.  Each of four learned from a quarter of the late first tokens, four times as slowly. */
+ * that of one router for all requests.  Each of four learned from a quarter of the late first tokens, four times as slowly.  A move by more than 1 is ignored. */
 void picker_lateness_join(struct picker_lateness *late, double moved);
 #define PICKER_ITL_TOKENS 8      /* shorter answers hardly show the time between tokens */
 #define PICKER_ITL_LEAST  (-0.5) /* least of that time: estimates may be too high by half the objective */

@@ -56,6 +56,18 @@ static double ahead_limit_s(const struct picker_ahead_turn *turn)
     return picker_limit_s(turn->ttft_slo_s, turn->choice->alone_s);
 }
 
+/* True if the choice exceeds this part of the objective between tokens because of other sequences.  A worker that is too slow
+ * even for one keeps no such objective anyway. */
+static bool ahead_breaks_itl(const struct picker_ahead_turn *turn, double part)
+{
+    struct picker_worker worker;
+
+    if (turn->choice->itl_s <= turn->itl_slo_s * part)
+        return false;
+    picker_fleet_row(turn->fleet, turn->choice->decode, &worker);
+    return picker_itl_at_s(&worker, 0) <= turn->itl_slo_s;
+}
+
 /* True if the request is in time even if it begins behind the whole queue of the choice. */
 static bool ahead_is_soon(const struct picker_ahead_turn *turn)
 {
@@ -63,7 +75,7 @@ static bool ahead_is_soon(const struct picker_ahead_turn *turn)
 
     if (turn->service.others > turn->service.own / FEW_OTHERS)
         queue_s *= 1 + OVERTAKEN;
-    margin = turn->choice->itl_s > turn->itl_slo_s ? turn->margin : 0;
+    margin = ahead_breaks_itl(turn, 1) ? turn->margin : 0;
     return !turn->is_refused_early ||
            turn->waited_s + queue_s + turn->choice->alone_s <= ahead_limit_s(turn) * (1 - margin);
 }
@@ -113,7 +125,7 @@ static bool ahead_keeps(const struct picker_ahead_turn *turn)
     double own_s = rate > 0 ? own / rate : 0;
     double margin = turn->has_waited ? 0 : turn->margin;
 
-    if (turn->is_refused_early && turn->choice->itl_s > turn->itl_slo_s * BEHIND_ITL)
+    if (turn->is_refused_early && ahead_breaks_itl(turn, BEHIND_ITL))
         return false;
     return turn->waited_s + TURN_SHARES * own_s + turn->choice->alone_s <= ahead_limit_s(turn) * (1 - margin);
 }

@@ -119,6 +119,7 @@ static void put_read(const struct scan *scan, uint32_t slot, struct picker_choic
     struct picker_worker worker;
 
     choice->read_tokens = scan->best.n_read;
+    choice->has_read = scan->best.n_read > 0;
     choice->reads_store = false;
     choice->read_s = 0;
     for (uint32_t i = 0; scan->best.n_read > 0 && i < scan->request->n_runs; i++) {
@@ -440,7 +441,7 @@ static void try_of_choice(const struct scan *scan, const struct picker_choice *c
         if (reads && (scan->request->runs[i - 1].slot != row->slot ||
                       !weigh_run(scan, row, &scan->request->runs[i - 1], &need)))
             continue;
-        if (computes && reads != (choice->read_tokens > 0))
+        if (computes && reads != choice->has_read)
             continue;
         if (is_half)
             try_prefill(scan, row, brief, need, best);

@@ -124,6 +124,7 @@ struct picker_choice {
     bool reads_store;         /* ... or from the shared store */
     double read_s;            /* of alone_s: that reading; 0: none */
     double cost_s;            /* what was compared: the least of the placements that the pass allows */
+    bool has_read;            /* cost_s contains a read, which a fetch from an owner may replace afterwards */
     bool pairs_short; /* no worker kept the objectives alone, so prompts that are short count as long */
 };
 

@@ -42,6 +42,15 @@ static void place_match_stores(struct picker_place *place, const struct picker_q
         place_add_runs(place, found.in_memory);
 }
 
+void picker_place_copy(struct picker_place *to, const struct picker_place *from)
+{
+    *to = *from;
+    if (from->request.cached_blocks == from->found.in_memory)
+        to->request.cached_blocks = to->found.in_memory;
+    if (from->request.runs == from->found.runs)
+        to->request.runs = to->found.runs;
+}
+
 int picker_place_choose(struct picker_place *place, const struct picker_goals *goals)
 {
     const struct picker_query query = {.hashes = place->hashes,

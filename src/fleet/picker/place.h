@@ -9,7 +9,7 @@
 
 enum { PICKER_MAX_STORES = 16 };
 
-struct picker_place { /* one placement under way; the caller's storage */
+struct picker_place { /* one placement under way; the caller's storage. To copy it: picker_place_copy() */
     struct picker_fleet *fleet;
     struct picker_index *index;
     struct picker_index *stored; /* blocks of the shared stores; store i is slot i; NULL: there is no store */
@@ -39,6 +39,8 @@ struct picker_written { /* of one answer */
     uint32_t most;      /* its limit */
 };
 
+/* Copies a placement.  The request points into it, so that an assignment would point into the other one. */
+void picker_place_copy(struct picker_place *to, const struct picker_place *from);
 /* Matches the prompt and picks. Returns picker_pick()'s codes; the choice is valid with 0 and
  * E_OVERLOADED. */
 int picker_place_choose(struct picker_place *place, const struct picker_goals *goals);

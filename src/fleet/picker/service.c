@@ -7,7 +7,7 @@
 #define FADE_S       20.0 /* after that a third is left */
 #define FADE_EACH_NS UINT64_C(10000000)
 #define FADED_TOKENS 1.0
-#define MOST_MILLI   (UINT64_C(1) << 40) /* of one report: a billion tokens */
+#define MOST_MILLI   (UINT64_C(1) << 32) /* of one report: four million tokens, in a tenth of a second */
 
 static bool service_is_key(const struct picker_served_key *a, const struct picker_served_key *b)
 {

@@ -68,6 +68,8 @@ static struct picker_ahead_turn ahead_turn(const struct job *job, const struct p
 {
     const struct router *router = job->router;
     double itl_part = 1 - picker_lateness_margin(&job->model->itl_late);
+    uint32_t n_routers = router_ahead_n_routers(router);
+    struct picker_service_view alone = {0};
 
     return (struct picker_ahead_turn){.fleet = router->fleet,
                                       .lines = &router->turns.lines,
@@ -75,13 +77,13 @@ static struct picker_ahead_turn ahead_turn(const struct job *job, const struct p
                                       .ahead = job->model->ahead,
                                       .group = (uint32_t)(job->model - router->models),
                                       .n_own = *fair_tally(job->place.flow),
-                                      .service = router_state_service(job),
+                                      .service = n_routers > 1 ? router_state_service(job) : alone,
                                       .ttft_slo_s = (double)router_job_class(job).ttft_slo_ns / 1e9,
                                       .itl_slo_s = itl_part * (double)router_pause_itl_ns(job) / 1e9,
                                       .waited_s = (double)(clock_now_ns() - job->submitted_ns) / 1e9,
                                       .margin = picker_lateness_margin(&job->model->late),
                                       .local_prefill = &job->model->local_prefill,
-                                      .n_routers = router_ahead_n_routers(router),
+                                      .n_routers = n_routers,
                                       .is_refused_early = router_admission_predicts(router),
                                       .has_waited = job_is_in(job, JOB_WAITS)};
 }
@@ -117,6 +119,6 @@ bool router_ahead_goes(struct job *job, struct picker_place *place, bool is_judg
     turn.choice = &other.choice;
     if (rc != 0 && (rc != E_OVERLOADED || !picker_ahead_goes(&turn)))
         return false;
-    *place = other;
+    picker_place_copy(place, &other);
     return true;
 }

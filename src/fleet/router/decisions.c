@@ -83,8 +83,8 @@ static uint32_t decision_cached(const struct picker_place *place, uint32_t slot,
 /* What the choice compared.  Of a refused request nothing was chosen: as halves of pairs, without an answer. */
 static double decision_cost_s(const struct job *job, const struct picker_place *place, uint32_t slot)
 {
-    static const struct picker_choice pair = {.decode = PICKER_NONE};
-    const struct picker_request refused = {.n_tokens = job->order.n_tokens};
+    static const struct picker_choice pair = {.prefill = PICKER_MAX_WORKERS, .decode = PICKER_NONE};
+    const struct picker_request refused = {.n_tokens = job->order.n_tokens, .now_ns = clock_now_ns()};
     const struct picker_goals none = {.ttft_slo_s = 0};
 
     if (place == NULL)

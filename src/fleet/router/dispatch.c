@@ -374,8 +374,7 @@ static void job_close(struct gen_handle *handle, struct gen_serving *serving_out
 {
     struct job *job = job_of(handle);
 
-    if (serving_out != NULL)
-        router_job_serving(job, serving_out);
+    router_job_serving(job, serving_out);
     router_job_enter(job, JOB_OVER);
     router_job_free(job);
 }

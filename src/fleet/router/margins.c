@@ -50,6 +50,14 @@ void margins_pack(struct router *router, struct buf *margins, struct buf *moves)
     }
 }
 
+void margins_skip(struct router *router)
+{
+    for (uint32_t i = 0; i < router->n_models; i++) {
+        (void)picker_lateness_take(&router->models[i].late);
+        (void)picker_lateness_take(&router->models[i].itl_late);
+    }
+}
+
 static void margins_apply(struct router *router, struct bytes section, bool are_moves)
 {
     void (*apply)(struct picker_lateness *, double) =

@@ -18,17 +18,12 @@ static struct picker_served_key served_key(const struct job *job)
                                       .tenant = tenant_number(job->order.work.tenant)};
 }
 
-void served_note(struct picker_served *served, const struct job *job, uint64_t n_tokens)
+void served_note(struct picker_served *served, struct picker_service *service, const struct job *job,
+                 uint64_t n_tokens)
 {
     const struct picker_served_key key = served_key(job);
 
     picker_served_note(served, &key, n_tokens, job->order.work.weight);
-}
-
-void served_count(struct picker_service *service, const struct job *job, uint64_t n_tokens)
-{
-    const struct picker_served_key key = served_key(job);
-
     picker_service_add(service, &key, picker_served_milli(n_tokens, job->order.work.weight), clock_now_ns());
 }
 

@@ -370,8 +370,7 @@ void router_state_served(struct job *job, uint64_t n_tokens)
 
     if (!state_may_send(job->router))
         return;
-    served_note(&shared->served, job, n_tokens);
-    served_count(&shared->service, job, n_tokens);
+    served_note(&shared->served, &shared->service, job, n_tokens);
 }
 
 struct picker_service_view router_state_service(const struct job *job)
@@ -445,6 +444,8 @@ void router_state_tick(struct router *router)
         state_send_margins(router);
         state_send_forgets(router);
         state_message_send(router);
+    } else {
+        margins_skip(router);
     }
     shared->has_message = false;
     if (shared->store == NULL)

@@ -30,10 +30,10 @@ void sim_front_leave_worker(struct sim *sim, struct sim_job *job, unsigned which
 struct fair *sim_queue_turns(const struct sim_job *job); /* of its class */
 /* The job holds its tenant's flow from now on.  False: no memory, in sim->rc. */
 bool sim_queue_hold_flow(struct sim *sim, struct sim_job *job);
-/* True if one more request of its class may wait.  In a full queue, the tenant of the class with the most waiting
- * requests makes room for a tenant with fewer. */
 bool sim_queue_share_is_used(const struct sim *sim,
                              const struct sim_job *job); /* its class has no place left */
+/* True if one more request of its class may wait.  In a full queue, the tenant of the class with the most waiting
+ * requests makes room for a tenant with fewer. */
 bool sim_queue_has_room(struct sim *sim, const struct sim_job *job);
 void sim_queue_add(struct sim *sim, struct sim_job *job);
 void sim_queue_leave(struct sim_job *job); /* nothing if it does not wait */

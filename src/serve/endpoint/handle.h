@@ -27,8 +27,7 @@
 #include "serve/endpoint/backend.h"
 #include "serve/prompt/scores.h"
 
-/* Frees the job that embeds the handle.
- * It first writes the serving stats to serving_out (NULL after a failure). */
+/* Frees the job that embeds the handle.  It first writes the serving stats to serving_out. */
 typedef void (*gen_close)(struct gen_handle *handle, struct gen_serving *serving_out);
 
 #define GEN_PIECE_NS UINT64_C(500000)

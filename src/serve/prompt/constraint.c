@@ -313,7 +313,7 @@ static void list_marks(const struct constraint *constraint, const char *until[MA
         until[n++] = constraint_call_mark(constraint);
 }
 
-/* Two spellings of a sentence share a beginning.  Appends the texts that are a part of a spelling and then a character
+/* Two spellings of a sentence share a beginning, or there is but one.  Appends the texts that are a part of a spelling and then a character
  * that continues neither: `firsts`, which begin marks, are no such characters. */
 static void put_parts(struct buf *pattern, const char *const sentences[2], const char *firsts)
 {
@@ -321,7 +321,7 @@ static void put_parts(struct buf *pattern, const char *const sentences[2], const
 
     while (sentences[0][shared] != '\0' && sentences[0][shared] == sentences[1][shared])
         shared++;
-    for (unsigned k = 0; k < 2; k++)
+    for (unsigned k = 0; k < (sentences[0][shared] == '\0' ? 1 : 2); k++)
         for (size_t i = k == 0 ? 0 : shared + 1; sentences[k][i] != '\0'; i++)
             buf_printf(pattern, "%s%.*s[^%c%.*s%s%s]", k + i > 0 ? "|" : "", (int)i, sentences[k],
                        sentences[k][i], i == shared && sentences[1][i] != '\0', sentences[1] + i, firsts,
@@ -381,6 +381,16 @@ static void put_first_words(struct constraint *constraint, const char *const *un
 }
 
 /* Text, with calls and thinking between as far as they are allowed.  begins: the answer begins here. */
+/* The mark that may end an answer. */
+static void put_answer_end(struct constraint *constraint, const struct calls_row *row)
+{
+    if (row->answer_end == NULL)
+        return;
+    constraint_open_rep(constraint);
+    constraint_mark(constraint, row->answer_end);
+    constraint_close_rep(constraint, 0, 1);
+}
+
 static void put_open_answer(struct constraint *constraint, bool thinks, bool begins)
 {
     const struct chat_format_info *format = constraint->format;
@@ -394,8 +404,10 @@ static void put_open_answer(struct constraint *constraint, bool thinks, bool beg
     else
         constraint_free(constraint, until, 0);
     thinks = thinks && format->think_open != NULL && !format->think_is_words;
-    if (!calls && !thinks && constraint_answer_mark(row, 0) == NULL)
+    if (!calls && !thinks && constraint_answer_mark(row, 0) == NULL) {
+        put_answer_end(constraint, row);
         return;
+    }
     constraint_open_rep(constraint);
     constraint_open_seq(constraint);
     constraint_open_any(constraint);
@@ -409,6 +421,7 @@ static void put_open_answer(struct constraint *constraint, bool thinks, bool beg
     constraint_free(constraint, until, 0);
     constraint_close(constraint);
     constraint_close_rep(constraint, 0, -1);
+    put_answer_end(constraint, row);
 }
 
 static void put_plain(struct constraint *constraint, bool begins_thinking)

@@ -110,10 +110,31 @@ static void put_any_braces(struct constraint *constraint, const struct calls_tag
     constraint_close_rep(constraint, 0, -1);
 }
 
+/* Any value and its closing tag.  A value that begins with quoted_open ends at quoted_close alone. */
+static void put_any_value(struct constraint *constraint, const struct calls_tags *tags)
+{
+    const char *const until[] = {tags->value_close, tags->quoted_open, NULL};
+    const char *const until_quote[] = {tags->quoted_close, NULL};
+
+    constraint_open_any(constraint);
+    constraint_open_seq(constraint);
+    constraint_free(constraint, until, 0);
+    constraint_written(constraint, tags->value_written);
+    constraint_close(constraint);
+    if (tags->quoted_open != NULL) {
+        constraint_open_seq(constraint);
+        constraint_text(constraint, tags->quoted_open);
+        constraint_free(constraint, until_quote, 0);
+        constraint_text(constraint, tags->quoted_close);
+        constraint_close(constraint);
+    }
+    constraint_close(constraint);
+}
+
 /* Any values between tags.  The tags may be control tokens, which no free text has. */
 static void put_any_values(struct constraint *constraint, const struct calls_tags *tags)
 {
-    const char *const until_key[] = {tags->key_close, NULL}, *const until_value[] = {tags->value_close, NULL};
+    const char *const until_key[] = {tags->key_close, NULL};
 
     constraint_open_rep(constraint);
     constraint_open_seq(constraint);
@@ -126,8 +147,7 @@ static void put_any_values(struct constraint *constraint, const struct calls_tag
         constraint_text(constraint, tags->json_open);
         constraint_close(constraint);
     }
-    constraint_free(constraint, until_value, 0);
-    constraint_written(constraint, tags->value_written);
+    put_any_value(constraint, tags);
     constraint_close(constraint);
     constraint_close_rep(constraint, 0, -1);
 }

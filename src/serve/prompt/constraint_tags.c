@@ -88,12 +88,22 @@ static void constraint_tags_put_json(struct place *place, const json_t *schema, 
     json_decref(whole);
 }
 
-/* Appends a pattern of the texts that the parser reads as another type.  False: there are none. */
-static bool other_readings(unsigned types, struct buf *out)
+/* Appends a pattern of the texts that the parser reads as another type, or as quoted.  False: there are none. */
+static bool other_readings(const struct calls_tags *tags, unsigned types, struct buf *out)
 {
-    if (types == CALLS_AS_STRING)
+    if (types == CALLS_AS_STRING && tags->quoted_open == NULL)
         return false;
-    buf_append_str(out, "^([ \\t\\n\\r][\\s\\S]*"); /* blanks may precede JSON */
+    buf_append_str(out, "^(");
+    if (tags->quoted_open != NULL) /* it has brackets */
+        for (const char *at = tags->quoted_open; *at != '\0'; at++)
+            buf_printf(out, "%s%c%s", strchr("[]", *at) != NULL ? "\\" : "", *at,
+                       at[1] == '\0' ? "[\\s\\S]*" : "");
+    if (types == CALLS_AS_STRING) {
+        buf_append_str(out, ")$");
+        return true;
+    }
+    buf_printf(out, "%s[ \\t\\n\\r][\\s\\S]*",
+               tags->quoted_open != NULL ? "|" : ""); /* blanks may precede JSON */
     if (types & CALLS_AS_NULL)
         buf_append_str(out, "|(null|None)[ \\t\\n\\r]*");
     if (types & CALLS_AS_BOOLEAN)
@@ -113,7 +123,7 @@ static void put_string(struct place *place, const json_t *schema)
     static const char *const keywords[] = {"minLength", "maxLength", "pattern", "format"};
     json_t *kept = json_object();
     struct buf text = {0}, banned = {0};
-    bool has_banned = other_readings(place->types, &banned);
+    bool has_banned = other_readings(place->tags, place->types, &banned);
 
     for (size_t i = 0; i < 4 && kept != NULL; i++)
         if (json_object_get(schema, keywords[i]) != NULL)
@@ -166,6 +176,7 @@ static void constraint_tags_put_word(struct place *place, const json_t *word)
         struct bytes text = constraint_tags_text_of(word);
 
         if (!is_read_otherwise(place, text) && !loses_line_end(place->tags, text) &&
+            (place->tags->quoted_open == NULL || !bytes_starts_with(text, place->tags->quoted_open)) &&
             bytes_find(text, bytes_str(place->tags->value_close), 0) == SIZE_MAX) {
             open_value(place, string_open(place));
             constraint_bytes(place->constraint, nothing, text, nothing);

@@ -392,6 +392,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                               .drops = {"<|message_sep|>\n\n"}, .header = calls_object_header,
                                               .tail = calls_llama_tail,
                                               .marks = MARKS("<|message_sep|>\n\n", "<|role_sep|>\n")),
+                             .answer_end = "<|message_sep|>\n\n",
                              .grammar = {.mark = "<|message_sep|>\n\n",
                                          .call_open = {MARK("<|message_sep|>\n\n"), TEXT("function call"),
                                                        MARK("<|role_sep|>\n")},

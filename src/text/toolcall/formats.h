@@ -129,6 +129,7 @@ struct calls_row {
     const char *answer[CALLS_MAX_ANSWER_MARKS];
     /* They are plain text: the first one counts only where text begins, the others close it. */
     bool has_text_marks;
+    const char *answer_end;  /* a mark that begins calls and may also end an answer; NULL: none */
     bool calls_end_thinking; /* a call may begin in thinking, which it ends */
     const struct calls_parser *parser;
     struct calls_grammar grammar;

@@ -46,8 +46,7 @@ static void local_job_close(struct gen_handle *handle, struct gen_serving *servi
 {
     struct local_job *job = local_job_of(handle);
 
-    if (serving_out != NULL)
-        local_job_serving(job, serving_out);
+    local_job_serving(job, serving_out);
     local_job_free(job);
 }
 

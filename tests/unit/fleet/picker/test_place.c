@@ -3,6 +3,8 @@
  * work counts at once, and routers order equal workers differently.  The ledgers balance. */
 #include "tests/unit/check.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -307,6 +309,24 @@ static void set_store_worker(struct store_site *site, uint32_t slot, uint32_t st
     assert_int_equal(picker_fleet_set(site->place.fleet, slot, &site->row), 0);
 }
 
+/* A copy of a placement explains its cost although the original is gone. */
+static void copy_outlives_the_original(const struct picker_place *place)
+{
+    struct picker_place *original = malloc(sizeof(*original)), copy;
+    double cost_s;
+
+    assert_non_null(original);
+    picker_place_copy(original, place);
+    picker_place_copy(&copy, original);
+    memset(original, 0xa5, sizeof(*original));
+    free(original);
+    cost_s = picker_cost_s(copy.fleet, &copy.goals, &copy.request, &copy.choice, copy.choice.decode);
+    assert_true(fabs(cost_s - copy.choice.cost_s) < 1e-9 && cost_s > 0);
+    copy.choice.read_tokens = 0; /* a peer sends them: the cost that was compared remains */
+    cost_s = picker_cost_s(copy.fleet, &copy.goals, &copy.request, &copy.choice, copy.choice.decode);
+    assert_true(fabs(cost_s - copy.choice.cost_s) < 1e-9);
+}
+
 static void who_has_the_store_reads_what_it_has(void **state)
 {
     struct store_site site;
@@ -333,6 +353,7 @@ static void who_has_the_store_reads_what_it_has(void **state)
     assert_true(place->choice.reads_store);
     assert_int_equal(place->choice.read_tokens, (N_BLOCKS - 1) * BLOCK_TOKENS);
     assert_int_equal(place->choice.uncached_tokens, N_TOKENS - (N_BLOCKS - 1) * BLOCK_TOKENS);
+    copy_outlives_the_original(place);
     /* 128 ms of reading, 6 of questions, 48 of computing, a step; not 2 s */
     assert_true(place->choice.read_s > 0.12 && place->choice.read_s < 0.14);
     assert_true(place->choice.ttft_s > 0.18 && place->choice.ttft_s < 0.25 && computed_s > 2);

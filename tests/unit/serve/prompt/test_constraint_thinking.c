@@ -159,12 +159,81 @@ static void a_sentence_opens_thinking_once(void **state)
     sim_model_close(&model);
 }
 
+struct taken_case {
+    const char *fields, *text;
+    bool is_taken;
+};
+
+static void check_cases(const char *chat_template, const struct taken_case *cases, size_t n)
+{
+    struct gen_model model;
+
+    assert_int_equal(sim_model_open_with(chat_template, 8192, &model), 0);
+    for (size_t i = 0; i < n; i++) {
+        struct ask asked;
+
+        ask(&model, cases[i].fields, false, &asked);
+        if (takes(&asked, cases[i].text) != cases[i].is_taken)
+            fail_msg("case %zu: %s: %s", i, cases[i].text, (const char *)asked.constraint.data);
+        ask_fini(&asked);
+    }
+    sim_model_close(&model);
+}
+
+/* Apriel: a sentence of one spelling. */
+static void a_sentence_may_have_one_spelling(void **state)
+{
+#define STEPS "Here are my reasoning steps:"
+    static const struct taken_case cases[] = {{TOOLS("true"), STEPS " a\n[BEGIN FINAL RESPONSE]\nb", true},
+                                              {TOOLS("true"), STEPS " a", false},
+                                              {TOOLS("true"), "Here are my", true},
+                                              {TOOLS("true"), "Here are two. b", true},
+                                              {TOOLS("true"), "b", true},
+                                              {OFF, STEPS " a\n[BEGIN FINAL RESPONSE]\nb", false},
+                                              {OFF, "Here are my reasons", true}};
+
+    (void)state;
+    check_cases(FAMILY("<tool_calls>[ [BEGIN FINAL RESPONSE]"), cases, ARRAY_LEN(cases));
+}
+
+/* MiniCPM: a quoted value may hold the closing tag; one that is held to a schema is never quoted. */
+static void quoted_values_end_at_their_mark(void **state)
+{
+#define MINI(value)                                                                                          \
+    "<function name=\"set\"><param name=\"mode\">" value "<param name=\"n\">5</param></function>"
+    static const struct taken_case cases[] = {
+        {TOOLS("false"), MINI("on</param>"), true},
+        {TOOLS("false"), MINI("<![CDATA[a </param> b]]></param>"), true},
+        {TOOLS("false"), MINI("<![CDATA[on]]></param>"), true},
+        {TOOLS("false"), MINI("<![CDATA[on</param>"), false},
+        {TOOLS("false"), MINI("a <![CDATA[</param>"), false},
+        {TOOLS("true"), MINI("on</param>"), true},
+        {TOOLS("true"), MINI("<![CDATA[on]]></param>"), false}};
+
+    (void)state;
+    check_cases(FAMILY("<function name=\" <param name=\""), cases, ARRAY_LEN(cases));
+}
+
+/* GigaChat 3.0: the mark that begins a call also ends an answer. */
+static void a_mark_may_end_an_answer(void **state)
+{
+#define SEP "<|message_sep|>\n\n"
+    static const struct taken_case cases[] = {
+        {TOOLS("true"), "Hi." SEP, true},
+        {TOOLS("true"), "Hi." SEP "function call<|role_sep|>\n{\"name\": \"set\", \"arguments\": " ARGS "}",
+         true},
+        {TOOLS("true"), "Hi." SEP "function call<|role_sep|>\n{\"name\": \"bogus\"", false}};
+
+    (void)state;
+    check_cases(FAMILY("function call<|role_sep|>"), cases, ARRAY_LEN(cases));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(thinking_is_held_to_its_budget),
-        cmocka_unit_test(a_call_may_end_thinking),
-        cmocka_unit_test(a_sentence_opens_thinking_once),
+        cmocka_unit_test(a_sentence_may_have_one_spelling), cmocka_unit_test(quoted_values_end_at_their_mark),
+        cmocka_unit_test(a_mark_may_end_an_answer),         cmocka_unit_test(thinking_is_held_to_its_budget),
+        cmocka_unit_test(a_call_may_end_thinking),          cmocka_unit_test(a_sentence_opens_thinking_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,6 +64,7 @@ struct pulling {
     bool is_local;            /* no server is asked for files: --offline, or the hub is away */
     bool is_misused;          /* the options do not fit the model */
     bool is_system;           /* the model stands in the system's folder, and is used there */
+    bool is_kept;             /* the list is that of the folder */
     struct buf folder;        /* of all models, then of this one */
     struct buf system, cache; /* the same of pull_reuse's places */
     struct pull_reuse elsewhere;
@@ -192,7 +193,7 @@ static bool has_all(const struct pulling *p, const char *folder)
 /* Takes the system's folder for a model that is complete there and nowhere else. */
 static void choose_place(struct pulling *p)
 {
-    p->is_system = p->elsewhere.system != NULL && p->list.n > 0 &&
+    p->is_system = p->elsewhere.system != NULL && p->list.n > 0 && !p->is_kept &&
                    !has_all(p, (const char *)p->folder.data) && has_all(p, p->elsewhere.system);
 }
 
@@ -204,7 +205,10 @@ static int get_one(struct pulling *p, size_t i, const char *path, struct fault *
     if (rc != 0)
         return rc < 0 ? rc : 0;
     if (p->is_local)
-        return fault_set(fault, E_NOT_FOUND, "%.300s is not there, and --offline forbids to fetch it", path);
+        return fault_set(fault, E_NOT_FOUND, "%.300s%s, and --offline forbids to fetch it", path,
+                         access(path, F_OK) != 0              ? " is not there"
+                         : p->list.files[i].sha256[0] == '\0' ? ": the file that it leads to has changed"
+                                                              : " is another file");
     return fetch_one(p, i, path, fault);
 }
 
@@ -262,6 +266,7 @@ static int choose_local(struct pulling *p, struct fault *fault)
     struct fault unused;
     int rc = choose_in(p, (const char *)p->folder.data, fault);
 
+    p->is_kept = rc == 0;
     if (rc != 0 && p->elsewhere.system != NULL && choose_in(p, p->elsewhere.system, &unused) == 0)
         rc = 0;
     if (rc != 0 && choose_in_cache(p, &unused) == 0)
@@ -304,6 +309,7 @@ static int choose_of_hub(struct pulling *p, struct fault *fault)
 
     buf_clear(&p->options);
     pull_list_fini(&p->list);
+    p->is_kept = false;
     rc = list_hub(p, is_there, fault);
     if (rc == 0)
         return pull_list_choose(&p->list, p->args->name.pick, &p->options, fault);
@@ -322,6 +328,7 @@ static int demand_digest(struct pulling *p, struct fault *fault)
 {
     const char *wanted = p->args->sha256;
     struct pull_file *file = p->list.files;
+    struct timespec begun;
     struct buf path = {0};
     int rc;
 
@@ -335,12 +342,14 @@ static int demand_digest(struct pulling *p, struct fault *fault)
     rc = put_path(p, 0, &path, fault);
     bool is_copy = rc == 0 && p->is_local && access((const char *)path.data, F_OK) == 0;
     if (is_copy)
-        rc = pull_store_compute(&p->args->opts, (const char *)path.data, file->sha256, fault);
+        rc = pull_store_compute_still(&p->args->opts, (const char *)path.data, file->sha256, &begun, fault);
     if (rc == 0 && file->sha256[0] != '\0' && strcmp(file->sha256, wanted) != 0)
         rc =
             fault_set(fault, E_MISMATCH, "%s%.300s has SHA-256 %s, but --sha256 says %s; nothing was fetched",
                       is_copy ? "the copy of " : "the hub's ", file->path, file->sha256, wanted);
-    /* A copy's kept digest may be absent, or older than its bytes. */
+    /* A copy's kept digest may be absent, or older than its bytes, and in a folder of others it stays so. */
+    if (is_copy && rc == 0)
+        pull_store_keep_digest((const char *)path.data, wanted, &begun);
     str_copy(file->sha256, sizeof(file->sha256), is_copy ? "" : wanted);
     buf_fini(&path);
     return rc;

@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 /* ---- names ---- */
 
@@ -123,12 +124,23 @@ int pull_get(const struct pull_opts *opts, const char *url, const char *path,
 /* The folder for models: to_dir, else /var/lib/baton/models if it exists and can be written, else
  * $XDG_CACHE_HOME/baton/models or ~/.cache/baton/models. */
 int pull_store_folder(const char *to_dir, struct buf *out, struct fault *fault);
-/* True if path is complete and has this digest. With an empty digest: true if it exists. */
+/* True if path is complete and has this digest. With an empty digest: true if it exists, and is no link to a file that changed
+ * since its digest was computed. */
 bool pull_store_has(const char *path, const struct pull_file *expected);
-/* The digest in PATH.sha256, "" without one: what a complete file had when it came. */
+/* The digest in PATH.sha256: what a complete file had when it came. "": there is none, or path is a link to a file that changed
+ * since. */
 void pull_store_digest(const char *path, char out[65]);
 /* The digest of the bytes that path has. E_IO, E_CANCELLED. */
 int pull_store_compute(const struct pull_opts *opts, const char *path, char out[65], struct fault *fault);
+/* The same of a file that stays as it is meanwhile, and when its reading began. E_IO: it changed. */
+int pull_store_compute_still(const struct pull_opts *opts, const char *path, char out[65],
+                             struct timespec *begun_out, struct fault *fault);
+/* Writes PATH.sha256, which gets that time: of a link, it holds until its target changes. A failure leaves none. */
+void pull_store_keep_digest(const char *path, const char *sha256, const struct timespec *begun);
+/* Computes a digest that is absent, or of a link whose target changed, again. Returns 1 if the bytes of path have the expected
+ * one, or with an empty one, that which was kept; 0; E_CANCELLED. */
+int pull_store_recheck(const struct pull_opts *opts, const char *path, const struct pull_file *expected,
+                       struct fault *fault);
 void pull_store_remove(const char *path); /* the file and its digest */
 /* Removes the file and its digest unless it begins as GGUF; the fault says what it is. A server may answer with a page,
  * such as a login. Without a digest nothing else shows that, and the page would keep the model's name. E_IO: the file
@@ -141,8 +153,10 @@ int pull_store_make_folders(const char *path, struct fault *fault); /* those abo
 /* Appends all GGUF files below folder/prefix, with paths relative to it. */
 int pull_store_list(const char *folder, struct pull_list *list);
 
-/* Makes path a link to target, which has this digest, and writes PATH.sha256.  The digest counts until target changes. */
-int pull_store_link(const char *path, const char *target, const char *sha256, struct fault *fault);
+/* Makes path a link to target, which has this digest, and writes PATH.sha256.  E_UNSUPPORTED: no link can be made there, and path
+ * stays as it was. */
+int pull_store_link(const char *path, const char *target, const char *sha256, const struct timespec *begun,
+                    struct fault *fault);
 
 /* ---- copies on this machine ---- */
 
@@ -160,8 +174,8 @@ bool pull_reuse_cache(const struct pull_name *name, struct buf *out);
 bool pull_reuse_snapshot(const char *cache, struct buf *out);
 /* Sets the digests of a snapshot's files, which are the names of their blobs. False: one has none. */
 bool pull_reuse_digests(const char *snapshot, struct pull_list *list);
-/* Makes path a link to a copy with the expected digest, whose bytes are read once. Returns 1, or 0 without a copy; E_CANCELLED,
- * E_IO. */
+/* Makes path a link to a copy with the expected digest, whose bytes are read once, unless its own are that. Returns 1, or 0
+ * without a copy that can be used; E_CANCELLED, E_IO. */
 int pull_reuse(const struct pull_opts *opts, const struct pull_reuse *places, const char *path,
                const struct pull_file *expected, struct fault *fault);
 /* Pure: the revision in refs/main; the digest at the end of a blob's path. */

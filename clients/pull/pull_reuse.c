@@ -122,6 +122,7 @@ bool pull_reuse_digests(const char *snapshot, struct pull_list *list)
 static int reuse_file(const struct pull_opts *opts, const char *from, const char *path,
                       const struct pull_file *expected, struct fault *fault)
 {
+    struct timespec begun;
     struct stat status;
     char found[65];
     int rc;
@@ -129,16 +130,22 @@ static int reuse_file(const struct pull_opts *opts, const char *from, const char
     if (stat(from, &status) != 0 || !S_ISREG(status.st_mode) || access(from, R_OK) != 0 ||
         (expected->size_bytes != 0 && (uint64_t)status.st_size != expected->size_bytes))
         return 0;
-    rc = pull_store_compute(opts, from, found, fault);
-    if (rc == E_IO)
+    rc = pull_store_compute_still(opts, from, found, &begun, fault);
+    if (rc == E_IO) {
+        fprintf(stderr, "%s; it is not used\n", fault->text);
         return 0;
+    }
     if (rc < 0)
         return rc;
     if (strcmp(found, expected->sha256) != 0) {
         fprintf(stderr, "%s is not used: it has SHA-256 %s, and not %s\n", from, found, expected->sha256);
         return 0;
     }
-    rc = pull_store_link(path, from, found, fault);
+    rc = pull_store_link(path, from, found, &begun, fault);
+    if (rc == E_UNSUPPORTED) { /* a file system without links: the bytes can be fetched */
+        fprintf(stderr, "%s is not used: %s\n", from, fault->text);
+        return 0;
+    }
     if (rc == 0 && !opts->is_quiet)
         fprintf(stderr, "%s is used, and not fetched again\n", from);
     return rc < 0 ? rc : 1;
@@ -148,10 +155,10 @@ int pull_reuse(const struct pull_opts *opts, const struct pull_reuse *places, co
                const struct pull_file *expected, struct fault *fault)
 {
     struct buf from = {0};
-    int rc = 0;
+    int rc = pull_store_recheck(opts, path, expected, fault);
 
-    if (expected->sha256[0] == '\0')
-        return 0;
+    if (rc != 0 || expected->sha256[0] == '\0')
+        return rc;
     if (places->system != NULL) {
         char kept[65];
 

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SYSTEM_FOLDER "/var/lib/baton/models"
@@ -93,18 +94,50 @@ int pull_store_compute(const struct pull_opts *opts, const char *path, char out[
     return rc;
 }
 
-/* Writes PATH.sha256, a convenience: a failure is harmless. */
-static void write_digest(const char *path, const char *sha256)
+int pull_store_compute_still(const struct pull_opts *opts, const char *path, char out[65],
+                             struct timespec *begun_out, struct fault *fault)
 {
+    struct stat before, after;
+    int rc;
+
+    clock_gettime(CLOCK_REALTIME_COARSE, begun_out); /* the clock that files get their times from */
+    if (stat(path, &before) != 0)
+        return fault_set(fault, E_IO, "cannot look at %.300s: %s", path, strerror(errno));
+    rc = pull_store_compute(opts, path, out, fault);
+    if (rc == 0 &&
+        (stat(path, &after) != 0 || before.st_dev != after.st_dev || before.st_ino != after.st_ino ||
+         before.st_size != after.st_size || before.st_ctim.tv_sec != after.st_ctim.tv_sec ||
+         before.st_ctim.tv_nsec != after.st_ctim.tv_nsec))
+        rc = fault_set(fault, E_IO, "%.300s changed while it was read", path);
+    return rc;
+}
+
+static void drop_digest(const char *path)
+{
+    struct buf name = {0};
+
+    buf_printf(&name, "%s.sha256", path);
+    if (!name.is_bad)
+        unlink((const char *)name.data);
+    buf_fini(&name);
+}
+
+void pull_store_keep_digest(const char *path, const char *sha256, const struct timespec *begun)
+{
+    const struct timespec times[2] = {*begun, *begun};
     const char *slash = strrchr(path, '/');
     struct buf name = {0};
     FILE *file;
 
+    drop_digest(path); /* another user's file takes no times from this one */
     buf_printf(&name, "%s.sha256", path);
     file = name.is_bad ? NULL : fopen((const char *)name.data, "we");
     if (file != NULL) {
-        fprintf(file, "%s  %s\n", sha256, slash != NULL ? slash + 1 : path);
+        bool is_good = fprintf(file, "%s  %s\n", sha256, slash != NULL ? slash + 1 : path) > 0 &&
+                       fflush(file) == 0 && futimens(fileno(file), times) == 0;
         fclose(file);
+        if (!is_good)
+            drop_digest(path);
     }
     buf_fini(&name);
 }
@@ -125,8 +158,22 @@ static void sync_folder(const char *path)
     free(copy);
 }
 
+/* Gives a file of this digest the name path.  A command that is killed meanwhile leaves path without a digest, and never beside
+ * that of other bytes. */
+static int give_name(const char *from, const char *path, const char *sha256, const struct timespec *begun,
+                     struct fault *fault)
+{
+    drop_digest(path);
+    if (rename(from, path) != 0)
+        return fault_set(fault, E_IO, "cannot rename to %.300s: %s", path, strerror(errno));
+    sync_folder(path);
+    pull_store_keep_digest(path, sha256, begun);
+    return 0;
+}
+
 int pull_store_finish(const struct pull_opts *opts, const char *path, const char *sha256, struct fault *fault)
 {
+    struct timespec begun;
     struct buf part = {0};
     char found[65];
     int rc = 0;
@@ -134,6 +181,7 @@ int pull_store_finish(const struct pull_opts *opts, const char *path, const char
     buf_printf(&part, "%s.part", path);
     if (part.is_bad)
         rc = fault_set(fault, E_NOMEM, "out of memory");
+    clock_gettime(CLOCK_REALTIME_COARSE, &begun);
     if (rc == 0)
         rc = pull_store_compute(opts, (const char *)part.data, found, fault);
     if (rc == 0 && sha256[0] != '\0' && strcmp(found, sha256) != 0) {
@@ -142,29 +190,30 @@ int pull_store_finish(const struct pull_opts *opts, const char *path, const char
                        "the bytes that came have SHA-256 %s, the hub says %s; they were thrown away", found,
                        sha256);
     }
-    if (rc == 0) {
-        write_digest(path, found);
-        if (rename((const char *)part.data, path) != 0)
-            rc = fault_set(fault, E_IO, "cannot rename to %.300s: %s", path, strerror(errno));
-        sync_folder(path);
-    }
+    if (rc == 0)
+        rc = give_name((const char *)part.data, path, found, &begun, fault);
     buf_fini(&part);
     return rc;
 }
 
-int pull_store_link(const char *path, const char *target, const char *sha256, struct fault *fault)
+int pull_store_link(const char *path, const char *target, const char *sha256, const struct timespec *begun,
+                    struct fault *fault)
 {
     struct buf name = {0};
     int rc = pull_store_make_folders(path, fault);
 
-    buf_printf(&name, "%s.link", path);
+    buf_printf(&name, "%s.link.%ld", path, (long)getpid());
     if (rc == 0 && name.is_bad)
         rc = fault_set(fault, E_NOMEM, "out of memory");
     if (rc == 0) {
         unlink((const char *)name.data); /* of a command that was killed */
-        write_digest(path, sha256);
-        if (symlink(target, (const char *)name.data) != 0 || rename((const char *)name.data, path) != 0)
-            rc = fault_set(fault, E_IO, "cannot make the link %.300s: %s", path, strerror(errno));
+        if (symlink(target, (const char *)name.data) != 0)
+            rc = fault_set(fault, E_UNSUPPORTED, "cannot make the link %.300s: %s", path, strerror(errno));
+    }
+    if (rc == 0) {
+        rc = give_name((const char *)name.data, path, sha256, begun, fault);
+        if (rc < 0)
+            unlink((const char *)name.data);
     }
     buf_fini(&name);
     return rc;
@@ -172,13 +221,8 @@ int pull_store_link(const char *path, const char *target, const char *sha256, st
 
 void pull_store_remove(const char *path)
 {
-    struct buf name = {0};
-
-    buf_printf(&name, "%s.sha256", path);
-    if (!name.is_bad)
-        unlink((const char *)name.data);
+    drop_digest(path);
     unlink(path);
-    buf_fini(&name);
 }
 
 int pull_store_drop_page(const char *path, struct fault *fault)
@@ -203,7 +247,8 @@ int pull_store_drop_page(const char *path, struct fault *fault)
     return rc;
 }
 
-void pull_store_digest(const char *path, char out[65])
+/* The digest in PATH.sha256, also if it holds no more. */
+static void read_digest(const char *path, char out[65])
 {
     struct buf name = {0};
     uint8_t digest[32];
@@ -223,35 +268,69 @@ void pull_store_digest(const char *path, char out[65])
         hex_encode(digest, sizeof(digest), out);
 }
 
-/* True if path is a link whose target changed after PATH.sha256 was written. */
+/* True if path is a link with a digest, whose target changed after its bytes were read for that.  Times of writing are what a
+ * copy says; only the kernel sets those of changes. */
 static bool is_changed(const char *path)
 {
     struct stat link, target, digest;
     struct buf name = {0};
-    bool is_newer;
+    bool has_digest;
 
     buf_printf(&name, "%s.sha256", path);
-    is_newer =
-        name.is_bad || stat((const char *)name.data, &digest) != 0 || stat(path, &target) != 0 ||
-        target.st_mtim.tv_sec > digest.st_mtim.tv_sec ||
-        (target.st_mtim.tv_sec == digest.st_mtim.tv_sec && target.st_mtim.tv_nsec > digest.st_mtim.tv_nsec);
+    has_digest = !name.is_bad && stat((const char *)name.data, &digest) == 0;
     buf_fini(&name);
-    return is_newer && lstat(path, &link) == 0 && S_ISLNK(link.st_mode);
+    if (!has_digest || lstat(path, &link) != 0 || !S_ISLNK(link.st_mode))
+        return false;
+    return stat(path, &target) != 0 || target.st_ctim.tv_sec > digest.st_mtim.tv_sec ||
+           (target.st_ctim.tv_sec == digest.st_mtim.tv_sec &&
+            target.st_ctim.tv_nsec >= digest.st_mtim.tv_nsec);
+}
+
+void pull_store_digest(const char *path, char out[65])
+{
+    read_digest(path, out);
+    if (is_changed(path))
+        out[0] = '\0';
+}
+
+static bool pull_store_fits(const char *path, const struct pull_file *expected)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, R_OK) == 0 &&
+           (expected->size_bytes == 0 || (uint64_t)status.st_size == expected->size_bytes);
 }
 
 bool pull_store_has(const char *path, const struct pull_file *expected)
 {
-    struct stat status;
     char kept[65];
 
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || access(path, R_OK) != 0)
-        return false;
-    if (expected->size_bytes != 0 && (uint64_t)status.st_size != expected->size_bytes)
+    if (!pull_store_fits(path, expected))
         return false;
     if (expected->sha256[0] == '\0')
-        return true;
+        return !is_changed(path);
     pull_store_digest(path, kept);
-    return strcmp(kept, expected->sha256) == 0 && !is_changed(path);
+    return strcmp(kept, expected->sha256) == 0;
+}
+
+int pull_store_recheck(const struct pull_opts *opts, const char *path, const struct pull_file *expected,
+                       struct fault *fault)
+{
+    struct timespec begun;
+    char kept[65], found[65];
+    const char *wanted = expected->sha256[0] != '\0' ? expected->sha256 : kept;
+    int rc;
+
+    read_digest(path, kept);
+    if (wanted[0] == '\0' || (wanted != kept && kept[0] != '\0') || !pull_store_fits(path, expected))
+        return 0;
+    rc = pull_store_compute_still(opts, path, found, &begun, fault);
+    if (rc < 0)
+        return rc == E_IO ? 0 : rc;
+    if (strcmp(found, wanted) != 0)
+        return 0;
+    pull_store_keep_digest(path, found, &begun);
+    return 1;
 }
 
 /* ---- the files that are there ---- */

@@ -120,6 +120,57 @@ def an_administrators_copy_without_a_digest_is_read_once():
         same(os.path.join(user.system, "tiny-Q8_0.gguf"), body)
 
 
+def a_changed_file_behind_a_link_is_not_accepted():
+    """Its time of writing may be an older one, as cp -p and rsync -t leave it.  Without a server nothing else gives the bytes."""
+    if not may_mount():
+        return
+    with Hub() as hub:
+        user = User(hub)
+        user.install(has_digest=False)
+        system, body = os.path.join(user.system, "tiny-Q8_0.gguf"), BYTES[:-1] + b"\1"
+        path, _ = user.pull("hf:o/m")
+        assert os.path.islink(path) and "checking" not in user.pull("--offline", "hf:o/m")[1]
+        os.utime(system, (1000000000, 1000000000))  # the same bytes: they are read once more
+        assert "checking" in user.pull("--offline", "hf:o/m")[1] and "checking" not in user.pull("--offline", "hf:o/m")[1]
+        os.rename(system, system + ".away")
+        own = "--to", os.path.join(user.home, ".cache/baton/models")
+        user.pull("--offline", *own, "hf:o/m", status=1, says="forbids to fetch it")
+        with open(system, "wb") as f:
+            f.write(body)
+        os.utime(system, (1000000000, 1000000000))
+        for more in ((), own):
+            user.pull("--offline", *more, "hf:o/m", status=1, says="the file that it leads to has changed")
+        user.pull("--offline", *own, "--sha256", SHA, "hf:o/m", status=1, says="--sha256 says")
+        hub.is_away()
+        user.pull(*own, "hf:o/m", status=1, says="SHA-256 not known")
+    for arguments in ((), ("--offline", "--sha256", hashlib.sha256(body).hexdigest())):
+        with Hub() as hub:
+            user = User(hub)
+            user.install(has_digest=False)
+            path, _ = user.pull("hf:o/m")
+            with open(os.path.join(user.system, "tiny-Q8_0.gguf"), "wb") as f:
+                f.write(body)
+            os.utime(os.path.join(user.system, "tiny-Q8_0.gguf"), (1000000000, 1000000000))
+            assert user.pull(*arguments, "hf:o/m")[0] == path
+            assert os.path.islink(path) == bool(arguments), "the old digest stayed for good"
+            if not arguments:
+                same(path)
+
+
+def a_file_that_lost_its_digest_is_read_again():
+    """A command that is killed between the name and the digest leaves it so."""
+    if not may_mount():
+        return
+    with Hub() as hub:
+        user = User(hub)
+        path, _ = user.pull("hf:o/m")
+        assert user.has_fetched()
+        os.unlink(path + ".sha256")
+        hub.asked.clear()
+        assert "checking" in user.pull("hf:o/m")[1] and not user.has_fetched() and not os.path.islink(path)
+        assert "checking" not in user.pull("hf:o/m")[1] and not user.has_fetched()
+
+
 def the_cache_of_the_hubs_libraries_is_reused():
     if not may_mount():
         return
@@ -196,5 +247,6 @@ def a_split_model_of_a_cache_is_whole():
 
 if __name__ == "__main__":
     main([an_administrators_model_is_used_where_it_stands, an_administrators_copy_without_a_digest_is_read_once,
+          a_changed_file_behind_a_link_is_not_accepted, a_file_that_lost_its_digest_is_read_again,
           the_cache_of_the_hubs_libraries_is_reused, a_cache_is_checked, a_folder_that_is_named_is_the_only_one,
           a_split_model_of_a_cache_is_whole])

@@ -522,25 +522,14 @@ static void set_layers(struct reading *r, struct model *model)
     }
 }
 
-/* True if the file's lists have an item for the layer of an MTP head. */
-static bool lists_head(struct reading *r, const struct model_config *config)
-{
-    enum gguf_kind kind;
-    uint64_t n = 0;
-    char key[128];
-
-    return r->code == 0 && r->arch->mtp_is_listed && config->n_nextn_layers > 0 &&
-           gguf_array_len(r->gguf, reading_key(r, "attention.sliding_window_pattern", key), &kind, &n) == 0 &&
-           n > config->n_layers;
-}
-
-/* Reads the layers.  That of an MTP head is one of them meanwhile, if the lists have it. */
+/* Reads the layers.  That of an MTP head is one of them meanwhile, if the lists have it; the architecture may leave it out. */
 static void read_all_layers(struct reading *r, struct model *model)
 {
     struct model_config *config = &model->config;
+    bool is_counted = lists_head(r, config);
 
-    model->has_head_layer = lists_head(r, config);
-    config->n_layers += model->has_head_layer;
+    model->has_head_layer = is_counted;
+    config->n_layers += is_counted;
     if (r->code == 0)
         set_layers(r, model);
     if (r->code == 0)
@@ -549,8 +538,8 @@ static void read_all_layers(struct reading *r, struct model *model)
         r->arch->read(r, model);
     if (r->code == 0)
         read_local_base(r, model);
-    config->n_layers -= model->has_head_layer;
-    if (r->code == 0 && model->has_head_layer && model->layers[config->n_layers].window != 0)
+    config->n_layers -= is_counted;
+    if (r->code == 0 && is_counted && model->layers[config->n_layers].window != 0)
         config->n_window_layers--;
 }
 

@@ -56,6 +56,31 @@ uint32_t read_listed(struct reading *r, const char *suffix, uint32_t i, uint32_t
     return value;
 }
 
+/* The list of windows has one, and so have all others that there are.  A head with a part of its items is left out, as one
+ * without any. */
+bool lists_head(const struct reading *r, const struct model_config *config)
+{
+    static const char *const lists[] = {"attention.sliding_window_pattern",
+                                        "attention.head_count",
+                                        "attention.head_count_kv",
+                                        "feed_forward_length",
+                                        "swiglu_clamp_exp",
+                                        "swiglu_clamp_shexp"};
+
+    if (r->code != 0 || !r->arch->mtp_is_listed || config->n_nextn_layers == 0)
+        return false;
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        enum gguf_kind kind;
+        uint64_t n = 0;
+        char key[128];
+        bool is_list = gguf_array_len(r->gguf, reading_key(r, lists[i], key), &kind, &n) == 0;
+
+        if (is_list ? n <= config->n_layers : i == 0)
+            return false;
+    }
+    return true;
+}
+
 bool read_fraction(const struct reading *r, const char *suffix, uint32_t i, double *out)
 {
     char key[128];

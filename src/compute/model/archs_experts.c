@@ -209,6 +209,16 @@ static float experts_read_limit(struct reading *r, const char *suffix, uint32_t 
     return (float)limit;
 }
 
+/* A limit of experts that a dense layer does not have.  An MTP head with one is left out. */
+static void refuse_limit(struct reading *r, struct model *model, uint32_t layer)
+{
+    if (model->has_head_layer && layer == model->config.n_layers - 1)
+        model->has_head_layer = false;
+    else
+        arch_complain(r, E_UNSUPPORTED, "layer %u: limits in a layer without experts are not supported",
+                      layer);
+}
+
 static void read_step35(struct reading *r, struct model *model)
 {
     struct rope_params *rope = &model->rope_params[ROPE_GLOBAL];
@@ -227,8 +237,7 @@ static void read_step35(struct reading *r, struct model *model)
         layer->shared_limit = experts_read_limit(r, "swiglu_clamp_shexp", i);
         layer->expert_limit = experts_read_limit(r, "swiglu_clamp_exp", i);
         if (layer->ffn == &ffn_dense && layer->shared_limit != 0)
-            arch_complain(r, E_UNSUPPORTED, "layer %u: limits in a layer without experts are not supported",
-                          i);
+            refuse_limit(r, model, i);
     }
 }
 

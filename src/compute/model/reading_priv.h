@@ -75,6 +75,8 @@ bool arch_heeds(const struct arch *arch, const char *suffix);
 void read_largest(struct reading *r, const char *suffix, enum need need, uint32_t max, uint32_t *out);
 /* Number i of a list that read_largest() has checked; value if the key is no list. */
 uint32_t read_listed(struct reading *r, const char *suffix, uint32_t i, uint32_t value);
+/* True if the file's lists have an item for the layer of an MTP head, so that it can be read with the others. */
+bool lists_head(const struct reading *r, const struct model_config *config);
 /* A number; or one for each layer, where 0 means a recurrent layer. */
 void read_kv_heads(struct reading *r, struct model_config *config);
 /* Numbers the layers that store keys and values, and places the recurrent ones in the state. */

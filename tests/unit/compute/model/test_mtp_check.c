@@ -22,6 +22,21 @@ static const char *const COHERE[] = {NEXTN, "attention.sliding_window=9", "logit
 #define LISTED NEXTN, "attention.sliding_window=9", "rope.freq_base_swa=100.0"
 static const char *const WITH_HEAD[] = {LISTED, "attention.sliding_window_pattern=0,1,1,1", NULL};
 static const char *const WITHOUT_HEAD[] = {LISTED, "attention.sliding_window_pattern=0,1,1", NULL};
+#define HEAD_TOO LISTED, "attention.sliding_window_pattern=0,1,1,1"
+/* One of the lists ends before the head's layer, the others have an item for it. */
+static const char *const SHORT_HEADS[] = {HEAD_TOO, "attention.head_count=4,4,4", NULL};
+static const char *const SHORT_KV_HEADS[] = {HEAD_TOO, "attention.head_count_kv=2,2,2", NULL};
+static const char *const SHORT_FFN[] = {HEAD_TOO, "feed_forward_length=96,96,96", NULL};
+static const char *const SHORT_CLAMPS[] = {HEAD_TOO, "swiglu_clamp_exp=0.0,0.0,0.5", NULL};
+static const char *const SHORT_SHARED_CLAMPS[] = {HEAD_TOO, "swiglu_clamp_shexp=0.0,0.0,0.5", NULL};
+static const char *const LONG_LISTS[] = {HEAD_TOO,
+                                         "attention.head_count=4,4,4,4",
+                                         "attention.head_count_kv=2,2,2,2",
+                                         "feed_forward_length=96,96,96,96",
+                                         "swiglu_clamp_shexp=0.0,0.0,0.5,0.0",
+                                         NULL};
+/* A dense head has no shared expert to limit. */
+static const char *const CLAMPED_HEAD[] = {HEAD_TOO, "swiglu_clamp_shexp=0.0,0.0,0.5,0.25", NULL};
 static const char *const HYBRID[] = {NEXTN, DELTA, NULL};
 static const char *const HYBRID_ALONE[] = {DELTA, NULL};
 static const char *const INDEXED[] = {NEXTN, SPARSE, "attention.indexer.types=1,0,0", NULL};
@@ -83,6 +98,13 @@ static const struct head_case {
     {"step35", WITH_HEAD, {.fault = TINY_NO_TENSOR, .name = "blk.3.ffn_up.weight"}, E_FORMAT},
     /* The lists end before the head's layer. */
     {"step35", WITHOUT_HEAD, {0}, E_NOT_FOUND},
+    {"step35", LONG_LISTS, {0}, 0},
+    {"step35", SHORT_HEADS, {0}, E_NOT_FOUND},
+    {"step35", SHORT_KV_HEADS, {0}, E_NOT_FOUND},
+    {"step35", SHORT_FFN, {0}, E_NOT_FOUND},
+    {"step35", SHORT_CLAMPS, {0}, E_NOT_FOUND},
+    {"step35", SHORT_SHARED_CLAMPS, {0}, E_NOT_FOUND},
+    {"step35", CLAMPED_HEAD, {0}, E_NOT_FOUND},
     {"smollm3", PLAIN, {0}, E_NOT_FOUND}, /* no key tells whether a head's layer turns its keys */
 };
 

@@ -68,6 +68,12 @@ static void heads_are_left_out_of_the_model(void **state)
     static const char *const LISTED[] = {"nextn_predict_layers=1", "attention.sliding_window=9",
                                          "attention.sliding_window_pattern=1,0",
                                          NULL}; /* none for the head */
+    static const char *const UNEQUAL[] = {"nextn_predict_layers=1", "attention.sliding_window=9",
+                                          "attention.sliding_window_pattern=1,0,1",
+                                          "attention.head_count=4,4", NULL};
+    static const char *const CLAMPED[] = {"nextn_predict_layers=1", "attention.sliding_window=9",
+                                          "attention.sliding_window_pattern=1,0,1",
+                                          "swiglu_clamp_shexp=0.0,0.5,0.25", NULL};
     struct {
         struct tiny_shape shape;
         const char *const *set;
@@ -76,9 +82,12 @@ static void heads_are_left_out_of_the_model(void **state)
         {tiny_shape("exaone4"), SET, "blk.1.nextn.embed_tokens.weight", "blk.2.nextn.enorm.weight"},
         {tiny_experts("cohere2moe"), SCALED, "blk.1.nextn.embed_tokens.weight", "blk.2.nextn.enorm.weight"},
         {tiny_experts("step35"), LISTED, "blk.2.nextn.enorm.weight", "blk.3.nextn.enorm.weight"},
+        {tiny_experts("step35"), UNEQUAL, "blk.2.nextn.enorm.weight", "blk.3.nextn.enorm.weight"},
+        {tiny_experts("step35"), CLAMPED, "blk.2.nextn.enorm.weight", "blk.3.nextn.enorm.weight"},
     };
 
-    cases[2].shape.n_layers = 3;
+    for (size_t i = 2; i < sizeof(cases) / sizeof(cases[0]); i++)
+        cases[i].shape.n_layers = 3;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct tiny_twist twist = {.fault = TINY_MORE_TENSOR, .name = cases[i].head};
         struct fault fault = {0};

@@ -121,6 +121,23 @@ static void twisted_key(struct writing *w)
         assert_int_equal(gguf_put_bool(w->writer, twist->name, twist->value != 0), 0);
 }
 
+/* A list of numbers, which is one of floats if any has a point. */
+static void set_list(struct writing *w, const char *key, const char *text)
+{
+    bool is_whole = strchr(text, '.') == NULL;
+    int32_t list[64];
+    float floats[64];
+    uint32_t n = 0;
+
+    for (const char *at = text; *at != '\0' && n < 64; at += strspn(at, ","), n++) {
+        floats[n] = strtof(at, (char **)&at);
+        list[n] = (int32_t)floats[n];
+    }
+    assert_int_equal(is_whole ? gguf_put_i32_array(w->writer, key, list, n)
+                              : gguf_put_f32_array(w->writer, key, floats, n),
+                     0);
+}
+
 /* Only digits: a number; digits with a point: a float; true or false: a flag; otherwise text. */
 static void set_key(struct writing *w, const char *text)
 {
@@ -132,14 +149,9 @@ static void set_key(struct writing *w, const char *text)
     if (twisted(w, TINY_KEY_U32, key) || twisted(w, TINY_NO_KEY, key))
         return;
     text = equals + 1;
-    if (strchr(text, ',') != NULL) { /* a list of numbers */
-        int32_t list[64];
-        uint32_t n = 0;
-
-        for (const char *at = text; *at != '\0' && n < 64; at += strspn(at, ","), n++)
-            list[n] = (int32_t)strtol(at, (char **)&at, 10);
-        assert_int_equal(gguf_put_i32_array(w->writer, key, list, n), 0);
-    } else if (strspn(text, "0123456789") == strlen(text))
+    if (strchr(text, ',') != NULL)
+        set_list(w, key, text);
+    else if (strspn(text, "0123456789") == strlen(text))
         assert_int_equal(gguf_put_u32(w->writer, key, (uint32_t)strtoul(text, NULL, 10)), 0);
     else if (strspn(text, "0123456789.") == strlen(text))
         assert_int_equal(gguf_put_f32(w->writer, key, strtof(text, NULL)), 0);

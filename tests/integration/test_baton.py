@@ -99,6 +99,17 @@ def a_model_larger_than_a_containers_limit_is_not_started():
         assert done.returncode == 1 and "only 2 MiB of memory are free" in done.stderr, done
 
 
+def a_small_container_serves_the_bundled_model():
+    """Weights and KV fit its limit together, with one worker or two."""
+    with tempfile.TemporaryDirectory() as folder:
+        for limit_mib, shape in ((256, "--both"), (256, "--relay"), (64, "--both")):
+            run = limited(folder, limit_mib << 20, [BATON, "run", shape, "--once", "-t1", "-n3"])
+            if run is None:
+                return
+            done = subprocess.run(run, capture_output=True, text=True, timeout=patience(60), env=environment(folder), check=False)
+            assert done.returncode == 0 and " ready" in done.stdout, (limit_mib, shape, done)
+
+
 def a_missing_part_is_named():
     """Absent, or a link that leads nowhere.  Parts may lie beside a link's target too."""
     with tempfile.TemporaryDirectory() as folder:
@@ -209,6 +220,6 @@ def a_second_start_names_the_first():
 
 if __name__ == "__main__":
     main([programs_are_found, a_relay_answers_once, a_link_into_a_hubs_cache_keeps_its_name, a_model_larger_than_memory_is_not_started,
-          a_model_larger_than_a_containers_limit_is_not_started,
+          a_model_larger_than_a_containers_limit_is_not_started, a_small_container_serves_the_bundled_model,
           a_missing_part_is_named, each_part_behind_a_link_counts, an_embedding_model_is_asked_no_question, a_base_model_continues_the_prompt,
           a_second_start_names_the_first, long_prompts_at_once_are_served_late])

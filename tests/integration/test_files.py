@@ -168,7 +168,11 @@ def weights_above_the_machines_memory_are_refused():
         for line in ([*daemon, "--check-config"], daemon, [TOOL, "logits", "--ids", "1", path]):
             run = subprocess.run(line, capture_output=True, text=True, timeout=patience(60))
             assert run.returncode != 0, run
-            assert re.search(r"its weights take [0-9.]+ GiB, this machine's memory and swap have [0-9.]+ GiB", run.stdout + run.stderr), run
+            assert re.search(r"its weights take [0-9.]+ GiB, this machine's memory and swap have [0-9.]+ GiB\n", run.stdout + run.stderr), run
+        run = subprocess.run([*daemon, "--check-config", "--set", f"model.path={DEMO}", "--set", f"kv.memory={kib * 1024}"], capture_output=True,
+                             text=True, timeout=patience(60))
+        assert run.returncode != 0 and re.search(r"beside [0-9.]+ GiB of kv.memory, this machine's memory and swap have [0-9.]+ GiB; lower kv.memory\n",
+                                                 run.stderr), run
 
 
 def the_limit_of_a_container_counts():
@@ -180,11 +184,12 @@ def the_limit_of_a_container_counts():
         conf, daemon = os.path.join(c.dir, "empty.conf"), os.path.join(BUILD, "baton-decode")
         open(conf, "w").close()
         for limit, kv, said in ((mib, 64 * mib, f"kv.memory: 64MiB is more than {owner}, 1MiB{raised}"),
-                                (mib, mib, rf"its weights take 0\.[0-9]+ GiB, {owner} have 0\.00 GiB{raised}"),
-                                (128 * mib, 127 * mib, rf"its weights take 0\.[0-9]+ GiB beside 0\.12 GiB of kv.memory, {owner} have 0\.12 GiB{raised}"),
+                                (mib, mib, rf"its weights take 0\.[0-9]+ GiB, {owner} have 0\.00 GiB{raised}\n"),
+                                (128 * mib, 127 * mib, rf"its weights take 0\.[0-9]+ GiB beside 0\.12 GiB of kv.memory, {owner} have 0\.12 GiB{raised}, or lower kv\.memory\n"),
+                                (1024 * mib, None, rf"its weights take 0\.[0-9]+ GiB beside 1\.00 GiB of kv.memory, {owner} have 1\.00 GiB{raised}, or lower kv\.memory\n"),
                                 (1024 * mib, 127 * mib, "")):
-            run = limited(c.dir, limit, [daemon, "--config", conf, "--check-config", "--set", f"model.path={DEMO}", "--set",
-                                         f"kv.memory={kv}", "--set", f"link.cluster_key={c.key}"])
+            run = limited(c.dir, limit, [daemon, "--config", conf, "--check-config", "--set", f"model.path={DEMO}",
+                                         *(["--set", f"kv.memory={kv}"] if kv else []), "--set", f"link.cluster_key={c.key}"])
             if run is None:
                 return
             run = subprocess.run(run, capture_output=True, text=True, timeout=patience(60))

@@ -206,14 +206,17 @@ static int weights_check_memory(const struct loading *load)
     uint64_t beside_bytes = load->opts->beside_bytes;
     struct mem_machine machine = mem_machine_get();
     char beside[64] = "";
+    const char *lower = "";
 
     if (load->total_bytes <= machine.bytes && beside_bytes <= machine.bytes - load->total_bytes)
         return 0;
-    if (load->total_bytes <= machine.bytes)
+    if (load->total_bytes <= machine.bytes) { /* they alone fit */
         snprintf(beside, sizeof(beside), " beside %.2f GiB of kv.memory", (double)beside_bytes / gib);
-    return fault_set(load->fault, E_NOMEM, "its weights take %.2f GiB%s, %s have %.2f GiB%s",
+        lower = machine.remedy[0] != '\0' ? ", or lower kv.memory" : "; lower kv.memory";
+    }
+    return fault_set(load->fault, E_NOMEM, "its weights take %.2f GiB%s, %s have %.2f GiB%s%s",
                      (double)load->total_bytes / gib, beside, machine.name, (double)machine.bytes / gib,
-                     machine.remedy);
+                     machine.remedy, lower);
 }
 
 static int bind_all(struct loading *load)

@@ -196,7 +196,7 @@ static void a_sentence_may_have_one_spelling(void **state)
     check_cases(FAMILY("<tool_calls>[ [BEGIN FINAL RESPONSE]"), cases, ARRAY_LEN(cases));
 }
 
-/* MiniCPM: a quoted value may hold the closing tag; one that is held to a schema is never quoted. */
+/* MiniCPM: a quoted value may contain the closing tag; with a strict schema no value is quoted. */
 static void quoted_values_end_at_their_mark(void **state)
 {
 #define MINI(value)                                                                                          \

@@ -193,8 +193,27 @@ static void samples_of_one_router_move_the_others(void **state)
     put_u32(moves.data + 8, UINT32_MAX);
     put_u32(moves.data + 12, 0);
     margins_receive_moves(&rig.router, buf_view(&moves));
+    assert_float_equal(model->late.share, 0.2 + 3 * 0.05 * 0.98, 1e-4); /* no router moves so far */
+    put_u32(moves.data + 8, 2000000);
+    margins_receive_moves(&rig.router, buf_view(&moves));
     assert_float_equal(model->late.share, 0.75, 1e-9); /* within the bounds of any margin */
     assert_float_equal(model->itl_late.share, PICKER_ITL_LEAST, 1e-9);
+    buf_fini(&section);
+    buf_fini(&moves);
+}
+
+/* What a router learned while it reached no other one moves none afterwards: each of them learned the same. */
+static void moves_of_an_outage_are_forgotten(void **state)
+{
+    struct router_model *model = &rig.router.models[0];
+    struct buf section = {0}, moves = {0};
+
+    model->late = (struct picker_lateness){0};
+    picker_lateness_learn(&model->late, 0.1, 2, 1);
+    margins_skip(&rig.router);
+    margins_pack(&rig.router, &section, &moves);
+    assert_int_equal(get_u32(moves.data + 8), 1000000);
+    assert_true(get_u32(section.data + 8) > 1000000); /* the margin itself is told */
     buf_fini(&section);
     buf_fini(&moves);
 }
@@ -230,6 +249,7 @@ int main(void)
                                               T(a_message_counts_once),
                                               T(garbage_and_floods_are_ignored),
                                               T(margins_of_two_routers_meet),
+                                              T(moves_of_an_outage_are_forgotten),
                                               T(margins_that_cannot_be_are_ignored),
                                               T(samples_of_one_router_move_the_others)};
 

@@ -313,8 +313,8 @@ static void list_marks(const struct constraint *constraint, const char *until[MA
         until[n++] = constraint_call_mark(constraint);
 }
 
-/* Two spellings of a sentence share a beginning, or there is but one.  Appends the texts that are a part of a spelling and then a character
- * that continues neither: `firsts`, which begin marks, are no such characters. */
+/* Two spellings of a sentence share a beginning, or there is but one.  Appends the texts that are a part of a spelling and
+ * then a character that continues neither: `firsts`, which begin marks, are no such characters. */
 static void put_parts(struct buf *pattern, const char *const sentences[2], const char *firsts)
 {
     size_t shared = 0;
@@ -380,7 +380,6 @@ static void put_first_words(struct constraint *constraint, const char *const *un
     constraint_close(constraint);
 }
 
-/* Text, with calls and thinking between as far as they are allowed.  begins: the answer begins here. */
 /* The mark that may end an answer. */
 static void put_answer_end(struct constraint *constraint, const struct calls_row *row)
 {
@@ -391,6 +390,7 @@ static void put_answer_end(struct constraint *constraint, const struct calls_row
     constraint_close_rep(constraint, 0, 1);
 }
 
+/* Text, with calls and thinking between as far as they are allowed.  begins: the answer begins here. */
 static void put_open_answer(struct constraint *constraint, bool thinks, bool begins)
 {
     const struct chat_format_info *format = constraint->format;

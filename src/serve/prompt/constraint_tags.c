@@ -88,22 +88,26 @@ static void constraint_tags_put_json(struct place *place, const json_t *schema, 
     json_decref(whole);
 }
 
+/* Appends a pattern of the texts that begin with this mark, which may have brackets. */
+static void put_beginning(const char *mark, struct buf *out)
+{
+    for (const char *at = mark; *at != '\0'; at++)
+        buf_printf(out, "%s%c", strchr("[]", *at) != NULL ? "\\" : "", *at);
+    buf_append_str(out, "[\\s\\S]*");
+}
+
 /* Appends a pattern of the texts that the parser reads as another type, or as quoted.  False: there are none. */
 static bool other_readings(const struct calls_tags *tags, unsigned types, struct buf *out)
 {
     if (types == CALLS_AS_STRING && tags->quoted_open == NULL)
         return false;
     buf_append_str(out, "^(");
-    if (tags->quoted_open != NULL) /* it has brackets */
-        for (const char *at = tags->quoted_open; *at != '\0'; at++)
-            buf_printf(out, "%s%c%s", strchr("[]", *at) != NULL ? "\\" : "", *at,
-                       at[1] == '\0' ? "[\\s\\S]*" : "");
-    if (types == CALLS_AS_STRING) {
-        buf_append_str(out, ")$");
-        return true;
-    }
-    buf_printf(out, "%s[ \\t\\n\\r][\\s\\S]*",
-               tags->quoted_open != NULL ? "|" : ""); /* blanks may precede JSON */
+    if (tags->quoted_open != NULL)
+        put_beginning(tags->quoted_open, out);
+    if (tags->quoted_open != NULL && types != CALLS_AS_STRING)
+        buf_append_byte(out, '|');
+    if (types != CALLS_AS_STRING)
+        buf_append_str(out, "[ \\t\\n\\r][\\s\\S]*"); /* blanks may precede JSON */
     if (types & CALLS_AS_NULL)
         buf_append_str(out, "|(null|None)[ \\t\\n\\r]*");
     if (types & CALLS_AS_BOOLEAN)

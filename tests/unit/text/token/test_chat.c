@@ -29,73 +29,75 @@ static struct chat_prompt hello(struct chat_message *message)
     "calls\xe2\x96\x81"                                                                                      \
     "begin\xef\xbd\x9c>"
 
+/* What in a template shows its family. */
+static const struct {
+    const char *source, *name;
+    enum calls_format calls;
+} shown_families[] = {
+    {hermes_template, "hermes", CALLS_HERMES},
+    {EACH("", ""), "plain", CALLS_HERMES},
+    {EACH("{# <tool_call> <function=x> #}", SHOWN), "xml", CALLS_XML},
+    {EACH("{# <tool_call> <arg_key> #}", SHOWN), "glm", CALLS_GLM},
+    {EACH("{# [TOOL_CALLS] #}", SHOWN), "mistral", CALLS_MISTRAL},
+    {EACH("{# [TOOL_CALLS] [ARGS] #}", SHOWN), "mistral", CALLS_MISTRAL_NAMED},
+    {EACH("{# " DEEPSEEK "```json #}", SHOWN), "deepseek", CALLS_DEEPSEEK},
+    {EACH("{# " DEEPSEEK "#}", SHOWN), "deepseek", CALLS_DEEPSEEK_V31},
+    {EACH("{# <|python_tag|> #}", SHOWN), "llama", CALLS_LLAMA},
+    {EACH("{# <|eot_id|> \"parameters\": #}", SHOWN), "llama", CALLS_LLAMA},
+    {EACH("{# <|channel|> #}", SHOWN), "harmony", CALLS_HARMONY},
+    {EACH("{# <|tool_call|> #}", SHOWN), "granite", CALLS_GRANITE},
+    {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
+    {EACH("{# List of tools: [ <|im_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
+    {EACH("{# <|START_ACTION|> #}", SHOWN), "cohere", CALLS_COHERE},
+    {EACH("{# <|eot_id|> \"parameters\": <TOOLCALL> #}", SHOWN), "nemotron", CALLS_NEMOTRON},
+    {EACH("{# <tool_call> <tool_calls>[ <answer> #}", SHOWN), "hunyuan", CALLS_HUNYUAN_LIST},
+    {EACH("{# <tool_call> <tool_calls>[ #}", SHOWN), "tool-calls", CALLS_TOOL_CALLS},
+    {EACH("{# <tool_calls><tool_call> ```json #}", SHOWN), "hunyuan", CALLS_HUNYUAN},
+    {EACH("{# <|tool_call|> <|/tool_call|> <|/tool|> #}", SHOWN), "phi", CALLS_PHI},
+    {EACH("{# <|/tool|> #}", SHOWN), "phi", CALLS_PHI_LIST},
+    {EACH("{# <|header_start|> [func_name1(param1=value1, #}", SHOWN), "llama4", CALLS_LLAMA4_PYTHON},
+    {EACH("{# <|header_start|> \"parameters\": #}", SHOWN), "llama4", CALLS_LLAMA4},
+    {EACH("{# <function_calls> #}", SHOWN), "olmo", CALLS_OLMO},
+    {EACH("{# <tool_call> <response> #}", SHOWN), "ernie", CALLS_ERNIE},
+    {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
+    {EACH("{# <minimax:tool_call> #}", SHOWN), "minimax", CALLS_MINIMAX},
+    {EACH("{# <seed:tool_call> <function=x> #}", SHOWN), "seed", CALLS_SEED},
+    {EACH("{# <|tool_call> #}", SHOWN), "gemma", CALLS_GEMMA},
+    {EACH("{# <start_function_call> #}", SHOWN), "function-gemma", CALLS_FUNCTION_GEMMA},
+    {EACH("{# \xef\xbd\x9c"
+          "DSML\xef\xbd\x9c function_calls> #}",
+          SHOWN),
+     "dsml", CALLS_DSML},
+    {EACH("{# <|tools_prefix|> #}", SHOWN), "apertus", CALLS_APERTUS},
+    {EACH("{# <tool_call> <arg_key></arg_key><arg_value> #}", SHOWN), "glm", CALLS_GLM_TIGHT},
+    {EACH("{# function call <|role_sep|> #}", SHOWN), "gigachat", CALLS_GIGACHAT_ROLE},
+    {EACH("{# function call <|role_sep|> <|function_call|> #}", SHOWN), "gigachat", CALLS_GIGACHAT},
+    {EACH("{# <|python_tag|> <function=example_function_name>{ </function> #}", SHOWN), "functionary",
+     CALLS_FUNCTIONARY},
+    {EACH("{# <|python_tag|> <function= </function> #}", SHOWN), "llama", CALLS_LLAMA},
+    {EACH("{# \xef\xbd\x9c"
+          "DSML\xef\xbd\x9c tool_calls> #}",
+          SHOWN),
+     "dsml", CALLS_DSML_V4},
+    {EACH("{# <function name=\" <param name=\" <tool_sep> #}", SHOWN), "minicpm", CALLS_MINICPM},
+    {EACH("{# <|function_call|> #}", SHOWN), "gigachat", CALLS_GIGACHAT},
+    {EACH("{# <tool_calls><tool_call> <tool_sep> <arg_key> #}", SHOWN), "hunyuan-3", CALLS_HY3},
+    {EACH("{% set HYTK = ':opensource' %}{# '<tool_sep{}>'.format(HYTK) '<tool_call{}>' #}", SHOWN),
+     "hunyuan-3", CALLS_HY3_OPEN},
+    {EACH("{# <tool_call:opensource> <tool_sep:opensource> #}", SHOWN), "hunyuan-3", CALLS_HY3_OPEN},
+    /* detected, but not shown: calls use our format then */
+    {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
+};
+
 static void families_are_recognised(void **state)
 {
-    static const struct {
-        const char *source, *name;
-        enum calls_format calls;
-    } cases[] = {
-        {hermes_template, "hermes", CALLS_HERMES},
-        {EACH("", ""), "plain", CALLS_HERMES},
-        {EACH("{# <tool_call> <function=x> #}", SHOWN), "xml", CALLS_XML},
-        {EACH("{# <tool_call> <arg_key> #}", SHOWN), "glm", CALLS_GLM},
-        {EACH("{# [TOOL_CALLS] #}", SHOWN), "mistral", CALLS_MISTRAL},
-        {EACH("{# [TOOL_CALLS] [ARGS] #}", SHOWN), "mistral", CALLS_MISTRAL_NAMED},
-        {EACH("{# " DEEPSEEK "```json #}", SHOWN), "deepseek", CALLS_DEEPSEEK},
-        {EACH("{# " DEEPSEEK "#}", SHOWN), "deepseek", CALLS_DEEPSEEK_V31},
-        {EACH("{# <|python_tag|> #}", SHOWN), "llama", CALLS_LLAMA},
-        {EACH("{# <|eot_id|> \"parameters\": #}", SHOWN), "llama", CALLS_LLAMA},
-        {EACH("{# <|channel|> #}", SHOWN), "harmony", CALLS_HARMONY},
-        {EACH("{# <|tool_call|> #}", SHOWN), "granite", CALLS_GRANITE},
-        {EACH("{# <|tool_list_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
-        {EACH("{# List of tools: [ <|im_start|> #}", SHOWN), "lfm2", CALLS_LFM2},
-        {EACH("{# <|START_ACTION|> #}", SHOWN), "cohere", CALLS_COHERE},
-        {EACH("{# <|eot_id|> \"parameters\": <TOOLCALL> #}", SHOWN), "nemotron", CALLS_NEMOTRON},
-        {EACH("{# <tool_call> <tool_calls>[ <answer> #}", SHOWN), "hunyuan", CALLS_HUNYUAN_LIST},
-        {EACH("{# <tool_call> <tool_calls>[ #}", SHOWN), "tool-calls", CALLS_TOOL_CALLS},
-        {EACH("{# <tool_calls><tool_call> ```json #}", SHOWN), "hunyuan", CALLS_HUNYUAN},
-        {EACH("{# <|tool_call|> <|/tool_call|> <|/tool|> #}", SHOWN), "phi", CALLS_PHI},
-        {EACH("{# <|/tool|> #}", SHOWN), "phi", CALLS_PHI_LIST},
-        {EACH("{# <|header_start|> [func_name1(param1=value1, #}", SHOWN), "llama4", CALLS_LLAMA4_PYTHON},
-        {EACH("{# <|header_start|> \"parameters\": #}", SHOWN), "llama4", CALLS_LLAMA4},
-        {EACH("{# <function_calls> #}", SHOWN), "olmo", CALLS_OLMO},
-        {EACH("{# <tool_call> <response> #}", SHOWN), "ernie", CALLS_ERNIE},
-        {EACH("{# <|tool_calls_section_begin|> #}", SHOWN), "kimi", CALLS_KIMI},
-        {EACH("{# <minimax:tool_call> #}", SHOWN), "minimax", CALLS_MINIMAX},
-        {EACH("{# <seed:tool_call> <function=x> #}", SHOWN), "seed", CALLS_SEED},
-        {EACH("{# <|tool_call> #}", SHOWN), "gemma", CALLS_GEMMA},
-        {EACH("{# <start_function_call> #}", SHOWN), "function-gemma", CALLS_FUNCTION_GEMMA},
-        {EACH("{# \xef\xbd\x9c"
-              "DSML\xef\xbd\x9c function_calls> #}",
-              SHOWN),
-         "dsml", CALLS_DSML},
-        {EACH("{# <|tools_prefix|> #}", SHOWN), "apertus", CALLS_APERTUS},
-        {EACH("{# <tool_call> <arg_key></arg_key><arg_value> #}", SHOWN), "glm", CALLS_GLM_TIGHT},
-        {EACH("{# function call <|role_sep|> #}", SHOWN), "gigachat", CALLS_GIGACHAT_ROLE},
-        {EACH("{# function call <|role_sep|> <|function_call|> #}", SHOWN), "gigachat", CALLS_GIGACHAT},
-        {EACH("{# <|python_tag|> <function=example_function_name>{ </function> #}", SHOWN), "functionary",
-         CALLS_FUNCTIONARY},
-        {EACH("{# <|python_tag|> <function= </function> #}", SHOWN), "llama", CALLS_LLAMA},
-        {EACH("{# \xef\xbd\x9c"
-              "DSML\xef\xbd\x9c tool_calls> #}",
-              SHOWN),
-         "dsml", CALLS_DSML_V4},
-        {EACH("{# <function name=\" <param name=\" <tool_sep> #}", SHOWN), "minicpm", CALLS_MINICPM},
-        {EACH("{# <|function_call|> #}", SHOWN), "gigachat", CALLS_GIGACHAT},
-        {EACH("{# <tool_calls><tool_call> <tool_sep> <arg_key> #}", SHOWN), "hunyuan-3", CALLS_HY3},
-        {EACH("{% set HYTK = ':opensource' %}{# '<tool_sep{}>'.format(HYTK) '<tool_call{}>' #}", SHOWN),
-         "hunyuan-3", CALLS_HY3_OPEN},
-        {EACH("{# <tool_call:opensource> <tool_sep:opensource> #}", SHOWN), "hunyuan-3", CALLS_HY3_OPEN},
-        /* detected, but not shown: calls use our format then */
-        {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
-    };
+    for (size_t i = 0; i < ARRAY_LEN(shown_families); i++) {
+        struct chat_format *format = chat_format_for(shown_families[i].source);
 
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct chat_format *format = chat_format_for(cases[i].source);
-
-        assert_string_equal(chat_format_name(format), cases[i].name);
-        assert_int_equal(chat_format_info(format)->calls, cases[i].calls);
-        assert_int_equal(chat_format_has_tools(format), strstr(cases[i].source, "tool_calls") != NULL);
+        assert_string_equal(chat_format_name(format), shown_families[i].name);
+        assert_int_equal(chat_format_info(format)->calls, shown_families[i].calls);
+        assert_int_equal(chat_format_has_tools(format),
+                         strstr(shown_families[i].source, "tool_calls") != NULL);
         chat_format_free(format);
     }
     chat_format_free(NULL);

@@ -121,6 +121,8 @@ int pull_get(const struct pull_opts *opts, const char *url, const char *path,
 
 /* ---- the folder ---- */
 
+#define PULL_SYSTEM_FOLDER "/var/lib/baton/models" /* an administrator's models */
+
 /* The folder for models: to_dir, else /var/lib/baton/models if it exists and can be written, else
  * $XDG_CACHE_HOME/baton/models or ~/.cache/baton/models. */
 int pull_store_folder(const char *to_dir, struct buf *out, struct fault *fault);

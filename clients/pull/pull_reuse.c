@@ -22,13 +22,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SYSTEM_FOLDER "/var/lib/baton/models"
-
 bool pull_reuse_system(struct buf *out)
 {
-    if (access(SYSTEM_FOLDER, R_OK | X_OK) != 0)
+    if (access(PULL_SYSTEM_FOLDER, R_OK | X_OK) != 0)
         return false;
-    buf_append_str(out, SYSTEM_FOLDER);
+    buf_append_str(out, PULL_SYSTEM_FOLDER);
     return !out->is_bad;
 }
 

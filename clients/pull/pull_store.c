@@ -21,8 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SYSTEM_FOLDER "/var/lib/baton/models"
-
 enum { MAX_DEPTH = 8 };
 
 int pull_store_folder(const char *to_dir, struct buf *out, struct fault *fault)
@@ -31,8 +29,8 @@ int pull_store_folder(const char *to_dir, struct buf *out, struct fault *fault)
 
     if (to_dir != NULL)
         buf_append_str(out, to_dir);
-    else if (access(SYSTEM_FOLDER, W_OK | X_OK) == 0)
-        buf_append_str(out, SYSTEM_FOLDER);
+    else if (access(PULL_SYSTEM_FOLDER, W_OK | X_OK) == 0)
+        buf_append_str(out, PULL_SYSTEM_FOLDER);
     else if (cache != NULL && cache[0] == '/')
         buf_printf(out, "%s/baton/models", cache);
     else if (home != NULL && home[0] == '/')

@@ -36,14 +36,15 @@ int store_url_check(const char *url, struct fault *fault)
 
 void store_url_public(const char *url, char *out, size_t out_bytes)
 {
-    const char *begin = strstr(url, "://"), *at = strrchr(url, '@'), *query;
-    const struct store_ops *ops;
+    const struct store_ops *ops = store_ops_of(url);
+    const char *begin = strstr(url, "://"), *query;
+    const char *at =
+        ops == NULL || ops->has_login ? strrchr(url, '@') : NULL; /* a password may have others */
 
     if (begin == NULL || at == NULL)
         snprintf(out, out_bytes, "%s", url);
     else
         snprintf(out, out_bytes, "%.*s://%s", (int)(begin - url), url, at + 1);
-    ops = store_ops_of(out);
     query = ops != NULL && ops->has_options ? strchr(out, '?') : NULL;
     if (query != NULL)
         out[query - out - (query > out && query[-1] == '/')] = '\0';

@@ -56,6 +56,7 @@ struct store_ops {
     const char *schemes;                                    /* of its URLs, as a list for an error text */
     bool (*url_is)(const char *url);                        /* whether it begins with one of the schemes */
     int (*url_check)(const char *url, struct fault *fault); /* E_FORMAT */
+    bool has_login;    /* its URLs may hold a user and a password, up to the last @ */
     bool has_options;  /* the query of its URLs says how the store is read, and not which one it is */
     double keys_per_s; /* of has(), a guess until it is measured */
     int (*open)(const struct store_opts *opts, struct fault *fault, void **out); /* sends nothing */
@@ -82,7 +83,7 @@ extern const struct store_ops store_redis, store_s3;
 const struct store_ops *store_ops_of(const char *url);
 /* Checks the URL without a connection.  E_FORMAT. */
 int store_url_check(const char *url, struct fault *fault);
-/* The URL without its password, for logs and status. */
+/* The URL without its login, for logs and status, and as the store's name among workers. */
 void store_url_public(const char *url, char *out, size_t out_bytes);
 
 #endif

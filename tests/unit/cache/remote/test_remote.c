@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -274,6 +275,25 @@ static void bad_addresses_are_refused(void **state)
     assert_int_equal(kv_remote_open(&opts, NULL, &remote), E_INVAL);
 }
 
+/* Workers with the same public address count as readers of the same store. */
+static void public_addresses_lack_the_login_alone(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"redis://u:p@ss@h:1/2", "redis://h:1/2"},
+        {"redis+cluster://u:p@a/?replicas=yes", "redis+cluster://a"},
+        {"redis://h", "redis://h"},
+        {"s3://kv/of@home?endpoint=http://h:9000", "s3://kv/of@home?endpoint=http://h:9000"},
+        {"unknown://u:p@h", "unknown://h"},
+    };
+    char text[128];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        store_url_public(pairs[i][0], text, sizeof(text));
+        assert_string_equal(text, pairs[i][1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +308,7 @@ int main(void)
         cmocka_unit_test(a_read_that_is_too_late_is_not_sent),
         cmocka_unit_test(passwords_are_asked_for),
         cmocka_unit_test(bad_addresses_are_refused),
+        cmocka_unit_test(public_addresses_lack_the_login_alone),
     };
 
     log_setup("test_remote", LOG_LEVEL_ERROR, LOG_FORMAT_TEXT);

@@ -78,6 +78,10 @@ static const struct option_row rows[] = {
     {"--measured", "FILE", "step times of both roles as a worker learned them: `batonctl status --json` of it", OPT_TEXT, AT(measured_path), 0, 0},
     {"--rigid", NULL, "decode workers compute no prompts", OPT_FLAG, AT(sim.decodes_only), 0, 0},
     {"--slow", "X", "the first worker of each role takes X times as long for its steps (default 1)", OPT_REAL, AT(sim.slow_factor), 0.01, 1000},
+    {"--host-cores", "N", "workers of a host share N cores (default 0: each worker has all that it needs)", OPT_U32, AT(sim.host_cores), 0, 1 << 20},
+    {"--host-workers", "N", "with --host-cores: workers on a host (default: all on one)", OPT_U32, AT(sim.host_workers), 1, PICKER_MAX_WORKERS},
+    {"--host-slice", "TIME", "with --host-cores: slice of a core that another worker takes first (default 4ms); 0: each gets an even part of the time", OPT_TIME, AT(sim.slice_ns), 0, 60},
+    {"--token-cpu", "TIME", "with --host-cores: processor time of an answer's token outside of the step, for messages, router, client (default 0)", OPT_TIME, AT(sim.token_cpu_ns), 0, 60},
     {"--start", "TIME", "from a worker's start to its first request", OPT_TIME, AT(sim.start_ns), 0, 86400},
     {"--crash-every", "SECONDS", "mean time between crashes of any worker (default 0: none); an error if they come too fast for any answer", OPT_REAL, AT(sim.crash_every_s), 0, 1e9},
 
@@ -140,6 +144,7 @@ static void preset_router(struct sim_opts *sim)
                              .sched_itl_ns = 50 * NS_PER_MS,
                              .n_layers = 80,
                              .latency_ns = 100 * NS_PER_US,
+                             .slice_ns = 4 * NS_PER_MS,
                              .heartbeat_ns = NS_PER_S,
                              .ttft_slo_ns = DEFAULT_ROUTER_TTFT_MS * NS_PER_MS,
                              .itl_slo_ns = DEFAULT_ROUTER_ITL_MS * NS_PER_MS,

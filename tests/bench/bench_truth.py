@@ -7,34 +7,48 @@ gets the arrivals and lengths that the router logged (baton-trace export), with 
 gets logged lengths, because a model ends many answers before the requested length.  Prints a table of both.  With --check it
 fails where a mean differs by more than 10 percent or a 99th percentile by more than 20.
 
-    bench_truth.py [--rate R] [--seconds S] [--seed N] [--check] [--times bench|status] [--engine sim|bundled] [--both N]
+    bench_truth.py [--rate R] [--seconds S] [--seed N] [--runs N] [--check] [--times bench|status] [--engine sim|bundled] [--both N]
 
-The workers run the simulated engine at the speed of an accelerator, or with --engine bundled the demonstration model on a
-core each (a machine with five cores or more, or a low rate); all else is as in production. --times status takes the step
-times from a worker's status, as baton-sim --measured does, and does not measure them from outside.  --both: N workers of the
-role both, instead of two of each other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
+The workers run the simulated engine at the speed of an accelerator, or with --engine bundled the demonstration model with
+one thread each; all else is as in production.  The simulator then shares this machine's cores between the workers
+(--host-cores) and counts what a token costs outside of the step (--token-cpu).  --times status takes the step times from a
+worker's status, as baton-sim --measured does, and does not measure them from outside.  --both: N workers of the role both,
+instead of two of each other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
+
+Workers start one after another, because each measures itself at its start, and serve a load of the same kind for half a
+minute, because they learn what they report.  They are measured before and after the load that counts, and the simulator gets
+the mean: machines are not equally fast all the time.
+
+--runs: the load is sent so many times with other texts, and simulated as often; the table has the means of each figure.
+Daemons whose models compute differ between two runs of one load by more than the simulator may (default 3 with --engine
+bundled, else 1).
 """
 import argparse
 import json
 import os
 import random
+import resource
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 from cluster import BUILD, Cluster  # noqa: E402
 
 STEP, ROW, TOKEN = 0.008, 0.0003, 0.0001  # seconds, of the simulated engine
 SEATS, CHUNK, BLOCK = 64, 512, 32
+PROMPTS, ROWS = (200, 600, 1200), 4  # of the measurement
+WARMUP = 30  # seconds
 
 
-def draw_trace(path, args):
+def draw_trace(path, args, seconds, seed):
     """Poisson arrivals, prompts of 60 to 1,200 tokens and answers of 16 to 128, as a CSV like Azure's."""
-    rng, at = random.Random(args.seed), 0.0
+    rng, at = random.Random(seed), 0.0
     with open(path, "w") as f:
         f.write("TIMESTAMP,ContextTokens,GeneratedTokens\n")
-        while at < args.seconds:
+        while at < seconds:
             f.write(f"2026-01-01 00:{int(at) // 60:02d}:{at % 60:010.7f},{int(60 * 20 ** rng.random())},{rng.randint(16, 128)}\n")
             at += rng.expovariate(args.rate)
 
@@ -52,18 +66,33 @@ def run_daemons(trace, args):
     settings = SETTINGS if args.engine == "sim" else BUNDLED
     with Cluster() as c:
         c.router(log__format="json", slo__ttft="500ms", slo__itl="50ms", placement__local_prefill_tokens="128", placement__local_prefill_time="500ms")
-        for role in ["decode"] * args.both or ("prefill", "prefill", "decode", "decode"):
-            c.worker(role, **settings, **({"node__role": "both"} if args.both else {}))
-        c.wait_ready(both=args.both) if args.both else c.wait_ready(prefill=2, decode=2)
-        times = measure(c)
-        with open(c.routers[0].log_path, "rb") as log:
-            log.seek(0, os.SEEK_END)
-            real = bench(c, "--trace", trace)
-            status = c.workers[-1].status()
-            c.routers[0].stop()  # the last lines are written
-            lines = log.read()
-        logged = subprocess.run([os.path.join(BUILD, "baton-trace"), "export"], input=lines, check=True, capture_output=True).stdout
-        return real, times, status, logged
+        roles, ready = ["both"] * args.both or ["prefill", "decode", "prefill", "decode"], {}
+        for i, role in enumerate(roles):
+            c.worker("decode" if args.both else role, **settings, **({"node__role": "both"} if args.both else {}))
+            ready[role] = ready.get(role, 0) + 1
+            c.wait_ready(**ready)
+            if i == len(set(roles)) - 1:
+                row = measure_row(c)
+        with tempfile.NamedTemporaryFile(suffix=".csv") as warmup:
+            draw_trace(warmup.name, args, WARMUP, args.seed + 1000)
+            bench(c, "--trace", warmup.name, "--seed", "1000")
+        measured = [measure(c, args, row, 0)]
+        status = c.daemon("decode0").status()
+        real, logged = zip(*(logged_run(c, trace, seed) for seed in range(args.runs)))
+        measured.append(measure(c, args, row, 1))
+        times = [(a + b) / 2 for a, b in zip(*measured)]
+        return real, (",".join(f"{t:.6g}" for t in times[:5]), times[5]), status, logged
+
+
+def logged_run(cluster, trace, seed):
+    """The client's figures, and the arrivals and lengths that the router logged.  Texts are those of no other run."""
+    time.sleep(1)  # the last lines of what was before are written
+    with open(cluster.routers[0].log_path, "rb") as log:
+        log.seek(0, os.SEEK_END)
+        real = bench(cluster, "--trace", trace, "--seed", f"{2000 + seed}")
+        time.sleep(1)  # the last lines are written
+        lines = log.read()
+    return real, subprocess.run([os.path.join(BUILD, "baton-trace"), "export"], input=lines, check=True, capture_output=True).stdout
 
 
 def bench(cluster, *options):
@@ -74,32 +103,99 @@ def bench(cluster, *options):
     return json.loads(out.stdout)
 
 
-def measure(cluster):
-    """Step times of idle workers: seconds of a step, for each row, context token and prompt token.  They include the
-    engine's configured times, sockets, wake-ups and the engine's checks of all KV."""
-    one, deep = (bench(cluster, "-c", "1", "--requests", "8", "-p", f"{n}:{n}", "-a", "48:48", "--seed", f"{n}") for n in (200, 1200))
-    itl, deep_itl = one["itl_ms"]["p50"] / 1e3, deep["itl_ms"]["p50"] / 1e3
-    context = max(deep_itl - itl, 0) / 1000
-    step = max(itl - ROW - context * 200, 1e-4)
-    more_steps = -(-1200 // (CHUNK + SEATS)) - -(-200 // (CHUNK + SEATS))
-    token = ((deep["ttft_ms"]["p50"] - one["ttft_ms"]["p50"]) / 1e3 - more_steps * step) / 1000
-    return f"{step:.6g},{ROW},{context:.6g},{token:.6g},0"
+def measure(cluster, args, row, again):
+    """Step times of idle workers, and the processor time of a token outside of the step: what baton-sim takes.  Seconds of a
+    step, for each row, context token, prompt token and attended pair.  They include the engine's configured times, sockets,
+    wake-ups and the engine's checks of all KV."""
+    is_sim = args.engine == "sim"  # a model's first steps after a pause are slower than those of a worker that is never idle
+    alone = {n: bench(cluster, *(("-c", "1") if is_sim else ("-r", f"{600 / n}")), "--requests", "8", "-p", f"{n}:{n}", "-a", "48:48", "--seed", f"{n + again}") for n in PROMPTS}
+    length = {n: one["tokens"]["prompt"] / one["requests"]["whole"] for n, one in alone.items()}
+    short, long = (alone[n]["itl_ms"]["p50"] / 1e3 for n in (PROMPTS[0], PROMPTS[-1]))
+    context = max(long - short, 0) / (length[PROMPTS[-1]] - length[PROMPTS[0]])
+    step = max(short - row - context * length[PROMPTS[0]], 1e-4)
+    token, pair = fit_prompts([(n, alone[key]["ttft_ms"]["p50"] / 1e3 - 2 * seconds_of(args.latency) - -(-n // (CHUNK + SEATS)) * step)
+                               for key, n in length.items()])
+    return step, row, context, token, pair, 0 if is_sim else measure_token_cpu(cluster)
+
+
+def seconds_of(text):
+    """A time as baton-sim takes it: 500us, 1ms, 0.001s."""
+    for unit, seconds in (("us", 1e-6), ("ms", 1e-3), ("s", 1)):
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * seconds
+    return float(text)
+
+
+def measure_row(cluster):
+    """What one more sequence adds to a step of the only worker that decodes."""
+    one, many = (bench(cluster, "-c", f"{n}", "--requests", f"{8 * n}", "-p", "70:70", "-a", "128:128", "--seed", f"{n}")["itl_ms"]["p50"] / 1e3
+                 for n in (1, ROWS))
+    return max(many - one, 0) / (ROWS - 1)
+
+
+def fit_prompts(points):
+    """token and pair of seconds = token n + pair n n / 2, with least squares of relative errors; neither is below 0."""
+    rows = [(n / s, n * n / 2 / s) for n, s in points]
+    aa, ab, bb = (sum(x[i] * x[j] for x in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
+    a, b = (sum(x[i] for x in rows) for i in (0, 1))
+    pair = max((aa * b - ab * a) / (aa * bb - ab * ab), 0)
+    token = (a - ab * pair) / aa
+    return (token, pair) if token >= 0 else (0, b / bb)
+
+
+def measure_token_cpu(cluster):
+    """Processor seconds of a token in the router, the client, and the threads of a worker that do not compute.  The same
+    prompts with one token and with many: the difference is of the others."""
+    def spend(answer):
+        before = cpu_outside(cluster)
+        out = bench(cluster, "-c", "1", "--requests", "80", "-p", "70:70", "-a", f"{answer}:{answer}", "--seed", "7")
+        return cpu_outside(cluster) - before, out["tokens"]["answer"]
+
+    spend(1)  # later ones find the prompts' blocks
+    (few_s, few), (many_s, many) = spend(1), spend(48)
+    return max(many_s - few_s, 0) / max(many - few, 1)
+
+
+def cpu_outside(cluster):
+    """Processor seconds so far of all daemons' threads but the busiest of each worker, and of programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = used.ru_utime + used.ru_stime
+    for daemon in cluster.routers + cluster.workers:
+        folder, threads = f"/proc/{daemon.process.pid}/task", []
+        for thread in os.listdir(folder):
+            with open(f"{folder}/{thread}/schedstat") as f:
+                threads.append(int(f.read().split()[0]) / 1e9)
+        total += sum(threads) - (0 if daemon in cluster.routers else max(threads))
+    return total
 
 
 def run_sim(trace, times, status, args):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump(status, f)
         f.flush()
-        return run_sim_with(trace, ["--measured", f.name] if args.times == "status" else ["--prefill-times", times, "--decode-times", times], args)
+        return run_sim_with(trace, ["--measured", f.name] if args.times == "status" else ["--prefill-times", times[0], "--decode-times", times[0]], times[1], args)
 
 
-def run_sim_with(trace, times, args):
+def run_sim_with(trace, times, token_cpu, args):
     fleet = ["--prefill", "0", "--decode", "0", "--both", str(args.both)] if args.both else ["--prefill", "2", "--decode", "2"]
+    host = ["--host-cores", str(len(os.sched_getaffinity(0))), "--token-cpu", f"{token_cpu * 1e6:.0f}us"] if args.engine == "bundled" else []
     line = [os.path.join(BUILD, "baton-sim"), "--preset", "demo", "--trace", trace, *fleet,
-            *times, "--seats", str(SEATS), "--chunk", str(CHUNK),
+            *times, *host, "--seats", str(SEATS), "--chunk", str(CHUNK),
             "--batch", str(CHUNK + SEATS), "--block", str(BLOCK), "--heartbeat", "200ms", "--latency", args.latency, "--nic", "2e9",
             "--ttft", "500ms", "--itl", "50ms", "--local-tokens", "128", "--local-time", "500ms", "--json"]
     return json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
+
+
+def simulate(lines, times, status, args):
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as trace:
+        trace.write(lines)
+        trace.flush()
+        return run_sim(trace.name, times, status, args)["classes"][0]
+
+
+def least_and_most(values):
+    values = sorted(values)
+    return f"{values[0]:.2f} to {values[-1]:.2f}"
 
 
 def main():
@@ -111,29 +207,29 @@ def main():
     parser.add_argument("--engine", choices=("sim", "bundled"), default="sim")
     parser.add_argument("--times", choices=("bench", "status"), default="bench")
     parser.add_argument("--both", type=int, default=0)
+    parser.add_argument("--runs", type=int, choices=range(1, 101), metavar="N")
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
+    args.runs = args.runs or (3 if args.engine == "bundled" else 1)
     with tempfile.NamedTemporaryFile(suffix=".csv") as trace:
-        draw_trace(trace.name, args)
+        draw_trace(trace.name, args, args.seconds, args.seed)
         real, times, status, logged = run_daemons(trace.name, args)
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as trace:
-        trace.write(logged)
-        trace.flush()
-        said = run_sim(trace.name, times, status, args)["classes"][0]
+    said = [simulate(lines, times, status, args) for lines in logged]
     print(f"steps by the status of a decode worker: {status.get('steps_ms')}")
-    print(f"measured step times (step, row, context, token, pair): {times} s")
+    print(f"measured step times (step, row, context, token, pair): {times[0]} s; a token outside of the step: {times[1] * 1e6:.0f} us of a core")
     print(f"{'':12} {'daemons':>10} {'simulator':>10} {'error':>8} {'limit':>7}")
     is_good = True
-    for name, theirs, ours in (("TTFT", real["ttft_ms"], said["ttft_s"]), ("ITL", real["itl_ms"], said["itl_s"]),
-                               ("E2E", real.get("e2e_ms", {}), said["e2e_s"])):
+    for name, ms, seconds in (("TTFT", "ttft_ms", "ttft_s"), ("ITL", "itl_ms", "itl_s"), ("E2E", "e2e_ms", "e2e_s")):
         for figure, limit in (("mean", 0.1), ("p50", None), ("p99", 0.2)):
-            if figure not in theirs:
+            if figure not in real[0].get(ms, {}):
                 continue
-            a, b = theirs[figure], ours[figure] * 1e3
+            a, b = statistics.fmean(one[ms][figure] for one in real), statistics.fmean(one[seconds][figure] * 1e3 for one in said)
             error = b / a - 1 if a else 0
             is_good = is_good and (limit is None or name == "E2E" or abs(error) <= limit)
-            print(f"{name + ' ' + figure:12} {a:8.2f}ms {b:8.2f}ms {100 * error:+7.1f}% {'' if limit is None else f'{100 * limit:.0f}%':>6}")
-    print(f"requests: {real['requests']}; simulator: {said['done']} done")
+            each = f"  daemons {least_and_most(one[ms][figure] for one in real)}" if args.runs > 1 else ""
+            print(f"{name + ' ' + figure:12} {a:8.2f}ms {b:8.2f}ms {100 * error:+7.1f}% {'' if limit is None else f'{100 * limit:.0f}%':>6}{each}")
+    for one, simulated in zip(real, said):
+        print(f"requests: {one['requests']}; simulator: {simulated['done']} done")
     return 0 if is_good or not args.check else 1
 
 

@@ -157,6 +157,30 @@ def measured_times_are_taken():
             assert says in err and err.count("\n") == 1, err
 
 
+def workers_share_a_host():
+    """Three prompts of a second each at once: on two cores each takes one and a half."""
+    line = "2026-01-01 00:00:00,1000,1\n"
+    times = ("--prefill-times", "0,0,0,.001,0", "--latency", "0s", "--batch", "0", "--prefill", "3", "--decode", "1", "--policy", "round-robin")
+    with in_file("TIMESTAMP,ContextTokens,GeneratedTokens\n" + 3 * line, ".csv") as f:
+        def ttft(*options):
+            return report("--trace", f.name, *times, *options)["classes"][0]["ttft_s"]["mean"]
+
+        assert abs(ttft() - 1) < 1e-6
+        assert abs(ttft("--host-cores", "2") - 1.5) < 1e-6
+        assert abs(ttft("--host-cores", "3") - 1) < 1e-6
+        assert abs(ttft("--host-cores", "1", "--host-workers", "1") - 1) < 1e-6
+    # short steps beside a long prompt: the mean is that of even parts, some wait for a slice; tokens that cost the host something take longer
+    load = ("--preset", "demo", "--prefill", "2", "--decode", "2", "--rigid", "--generate", "poisson", "--rate", "6", "--prompt", "400", "--answer", "40", "--duration", "60")
+    alone, even, sliced, costly = (report(*load, *options)["classes"][0]["itl_s"] for options in (
+        (), ("--host-cores", "2", "--host-slice", "0"), ("--host-cores", "2"), ("--host-cores", "2", "--token-cpu", "2ms")))
+    assert abs(sliced["mean"] / even["mean"] - 1) < 0.01 and sliced["n"] == even["n"], (even, sliced)
+    assert sliced["p99"] > even["p99"] and sliced["p50"] < even["p50"] and alone["mean"] < even["mean"] < costly["mean"], (alone, even, sliced, costly)
+    plain = run(*load, "--json")
+    assert plain == run(*load, "--json", "--host-cores", "0") == run(*load, "--json", "--host-slice", "9ms", "--token-cpu", "1s", "--host-workers", "3")
+    for wrong in (("--host-cores", "-1"), ("--host-cores", "2000000"), ("--host-workers", "0"), ("--host-slice", "61s"), ("--token-cpu", "2min")):
+        assert wrong[0] in run(*load, *wrong, status=2), wrong
+
+
 def classes_and_pauses_are_reported():
     """A high class beside a low one whose long answers fill the seats: with pauses it is served."""
     fleet = ["--preset", "demo", "--prefill", "1", "--decode", "1", "--generate", "mix", "--duration", "60", "--rate", "4", "--prompt", "300", "--answer", "40",
@@ -250,7 +274,7 @@ def policies_come_in_their_order():
 def main():
     for test in (same_seed_same_bytes, every_request_is_accounted_for, a_generated_load_ends_after_its_requests, crashes_that_let_nothing_end_are_named,
                  an_interrupt_ends_with_a_partial_report, the_text_has_a_chart, traces_are_read, traces_begin_with_a_mark_or_empty_lines,
-                 classes_of_a_trace_are_kinds, what_is_wrong_is_named, measured_times_are_taken,
+                 classes_of_a_trace_are_kinds, what_is_wrong_is_named, measured_times_are_taken, workers_share_a_host,
                  classes_and_pauses_are_reported, tenants_come_to_routers_of_their_own,
                  help_names_every_option, defaults_are_the_routers, daemons_link_the_same_objects, policies_come_in_their_order):
         test()

@@ -16,6 +16,7 @@ enum sim_kind {
     SIM_START,  /* a worker is ready */
     SIM_EXPIRE, /* requests may have waited too long */
     SIM_TURN,   /* a router hears that a worker began a request that went ahead */
+    SIM_HOST,   /* the next run of a host's workers ends; stamp: the host's */
     SIM_SHARE   /* a router tells the others what it has learned */
 };
 

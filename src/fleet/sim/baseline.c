@@ -17,7 +17,7 @@ double sim_worker_queue_s(const struct sim *sim, const struct sim_worker *worker
         seconds += sim_times_prefill_s(worker->times, job->n_given - job->n_left, job->n_left,
                                        sim->opts->batch_tokens);
         if (job->began_ns > 0)
-            seconds -= (double)(sim->now_ns - worker->run_began_ns) / 1e9;
+            seconds -= (double)(sim_hosts_now(sim, worker) - worker->run_began_ns) / 1e9;
     }
     return seconds > 0 ? seconds : 0;
 }

@@ -442,8 +442,10 @@ static void front_replace(struct sim *sim, struct sim_job *job)
 {
     int rc;
 
-    if (job->state == SIM_DECODING && job->decode != SIM_NONE)
+    if (job->state == SIM_DECODING && job->decode != SIM_NONE) {
         job->n_answered = sim_worker_answered(&sim->workers[job->decode], job);
+        job->latest_ns = sim->now_ns; /* the gaps before were counted or are lost */
+    }
     if (job->prefill != SIM_NONE && sim->workers[job->prefill].is_up)
         sim_worker_drop(sim, &sim->workers[job->prefill], job->number);
     if (job->decode != SIM_NONE && sim->workers[job->decode].is_up)

@@ -52,12 +52,14 @@ static void learn_prompt(const struct sim *sim, struct sim_worker *worker, uint3
 {
     learn_from(sim, worker,
                &(struct learn_point){.n_prompt = n_tokens,
-                                     .seconds = sim_times_prefill_s(worker->times, 0, n_tokens, n_tokens)});
+                                     .seconds = sim_hosts_stretch(sim, worker) *
+                                                sim_times_prefill_s(worker->times, 0, n_tokens, n_tokens)});
 }
 
 void sim_learn_start(const struct sim *sim, struct sim_worker *worker)
 {
     const struct sim_times *times = worker->times;
+    double stretch = sim_hosts_stretch(sim, worker);
 
     if (sim->opts->costs != SIM_COSTS_LEARNED)
         return;
@@ -65,11 +67,11 @@ void sim_learn_start(const struct sim *sim, struct sim_worker *worker)
     worker->n_learned = 0;
     learn_prompt(sim, worker, START_FEW);
     for (uint32_t context = START_FEW; context + 1 < START_FEW + START_DRAWN; context++)
-        learn_from(
-            sim, worker,
-            &(struct learn_point){.n_rows = 1,
-                                  .context = context,
-                                  .seconds = times->step_s + times->row_s + context * times->context_s});
+        learn_from(sim, worker,
+                   &(struct learn_point){
+                       .n_rows = 1,
+                       .context = context,
+                       .seconds = stretch * (times->step_s + times->row_s + context * times->context_s)});
     learn_prompt(sim, worker, START_MANY);
 }
 
@@ -102,12 +104,12 @@ static void learn_run_exact(const struct sim *sim, struct sim_worker *worker)
 void sim_learn_run(const struct sim *sim, struct sim_worker *worker)
 {
     uint32_t k = worker->run_steps, n = worker->n_learned++;
-    double chunk = worker->run_chunk;
+    double chunk = worker->run_chunk, stretch = sim->hosts != NULL ? worker->host.stretch : 1;
     struct learn_point point = {.n_rows = worker->run_rows,
                                 .n_prompt = (uint32_t)(chunk + 0.5),
                                 .position = worker->run_position,
                                 .context = worker->run_context,
-                                .seconds = sim_worker_run_s(worker, 1)};
+                                .seconds = stretch * sim_worker_run_s(worker, 1)};
 
     if (sim->opts->costs != SIM_COSTS_LEARNED) {
         learn_run_exact(sim, worker);
@@ -120,7 +122,7 @@ void sim_learn_run(const struct sim *sim, struct sim_worker *worker)
         return;
     point.position += (uint32_t)(chunk * (k - 1));
     point.context += (double)worker->run_rows * (k - 1);
-    point.seconds = sim_worker_run_s(worker, k) - sim_worker_run_s(worker, k - 1);
+    point.seconds = stretch * (sim_worker_run_s(worker, k) - sim_worker_run_s(worker, k - 1));
     learn_from(sim, worker, &point);
 }
 
@@ -194,7 +196,7 @@ static double learn_queue_s(const struct sim *sim, const struct sim_worker *work
 
         seconds += prompt_cost_s(&worker->speed.prompt_cost, job->n_given - job->n_left, job->n_left);
         if (job->began_ns > 0 && (worker->turns == NULL || at == worker->run_prompt || job->n_packed > 0))
-            seconds -= (double)(sim->now_ns - worker->run_began_ns) / 1e9;
+            seconds -= (double)(sim->now_ns - worker->host.began_ns) / 1e9;
     }
     return seconds > 0 ? seconds : 0;
 }

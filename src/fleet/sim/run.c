@@ -107,7 +107,7 @@ static void worker_init(struct sim *sim, struct sim_worker *worker, uint32_t slo
                                   .is_up = opts->start_ns == 0};
     worker->row = (struct picker_worker){
         .layout = 1,
-        .host = slot,
+        .host = sim_hosts_of(sim, slot),
         .block_tokens = opts->block_tokens,
         .blocks_total = (uint32_t)(opts->kv_tokens / opts->block_tokens),
         .kv_bytes_per_token = (uint64_t)opts->kv_bytes_per_token,
@@ -219,6 +219,9 @@ static void run_handle(struct sim *sim, const struct sim_event *event)
     case SIM_STEPS:
         if (sim->workers[event->what].stamp == event->stamp)
             sim_worker_steps_end(sim, &sim->workers[event->what]);
+        break;
+    case SIM_HOST:
+        sim_hosts_due(sim, event->what, event->stamp);
         break;
     case SIM_WAKE:
         sim_worker_wake(sim, &sim->workers[event->what]);
@@ -336,7 +339,9 @@ static int run_open(struct sim *sim)
     sim->workers = calloc(sim->n_workers, sizeof(*sim->workers));
     if (result->columns == NULL || (opts->max_refused > 0 && result->refused == NULL) || sim->workers == NULL)
         return E_NOMEM;
-    rc = sim_routers_open(sim);
+    rc = sim_hosts_open(sim);
+    if (rc == 0)
+        rc = sim_routers_open(sim);
     for (uint32_t i = 0; rc == 0 && i < sim->n_workers; i++) {
         worker_init(sim, &sim->workers[i], i);
         sim_front_report(sim, i);
@@ -360,6 +365,7 @@ static void run_close(struct sim *sim)
     for (uint32_t i = 0; i < SIM_MAX_PAGES; i++)
         free(sim->pages[i]);
     sim_routers_close(sim);
+    sim_hosts_close(sim);
     sim_agenda_fini(&sim->agenda);
     free(sim->hashes);
     free(sim->workers);

@@ -68,6 +68,11 @@ struct sim_opts {
     uint64_t disk_tokens;  /* of a worker; 0: no disk */
     double disk_bytes_per_s, nic_bytes_per_s, kv_bytes_per_token, n_layers;
     uint64_t latency_ns; /* of a message */
+    /* Workers stand on hosts, host_workers (0: all) on each, dealt out in turn.  Those of a host share its cores; 0: each
+     * worker has all that it needs. */
+    uint32_t host_cores, host_workers;
+    uint64_t token_cpu_ns; /* of its host, that an answer's token takes outside of the step */
+    uint64_t slice_ns;     /* that a worker waits while another has its core; 0: each gets an even part */
     uint64_t heartbeat_ns, report_delay_ns, start_ns;
     double crash_every_s; /* mean time between failures of the whole fleet; 0: none */
     double cancel_share;  /* of the requests: the client leaves before the end */

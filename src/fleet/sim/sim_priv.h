@@ -9,6 +9,7 @@
  *    roles.c     roles that follow the load                 routers.c  what all routers learn from workers, and tell each other
  *    learn.c     what a worker learns of its speed, and reports    deadlines.c  requests that waited too long
  *    ahead.c     requests that go ahead                     turns.c    turns of tenants at a worker
+ *    hosts.c     cores that workers share
  */
 #ifndef FLEET_SIM_SIM_PRIV_H
 #define FLEET_SIM_SIM_PRIV_H
@@ -16,6 +17,7 @@
 #include "base/rng.h"
 #include "compute/sched/speed.h"
 #include "fleet/sim/agenda_priv.h"
+#include "fleet/sim/hosts_priv.h"
 #include "fleet/sim/job_priv.h"
 #include "fleet/sim/lru_priv.h"
 
@@ -60,7 +62,8 @@ struct sim_worker {
     double run_chunk, run_linear_s, run_square_s;
     uint32_t chunk_tokens; /* prompt tokens that the latest step beside decoding sequences could have fed */
     double run_pack_s;     /* extra time of the last step for packed prompts; 0: none */
-    uint64_t run_began_ns, busy_ns;
+    uint64_t run_began_ns, busy_ns; /* began: by its host's time */
+    struct sim_host_run host;
     uint64_t role_since_ns; /* busy_ns counts from here */
     uint32_t stamp;
     /* KV */
@@ -80,7 +83,8 @@ struct sim {
     uint64_t now_ns;
     struct sim_agenda agenda;
     struct sim_worker *workers; /* [n_workers] */
-    uint32_t n_workers;
+    struct sim_host *hosts;     /* [n_hosts]; NULL: none */
+    uint32_t n_workers, n_hosts;
     struct sim_times slow_times[2];       /* of the first worker in each role */
     struct rate pair_share;               /* of the model, as the routers learn it from reports */
     struct sim_job *pages[SIM_MAX_PAGES]; /* of SIM_PAGE_JOBS; a job never moves */
@@ -139,8 +143,7 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker);
 void sim_worker_crash(struct sim *sim, struct sim_worker *worker);
 
 /* turns.c */
-/* The job is about to enter a line of the worker. */
-void sim_turns_enter(struct sim *sim, struct sim_worker *worker, struct sim_job *job);
+void sim_turns_enter(struct sim *sim, struct sim_worker *worker, struct sim_job *job); /* before a line */
 void sim_turns_leave(struct sim_worker *worker, struct sim_job *job); /* nothing if it does not wait */
 void sim_turns_clear(struct sim_worker *worker);                      /* all of them leave */
 void sim_turns_charge(const struct sim *sim, struct sim_worker *worker, const struct sim_job *job,
@@ -151,9 +154,8 @@ uint32_t sim_turns_next(const struct sim *sim, struct sim_worker *worker, const 
                         uint32_t at);
 
 /* learn.c */
-void sim_learn_start(const struct sim *sim,
-                     struct sim_worker *worker);                      /* forgets all, measures at its start */
-void sim_learn_run(const struct sim *sim, struct sim_worker *worker); /* its run ends now */
+void sim_learn_start(const struct sim *sim, struct sim_worker *worker); /* forgets all, measures */
+void sim_learn_run(const struct sim *sim, struct sim_worker *worker);   /* its run ends now */
 /* The most prompt tokens that the scheduler adds to a step of the decoding sequences. */
 uint32_t sim_learn_chunk(const struct sim *sim, const struct sim_worker *worker, uint32_t position);
 /* True if the model's cost of attention has changed since an idle worker's report that used it. */
@@ -173,7 +175,6 @@ void sim_cache_share(struct sim *sim, struct sim_worker *worker, const struct si
 void sim_cache_trim(struct sim *sim, struct sim_worker *worker);
 /* The prompt's tokens on its worker: sets n_left and ready_ns, and starts pushes and reads. */
 void sim_cache_begin(struct sim *sim, struct sim_job *job, const struct picker_owner *owner);
-
 void sim_cache_again(struct sim *sim, struct sim_worker *worker, struct sim_job *job); /* it begins */
 struct block_hash sim_block_hash(uint64_t id);
 

@@ -247,8 +247,8 @@ static void worker_schedule(struct sim *sim, struct sim_worker *worker)
 {
     double ns = (sim_worker_run_s(worker, worker->run_steps) + worker->run_pack_s) * 1e9;
 
-    sim_add(sim, SIM_STEPS, worker->run_began_ns + (ns < 1 ? 1 : (uint64_t)ns), worker->slot,
-            ++worker->stamp);
+    worker->stamp++;
+    sim_hosts_set_end(sim, worker, worker->run_began_ns + (ns < 1 ? 1 : (uint64_t)ns));
 }
 
 /* Begins the next run, if there is anything to do. */
@@ -293,7 +293,8 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
             worker_pack(sim, worker, most * n - job->n_left);
     }
     worker->run_steps = (uint32_t)steps;
-    worker->run_began_ns = sim->now_ns;
+    worker->run_began_ns = sim_hosts_now(sim, worker);
+    sim_hosts_begin(sim, worker);
     worker->is_busy = true;
     worker_schedule(sim, worker);
 }
@@ -301,7 +302,8 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
 /* Steps of the run that have ended by now. */
 static double worker_steps_now(const struct sim *sim, const struct sim_worker *worker)
 {
-    double passed_s = (double)(sim->now_ns - worker->run_began_ns) / 1e9, linear = worker->run_linear_s;
+    double passed_s = (double)(sim_hosts_now(sim, worker) - worker->run_began_ns) / 1e9,
+           linear = worker->run_linear_s;
 
     return floor(2 * passed_s / (linear + sqrt(linear * linear + 4 * worker->run_square_s * passed_s)));
 }
@@ -356,20 +358,12 @@ static void worker_poke(struct sim *sim, struct sim_worker *worker)
 static void worker_count_gaps(struct sim *sim, struct sim_worker *worker, double step_s)
 {
     uint64_t first_end_ns = worker->run_began_ns + (uint64_t)(sim_worker_run_s(worker, 1) * 1e9);
-    uint64_t weights[SIM_MAX_CLASSES];
+    uint32_t n_fresh[SIM_MAX_CLASSES] = {0};
 
+    sim_hosts_count_fresh(sim, worker, first_end_ns, n_fresh);
     for (unsigned i = 0; i < SIM_MAX_CLASSES; i++)
-        weights[i] = (uint64_t)worker->n_by_kind[i] * worker->run_steps;
-    for (uint32_t i = 0; i < worker->n_fresh; i++) {
-        const struct sim_job *job = sim_job_at(sim, worker->fresh[i]);
-
-        weights[job->request.kind]--;
-        sim_hist_add(&sim->result->classes[job->request.kind].itl,
-                     first_end_ns > job->latest_ns ? first_end_ns - job->latest_ns : 0, 1);
-    }
-    worker->n_fresh = 0;
-    for (unsigned i = 0; i < SIM_MAX_CLASSES; i++)
-        sim_hist_add(&sim->result->classes[i].itl, (uint64_t)(step_s * 1e9), weights[i]);
+        sim_hist_add(&sim->result->classes[i].itl, (uint64_t)(step_s * 1e9),
+                     (uint64_t)worker->n_by_kind[i] * worker->run_steps - n_fresh[i]);
 }
 
 static void worker_prompt_steps(struct sim *sim, struct sim_worker *worker, uint32_t i, uint32_t done)
@@ -414,14 +408,15 @@ static void worker_packed_steps(struct sim *sim, struct sim_worker *worker)
 
 void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
 {
-    double run_s = (double)(sim->now_ns - worker->run_began_ns) / 1e9;
+    double run_s = (double)(sim->now_ns - worker->host.began_ns) / 1e9;
     struct sim_column *column = sim_column(sim);
     uint32_t prompt = worker->run_prompt, n_seats = worker->n_seats;
 
+    sim_hosts_end(sim, worker);
     sim_learn_run(sim, worker);
-    if (n_seats > 0)
+    if (n_seats > 0 && sim->hosts == NULL)
         worker_count_gaps(sim, worker, run_s / worker->run_steps);
-    worker->busy_ns += sim->now_ns - worker->run_began_ns;
+    worker->busy_ns += sim->now_ns - worker->host.began_ns;
     *(worker->role == PICKER_PREFILL ? &column->prefill_busy_s : &column->decode_busy_s) += run_s;
     worker->n_steps += worker->run_steps;
     worker->context += (double)n_seats * worker->run_steps;
@@ -503,8 +498,9 @@ void sim_worker_crash(struct sim *sim, struct sim_worker *worker)
 {
     if (worker->is_busy) /* so that jobs can be asked how far they were */
         worker->n_steps += (uint64_t)fmin(worker_steps_now(sim, worker), worker->run_steps);
-    worker->is_up = worker->is_busy = false;
     worker->stamp++;
+    sim_hosts_lose(sim, worker);
+    worker->is_up = worker->is_busy = false;
     sim_turns_clear(worker);
     worker->prompts = worker->joins = (struct sim_line){0};
     worker->queued_tokens = worker->queued_reads = worker->used_tokens = 0;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "small_fleet.h"
+#include "tests/unit/trials.h"
 
 #define MAX_TENANTS SIM_MAX_CLASSES
 #define SECONDS     60
@@ -136,7 +137,7 @@ static void through_routers(uint32_t n_routers, uint32_t calm, uint32_t flood_of
 {
     double n_good_all = 0, n_served = 0;
 
-    for (uint64_t seed = 0; seed < 3; seed++) {
+    for (uint64_t seed = 0; seed < trials(3, 1); seed++) {
         struct sim_opts opts = small_fleet(true);
         struct flood flood = {.n_tenants = 2, .rates = {12, 1200}, .routers = {calm, flood_of}, .seed = seed};
         struct sim_result result;
@@ -165,7 +166,7 @@ static void routers_share_as_evenly(void **state)
     double one = 0, n;
 
     through_routers(1, 0, 0, &one);
-    for (uint32_t n_routers = 2; n_routers <= 4; n_routers++) {
+    for (uint32_t n_routers = 2; n_routers <= trials(4, 2); n_routers++) {
         uint32_t last = 1u << (n_routers - 1);
 
         n = 0;
@@ -206,13 +207,13 @@ static double equal_tenants(uint32_t n_routers, double rate, uint64_t seed)
  * each took its own tenants to be behind those of the others. */
 static void routers_serve_as_well(void **state)
 {
-    static const double rates[] = {18, 36, 90};
+    static const double rates[] = {90, 36, 18};
 
-    for (unsigned i = 0; i < 3; i++) {
-        for (uint64_t seed = 0; seed < 3; seed++) {
+    for (unsigned i = 0; i < trials(3, 1); i++) {
+        for (uint64_t seed = 0; seed < trials(3, 1); seed++) {
             double one = equal_tenants(1, rates[i], seed);
 
-            for (uint32_t n_routers = 2; n_routers <= 4; n_routers++)
+            for (uint32_t n_routers = 2; n_routers <= trials(4, 2); n_routers++)
                 assert_true(equal_tenants(n_routers, rates[i], seed) >= 0.9 * one);
         }
     }

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cores of a host, shared by the workers that stand on it.
+ *
+ * A busy worker wants one core, and a part of another for what its tokens cost outside of the step: messages, the router,
+ * the client.  If the cores do not suffice, all busy workers get the same part of what they want.  This changes when a run
+ * begins or ends.
+ *
+ *    clock   |----full speed----|--------two thirds: 3 on 2 cores--------|--full speed--|
+ *    host    |------------------|--------------------------|--------------|
+ *
+ * A long step sees that mean.  A short one meets the time slices of the operating system: most steps run through, and some
+ * wait for a slice of another worker.  So the gaps between tokens are of two lengths, with the same mean.  The same holds
+ * where steps have all cores and tokens want more: under Linux most of the time that either waits is in whole slices. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "fleet/sim/queue_priv.h"
+
+#define CORE        UINT64_C(1000000) /* of demand */
+#define MOST_DEMAND (1000 * CORE)
+
+static double host_speed(const struct sim *sim, const struct sim_host *host)
+{
+    double cores = (double)(sim->opts->host_cores * CORE);
+
+    return (double)host->demand <= cores ? 1 : cores / (double)host->demand;
+}
+
+static double host_now(const struct sim *sim, const struct sim_host *host)
+{
+    return host->at_ns + (double)(sim->now_ns - host->since_ns) * host_speed(sim, host);
+}
+
+static struct sim_host *hosts_at(const struct sim *sim, const struct sim_worker *worker)
+{
+    return &sim->hosts[sim_hosts_of(sim, worker->slot)];
+}
+
+int sim_hosts_open(struct sim *sim)
+{
+    uint32_t each = sim->opts->host_workers > 0 ? sim->opts->host_workers : sim->n_workers;
+
+    if (sim->opts->host_cores == 0)
+        return 0;
+    sim->n_hosts = (sim->n_workers + each - 1) / each;
+    sim->hosts = calloc(sim->n_hosts, sizeof(*sim->hosts));
+    return sim->hosts != NULL ? 0 : E_NOMEM;
+}
+
+void sim_hosts_close(struct sim *sim)
+{
+    for (uint32_t i = 0; sim->hosts != NULL && i < sim->n_hosts; i++)
+        sim_agenda_fini(&sim->hosts[i].ends);
+    free(sim->hosts);
+}
+
+/* Workers are dealt out, so that each host gets some of each role. */
+uint32_t sim_hosts_of(const struct sim *sim, uint32_t slot)
+{
+    return sim->hosts != NULL ? slot % sim->n_hosts : slot;
+}
+
+uint64_t sim_hosts_now(const struct sim *sim, const struct sim_worker *worker)
+{
+    return sim->hosts != NULL ? (uint64_t)host_now(sim, hosts_at(sim, worker)) : sim->now_ns;
+}
+
+double sim_hosts_stretch(const struct sim *sim, const struct sim_worker *worker)
+{
+    double wanted, cores = (double)(sim->opts->host_cores * CORE);
+
+    if (sim->hosts == NULL)
+        return 1;
+    wanted = (double)(hosts_at(sim, worker)->demand + CORE);
+    return wanted > cores ? wanted / cores : 1;
+}
+
+/* ---- gaps between tokens ---- */
+
+struct gaps { /* equal ones, of each decoding sequence */
+    uint32_t n;
+    double gap_ns;
+    double step_ns; /* on an idle host */
+    double busy;    /* wanted of each core; 1: no step fills the last one */
+};
+
+/* Adds them for all sequences but n_fresh of each class. */
+static void hosts_add_gaps(struct sim *sim, struct sim_worker *worker, const struct gaps *gaps,
+                           const uint32_t *n_fresh)
+{
+    bool has_slices = gaps->busy > 1 && sim->opts->slice_ns > 0;
+    double runs_ns =
+        has_slices ? fmin(fmax(gaps->gap_ns / gaps->busy, gaps->step_ns), gaps->gap_ns) : gaps->gap_ns;
+    double wait_ns = (double)sim->opts->slice_ns * fmax(1, gaps->busy - 1);
+    double n_waits = has_slices ? (gaps->gap_ns - runs_ns) / wait_ns : 0;
+    uint64_t n = gaps->n, n_longer;
+
+    worker->host.n_longer += (double)n * (n_waits - floor(n_waits));
+    n_longer = (uint64_t)fmin((double)n, floor(worker->host.n_longer));
+    worker->host.n_longer -= (double)n_longer;
+    runs_ns += floor(n_waits) * wait_ns;
+    for (unsigned i = 0; i < SIM_MAX_CLASSES; i++) {
+        struct sim_hist *itl = &sim->result->classes[i].itl;
+        uint32_t n_rows = worker->n_by_kind[i] - n_fresh[i];
+
+        sim_hist_add(itl, (uint64_t)runs_ns, n_rows * (n - n_longer));
+        sim_hist_add(itl, (uint64_t)(runs_ns + wait_ns), n_rows * n_longer);
+    }
+}
+
+void sim_hosts_count_fresh(struct sim *sim, struct sim_worker *worker, uint64_t end_ns, uint32_t *n_fresh)
+{
+    for (uint32_t i = 0; i < worker->n_fresh; i++) {
+        const struct sim_job *job = sim_job_at(sim, worker->fresh[i]);
+
+        n_fresh[job->request.kind]++;
+        sim_hist_add(&sim->result->classes[job->request.kind].itl,
+                     end_ns > job->latest_ns ? end_ns - job->latest_ns : 0, 1);
+    }
+    worker->n_fresh = 0;
+}
+
+/* When the run's n-th step ended, by the clock, if the host's speed has not changed since. */
+static double hosts_step_end_ns(const struct sim *sim, const struct sim_host *host,
+                                const struct sim_worker *worker, uint32_t n)
+{
+    double past_ns = host_now(sim, host) - (double)worker->run_began_ns - sim_worker_run_s(worker, n) * 1e9;
+
+    if (past_ns < 0 || n == worker->run_steps) /* the last step may have packed prompts */
+        past_ns = 0;
+    return fmax((double)sim->now_ns - past_ns / host_speed(sim, host), (double)worker->host.counted_ns);
+}
+
+/* Counts the gaps of the run's steps up to the n-th.  Since the latest count the host's speed has not changed. */
+static void hosts_count(struct sim *sim, const struct sim_host *host, struct sim_worker *worker, uint32_t n)
+{
+    struct sim_host_run *run = &worker->host;
+    double speed = host_speed(sim, host);
+    uint32_t first = run->n_counted + 1;
+    struct gaps gaps = {.n = 1, .busy = host->n_busy < sim->opts->host_cores ? 1 : 1 / speed};
+    uint32_t n_fresh[SIM_MAX_CLASSES] = {0};
+    double first_ns, last_ns, first_s;
+
+    if (n < first || worker->run_rows == 0)
+        return;
+    first_s = sim_worker_run_s(worker, first);
+    first_ns = hosts_step_end_ns(sim, host, worker, first);
+    last_ns = hosts_step_end_ns(sim, host, worker, n);
+    if (first == 1)
+        sim_hosts_count_fresh(sim, worker, (uint64_t)first_ns, n_fresh);
+    gaps.gap_ns = first_ns - (double)run->counted_ns;
+    gaps.step_ns = (first_s - sim_worker_run_s(worker, first - 1)) * 1e9;
+    hosts_add_gaps(sim, worker, &gaps, n_fresh);
+    if (n > first) {
+        gaps.n = n - first;
+        gaps.gap_ns = (last_ns - first_ns) / gaps.n;
+        gaps.step_ns = (sim_worker_run_s(worker, n) - first_s) * 1e9 / gaps.n;
+        hosts_add_gaps(sim, worker, &gaps, (const uint32_t[SIM_MAX_CLASSES]){0});
+    }
+    run->n_counted = n;
+    run->counted_ns = (uint64_t)last_ns;
+}
+
+/* ---- the host's speed ---- */
+
+/* The demand changes now: what happened before had the old speed. */
+static void hosts_pass(struct sim *sim, struct sim_host *host, uint64_t demand)
+{
+    uint64_t cores = sim->opts->host_cores * CORE, n;
+
+    if (sim->now_ns > host->since_ns && (host->demand > cores || demand > cores))
+        for (uint32_t slot = (uint32_t)(host - sim->hosts); slot < sim->n_workers; slot += sim->n_hosts) {
+            struct sim_worker *worker = &sim->workers[slot];
+
+            if (!worker->is_busy || worker->run_rows == 0 || worker->host.demand == 0)
+                continue;
+            n = sim_worker_steps_now(sim, worker) - worker->n_steps;
+            if (n == worker->run_steps && worker->run_pack_s > 0)
+                n--; /* the last step still computes packed prompts */
+            hosts_count(sim, host, worker, (uint32_t)n);
+        }
+    host->at_ns = host_now(sim, host);
+    host->since_ns = sim->now_ns;
+}
+
+static void hosts_arm(struct sim *sim, struct sim_host *host)
+{
+    struct sim_agenda *ends = &host->ends;
+    uint64_t next_ns = sim->now_ns;
+    double left_ns;
+
+    while (ends->n > 0 && sim->workers[ends->heap[0].what].stamp != ends->heap[0].stamp)
+        sim_agenda_take(ends);
+    if (ends->n == 0) {
+        host->stamp += host->is_armed;
+        host->is_armed = false;
+        return;
+    }
+    left_ns = (double)ends->heap[0].at_ns - host_now(sim, host);
+    if (left_ns > 0)
+        next_ns += (uint64_t)ceil(left_ns / host_speed(sim, host));
+    if (host->is_armed && host->next_ns == next_ns)
+        return;
+    host->next_ns = next_ns;
+    host->is_armed = true;
+    sim_add(sim, SIM_HOST, next_ns, (uint32_t)(host - sim->hosts), ++host->stamp);
+}
+
+void sim_hosts_begin(struct sim *sim, struct sim_worker *worker)
+{
+    struct sim_host_run *run = &worker->host;
+    double part =
+        worker->run_rows * (double)sim->opts->token_cpu_ns / (sim_worker_run_s(worker, 1) * 1e9 + 1);
+    struct sim_host *host;
+
+    run->began_ns = run->counted_ns = sim->now_ns;
+    run->n_counted = 0;
+    if (sim->hosts == NULL)
+        return;
+    host = hosts_at(sim, worker);
+    run->demand = CORE + (uint64_t)fmin(part * (double)CORE, (double)MOST_DEMAND);
+    hosts_pass(sim, host, host->demand + run->demand);
+    host->demand += run->demand;
+    host->n_busy++;
+}
+
+void sim_hosts_set_end(struct sim *sim, const struct sim_worker *worker, uint64_t end_ns)
+{
+    struct sim_event end = {.at_ns = end_ns, .what = worker->slot, .stamp = worker->stamp};
+
+    if (sim->hosts == NULL) {
+        sim_add(sim, SIM_STEPS, end_ns, worker->slot, worker->stamp);
+        return;
+    }
+    if (sim_agenda_add(&hosts_at(sim, worker)->ends, end) < 0)
+        sim->rc = E_NOMEM;
+    hosts_arm(sim, hosts_at(sim, worker));
+}
+
+void sim_hosts_lose(struct sim *sim, struct sim_worker *worker)
+{
+    struct sim_host *host;
+
+    if (sim->hosts == NULL || worker->host.demand == 0)
+        return;
+    host = hosts_at(sim, worker);
+    hosts_pass(sim, host, host->demand - worker->host.demand);
+    host->demand -= worker->host.demand;
+    host->n_busy--;
+    worker->host.demand = 0;
+    hosts_arm(sim, host);
+}
+
+void sim_hosts_end(struct sim *sim, struct sim_worker *worker)
+{
+    uint64_t host_ns, run_ns = sim->now_ns - worker->host.began_ns;
+
+    if (sim->hosts == NULL)
+        return;
+    host_ns = sim_hosts_now(sim, worker) - worker->run_began_ns;
+    worker->host.stretch = host_ns > 0 ? (double)run_ns / (double)host_ns : 1;
+    hosts_count(sim, hosts_at(sim, worker), worker, worker->run_steps);
+    sim_hosts_lose(sim, worker);
+}
+
+void sim_hosts_due(struct sim *sim, uint32_t i, uint32_t stamp)
+{
+    struct sim_host *host = &sim->hosts[i];
+    struct sim_event end;
+
+    if (stamp != host->stamp || !host->is_armed)
+        return;
+    host->is_armed = false;
+    end = sim_agenda_take(&host->ends); /* not stale: hosts_arm() looks when a stamp changes */
+    hosts_pass(sim, host, host->demand);
+    host->at_ns = fmax(host->at_ns, (double)end.at_ns);
+    sim_worker_steps_end(sim, &sim->workers[end.what]);
+    hosts_arm(sim, host);
+}

@@ -370,7 +370,7 @@ static int engine_thread_open_parts(struct worker_engine *engine, struct fault *
                                .draft_engine = engine->opts.draft.ops != NULL ? &engine->opts.draft : NULL,
                                .draft_blocks = engine->opts.draft_blocks,
                                .is_given_up = &engine->is_given_up,
-                               .events = worker_tasks_events(),
+                               .events = worker_task_events(),
                                .events_arg = engine};
     struct tr_opts *tr = &engine->opts.transport;
     int rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of the engine thread, shared by engine_thread.c (the thread), commands.c (its commands) and
- * tasks.c (its tasks). */
+/* The state of the engine thread, shared by engine_thread.c (the thread), commands.c (its commands), tasks.c
+ * (its tasks) and task_events.c (what the scheduler says of them). */
 #ifndef WORKER_RUNNER_ENGINE_THREAD_PRIV_H
 #define WORKER_RUNNER_ENGINE_THREAD_PRIV_H
 
@@ -110,21 +110,28 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec);
 void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *key);
 /* Reports FAILED when there is no such task. */
 void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key);
+/* Fails all tasks of routers, which then place them on other workers. */
+void worker_tasks_move(struct worker_engine *engine);
 /* Cancels this router's tasks of all epochs but except_epoch (0: of all epochs). */
-void worker_tasks_move(
-    struct worker_engine *engine); /* fails all tasks of routers, which then place them on other workers */
 void worker_tasks_router_down(struct worker_engine *engine, uint32_t router, uint64_t except_epoch);
 /* A disk read ended or timed out: its waiting tasks continue. */
 void worker_tasks_read(struct worker_engine *engine, uint64_t number);
-struct sched_events worker_tasks_events(void);
 /* The only function that changes a task's state; traces it (log event task_state). */
 void worker_tasks_set_state(struct worker_engine *engine, struct task *task, enum task_state state);
 void worker_tasks_hashed(struct worker_engine *engine, struct task *task);
+/* Begins an answer to the task's router or endpoint.  NULL: out of memory. */
+struct task_answer *worker_tasks_answer(struct worker_engine *engine, const struct task_spec *spec,
+                                        const token_id *ids, uint32_t n_ids);
+/* The scheduler does not have its sequence, or is ending it. */
+void worker_tasks_free(struct worker_engine *engine, struct task *task);
 /* The task's wait before its begin is over, with or without the blocks that it waited for. */
 void worker_tasks_go_on(struct worker_engine *engine, struct task *task);
 /* The grammar that tasks wait for is compiled. grammar NULL: `why` holds the error. */
 void worker_tasks_compiled(struct worker_engine *engine, uint64_t number, struct grammar *grammar,
                            const struct grammar_command *why);
+
+/* task_events.c */
+struct sched_events worker_task_events(void);
 
 /* task_spans.c */
 void worker_task_note(uint64_t *at_ns); /* sets it to now, once */

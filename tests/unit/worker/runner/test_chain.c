@@ -140,7 +140,7 @@ static void open_sched(const struct kv_layout *layout)
                                .max_seqs = 8,
                                .max_queue = 8,
                                .chunk_tokens = 32,
-                               .events = worker_tasks_events(),
+                               .events = worker_task_events(),
                                .events_arg = &engine};
 
     assert_int_equal(engine_sim_new(&sim, &engine.opts.engine), 0);

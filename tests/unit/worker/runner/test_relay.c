@@ -152,7 +152,7 @@ static void open_side(struct side *side, struct side *other, struct metrics *met
                                .max_seqs = 8,
                                .max_queue = 8,
                                .chunk_tokens = 32,
-                               .events = worker_tasks_events(),
+                               .events = worker_task_events(),
                                .events_arg = engine};
 
     memset(side, 0, sizeof(*side));

@@ -51,6 +51,36 @@ def a_relay_answers_once():
         assert os.listdir(folder) in ([], [f"baton-run-{os.getuid()}"]), os.listdir(folder)
 
 
+def a_port_that_is_lost_is_replaced():
+    """Another program takes the router's port after `baton run` chose it: the daemons start again on the next ports."""
+    with tempfile.TemporaryDirectory() as folder:
+        programs = os.path.join(folder, "programs")
+        os.mkdir(programs)
+        for name in os.listdir(BUILD):
+            if name.startswith("baton") and name != "baton-router":
+                os.symlink(os.path.join(BUILD, name), os.path.join(programs, name))
+        with open(os.path.join(programs, "baton-router"), "w") as f:
+            f.write(f"""#!{sys.executable}
+import os, re, subprocess, sys
+listen = re.search(r"http.listen=127.0.0.1:([0-9]+)", " ".join(sys.argv))[1]
+with open({os.path.join(folder, "ports")!r}, "a") as ports:
+    ports.write(listen + "\\n")
+    is_first = ports.tell() == len(listen) + 1
+if is_first:
+    import socket
+    taken = socket.create_server(("127.0.0.1", int(listen)))
+    sys.exit(subprocess.call([{os.path.join(BUILD, "baton-router")!r}, *sys.argv[1:]]))
+os.execv({os.path.join(BUILD, "baton-router")!r}, sys.argv)
+""")
+        os.chmod(os.path.join(programs, "baton-router"), 0o755)
+        done = subprocess.run([BATON, "run", "--both", "--once", "-t1", "-n3"], capture_output=True, text=True, timeout=patience(60),
+                              env=dict(environment(folder), BATON_PROGRAMS=programs), check=False)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        with open(os.path.join(folder, "ports")) as f:
+            first, second = map(int, f)
+        assert second > first and f"127.0.0.1:{second}" in done.stdout, (first, second, done.stdout)
+
+
 def a_link_into_a_hubs_cache_keeps_its_name():
     """snapshots/REVISION/NAME.gguf -> ../../blobs/DIGEST: the name is the link's, and the parts of a split model lie beside it."""
     demo = os.path.join(SOURCE, "share", "baton-demo.gguf")
@@ -219,7 +249,7 @@ def a_second_start_names_the_first():
 
 
 if __name__ == "__main__":
-    main([programs_are_found, a_relay_answers_once, a_link_into_a_hubs_cache_keeps_its_name, a_model_larger_than_memory_is_not_started,
+    main([programs_are_found, a_relay_answers_once, a_port_that_is_lost_is_replaced, a_link_into_a_hubs_cache_keeps_its_name, a_model_larger_than_memory_is_not_started,
           a_model_larger_than_a_containers_limit_is_not_started, a_small_container_serves_the_bundled_model,
           a_missing_part_is_named, each_part_behind_a_link_counts, an_embedding_model_is_asked_no_question, a_base_model_continues_the_prompt,
           a_second_start_names_the_first, long_prompts_at_once_are_served_late])

@@ -103,15 +103,16 @@ examples = clients/examples/ask.sh clients/examples/ask.py clients/examples/ask.
 	clients/examples/openai.mjs clients/examples/agent.mjs clients/examples/resume.mjs
 EXTRA_DIST += $(examples)
 
-# The commands against a stub of the endpoint; with real daemons they are tested in tests/integration.
+# The commands against a stub of the endpoint; with real daemons they are tested in tests/integration.  Sanitized builds
+# run the commands of test_progress.py in other tests.
 if PLAIN_BUILD
 dist_check_SCRIPTS += tests/clients/check-completion
-TESTS += tests/clients/check-completion
+TESTS += tests/clients/check-completion tests/clients/test_progress.py
 endif
 client_tests = tests/clients/test_chat.py tests/clients/test_ctl.py tests/clients/test_bench.py \
-	tests/clients/test_plan.py tests/clients/test_progress.py tests/clients/test_sim.py tests/clients/test_trace.py
+	tests/clients/test_plan.py tests/clients/test_sim.py tests/clients/test_trace.py
 TESTS += $(client_tests)
-EXTRA_DIST += $(client_tests) tests/clients/harness.py tests/clients/stub.py
+EXTRA_DIST += $(client_tests) tests/clients/test_progress.py tests/clients/harness.py tests/clients/stub.py
 tests/clients/test_chat.log: baton-chat
 tests/clients/test_ctl.log: batonctl
 tests/clients/test_bench.log: baton-bench

@@ -8,4 +8,4 @@ demo_model = README.md agent.py bpe.py chat.py chat_template.jinja check-templat
 	glossary.py golden.py make-model manual.py model.py recall.py reference.py served.py sim.py story.py stretch.py talk.py \
 	toolbox.py train.py words.py
 EXTRA_DIST += $(demo_model:%=tools/demo-model/%)
-EXTRA_DIST += tools/recipe tools/tables-to-c tools/tour
+EXTRA_DIST += tools/recipe tools/sanitized-tests tools/tables-to-c tools/tour

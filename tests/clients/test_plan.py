@@ -19,6 +19,7 @@ from harness import command, main, run
 
 SOURCE = os.environ.get("srcdir", os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 MEASURED = os.environ.get("BATON_PLAN_MEASURED", os.path.join(SOURCE, "..", "shared", "data", "planning", "measured.tsv"))
+IS_SANITIZED = bool(os.environ.get("BATON_SANITIZED"))  # the plain build checks the figures
 WORK = ("--isl", "8000", "--osl", "500", "--hit", "0.4", "--rate", "100", "--ttft", "4s", "--itl", "100ms")
 
 
@@ -119,7 +120,7 @@ def predictions_stay_within_their_targets():
     if not os.path.exists(MEASURED):
         print("skipped: no measurements at", MEASURED)
         return
-    if os.environ.get("BATON_SANITIZED"):  # the plain build checks the figures
+    if IS_SANITIZED:
         plan("validate", "--json", "--cross", "engine", MEASURED)
         return
     fitted = json.loads(plan("validate", "--json", MEASURED).stdout)
@@ -221,12 +222,13 @@ def plans_are_simulated():
     for role in ("prefill", "decode"):
         planned, needed = answer["plan"][role], answer["at_plan_loads"][role]
         assert abs(planned - needed) <= max(1, 0.1 * planned), (role, answer)
-    full = json.loads(plan("simulate", *FULL, "--json").stdout)  # KV memory bounds the batch
-    assert full["plan"]["decode_load"] <= 0.81, full
-    for role in ("prefill", "decode"):
-        planned, needed = full["plan"][role], full["at_plan_loads"][role]
-        assert abs(planned - needed) <= max(1, 0.1 * planned), (role, full)
-    assert abs(full["simulated"]["itl_s"] / full["plan"]["itl_s"] - 1) < 0.1, full
+    if not IS_SANITIZED:
+        full = json.loads(plan("simulate", *FULL, "--json").stdout)  # KV memory bounds the batch
+        assert full["plan"]["decode_load"] <= 0.81, full
+        for role in ("prefill", "decode"):
+            planned, needed = full["plan"][role], full["at_plan_loads"][role]
+            assert abs(planned - needed) <= max(1, 0.1 * planned), (role, full)
+        assert abs(full["simulated"]["itl_s"] / full["plan"]["itl_s"] - 1) < 0.1, full
     once = [plan("simulate", *SMALL, "--json", "--search", "no").stdout for _ in range(2)]
     assert once[0] == once[1]  # the same seed, the same result
     starved = json.loads(plan("simulate", *SMALL, "--json", "--search", "no", "--decode", "1").stdout)

@@ -4,10 +4,8 @@ long_integration_tests = tests/integration/test_config.py tests/integration/test
 	tests/integration/test_state.py
 long_tests += $(long_integration_tests)
 EXTRA_DIST += $(long_integration_tests)
-integration_tests = tests/integration/test_relay.py \
-	tests/integration/test_sdk.py tests/integration/test_operate.py tests/integration/test_caching.py \
-	tests/integration/test_constraints.py tests/integration/test_draft_model.py tests/integration/test_quantize.py tests/integration/test_mtp.py tests/integration/test_sampler.py tests/integration/test_http.py \
-	tests/integration/test_api_md.py
+integration_tests = tests/integration/test_sdk.py tests/integration/test_operate.py tests/integration/test_constraints.py \
+	tests/integration/test_draft_model.py tests/integration/test_quantize.py tests/integration/test_http.py tests/integration/test_api_md.py
 integration_tests += tests/integration/test_tier.py tests/integration/test_echo.py
 integration_tests += tests/integration/test_render.py
 integration_tests += tests/integration/test_schema_floods.py
@@ -20,16 +18,16 @@ EXTRA_DIST += tests/integration/otlp.py tests/integration/check_phoenix.py
 .PHONY: tests/integration/check-phoenix
 tests/integration/check-phoenix: all
 	$(PY_LOG_COMPILER) $(srcdir)/tests/integration/check_phoenix.py
-integration_tests += tests/integration/test_hybrid.py tests/integration/test_mamba.py tests/integration/test_families.py
+integration_tests += tests/integration/test_hybrid.py tests/integration/test_families.py
 integration_tests += tests/integration/test_embeddings.py
-integration_tests += tests/integration/test_discovery.py tests/integration/test_weights.py tests/integration/test_numa.py
-integration_tests += tests/integration/test_pause.py tests/integration/test_preempt.py tests/integration/test_admission.py tests/integration/test_load.py tests/integration/test_pieces.py
+integration_tests += tests/integration/test_discovery.py tests/integration/test_numa.py
+integration_tests += tests/integration/test_pause.py tests/integration/test_preempt.py tests/integration/test_admission.py tests/integration/test_load.py
 integration_tests += tests/integration/test_files.py tests/integration/test_pull.py tests/integration/test_pull_reuse.py
 integration_tests += tests/integration/test_kept.py tests/integration/test_three_routers.py
 integration_tests += tests/integration/test_keys.py tests/integration/test_certificates.py
 tests/integration/test_tour.log tests/integration/test_keys.log tests/integration/test_certificates.log: batonctl
 tests/integration/test_console.log: batonctl baton-plan
-integration_tests += tests/integration/test_imatrix.py tests/integration/test_shared_kv.py tests/integration/test_windows.py
+integration_tests += tests/integration/test_imatrix.py tests/integration/test_shared_kv.py
 integration_tests += tests/integration/test_strangers.py tests/integration/test_stop.py tests/integration/test_texts.py
 # What runs without sanitizers alone, because other sanitized tests run the same code of the daemons:
 #   * long runs (test_faults.py covers the code), and limits of memory, as sanitizers keep freed memory
@@ -42,10 +40,15 @@ plain_tests = tests/integration/test_matrix.py tests/integration/test_growth.py 
 	tests/integration/test_truth.py tests/integration/test_tour.py tests/integration/test_console.py \
 	tests/integration/test_examples.py tests/integration/test_config_keys.py tests/integration/test_flood.py \
 	tests/integration/test_common_limits.py tests/integration/test_baton.py tests/integration/test_calibrate.py
-EXTRA_DIST += $(plain_tests) tests/integration/test_responses_clients.py
+# What runs hardly any code of the daemons that cheaper sanitized tests do not run: tools/sanitized-tests measures it.
+# ThreadSanitizer has test_relay.py.
+repeated_tests = tests/integration/test_caching.py tests/integration/test_relay.py tests/integration/test_mtp.py tests/integration/test_mamba.py \
+	tests/integration/test_prefix_fetch.py tests/integration/test_pieces.py tests/integration/test_remote.py tests/integration/test_sampler.py \
+	tests/integration/test_weights.py tests/integration/test_windows.py
+EXTRA_DIST += $(plain_tests) $(repeated_tests) tests/integration/test_responses_clients.py
 if PLAIN_BUILD
 long_tests += tests/integration/test_responses_clients.py
-TESTS += $(plain_tests)
+TESTS += $(plain_tests) $(repeated_tests)
 endif
 EXTRA_DIST += tests/integration/hurt.py tests/integration/container.py tests/bench/bench_overlap.py tests/bench/bench_loop.py tests/bench/bench_loop_ports.py \
 	tests/bench/bench_truth.py tests/bench/bench_goodput.py tests/bench/bench_routers.py tests/bench/bench_remote.py
@@ -53,8 +56,8 @@ TESTS += $(integration_tests)
 EXTRA_DIST += $(integration_tests) tests/integration/cluster.py tests/integration/gguf_file.py tests/integration/draft_client.py tests/integration/right_head.py
 TEST_EXTENSIONS = .py .vm
 PY_LOG_COMPILER = env BATON_BUILD=$(abs_top_builddir) BATON_SOURCE=$(abs_top_srcdir) PYTHONDONTWRITEBYTECODE=1 python3
-TESTS += tests/integration/test_prefix_fetch.py tests/integration/test_disk_index.py tests/integration/test_peers.py
-EXTRA_DIST += tests/integration/test_prefix_fetch.py tests/integration/test_disk_index.py tests/integration/test_peers.py
+TESTS += tests/integration/test_disk_index.py tests/integration/test_peers.py
+EXTRA_DIST += tests/integration/test_disk_index.py tests/integration/test_peers.py
 if PLAIN_BUILD
 TESTS += tests/integration/test_prometheus.py
 endif
@@ -86,8 +89,8 @@ EXTRA_DIST += tests/integration/test_auto_roles.py
 # skipped without redis-server, test_remote_s3.py without moto and rclone
 TESTS += tests/integration/test_remote_s3.py tests/integration/test_store_errors.py
 EXTRA_DIST += tests/integration/test_remote_s3.py tests/integration/s3_server.py tests/integration/loopback_server.py tests/integration/test_store_errors.py
-TESTS += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_routing.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py
-EXTRA_DIST += tests/integration/test_hybrid_remote.py tests/integration/test_remote.py tests/integration/test_remote_routing.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py tests/integration/redis_server.py tests/integration/resume_client.py
+TESTS += tests/integration/test_hybrid_remote.py tests/integration/test_remote_routing.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py
+EXTRA_DIST += tests/integration/test_hybrid_remote.py tests/integration/test_remote_routing.py tests/integration/test_remote_faults.py tests/integration/test_remote_cluster.py tests/integration/redis_server.py tests/integration/resume_client.py
 tests/integration/test_calibrate.log: baton-plan
 # skipped without the package index and $BATON_REAL_MODELS; the sanitizers see the same code with the bundled model
 if PLAIN_BUILD

@@ -36,7 +36,7 @@ def blocks_are_objects(server):
         n_blocks = ask(c, a).serving["reused"] // BLOCK
         until("blocks are not written", lambda: remote(a, "written") + remote(a, "existed") >= n_blocks > 0)
         a.kill()
-        for _ in range(3):  # a busy host may answer too late
+        for _ in range(6):  # a busy host may answer too late
             b = up(worker_of(c, store.url, kv__remote_login=login, kv__remote_threads="4", **SLOW))
             got = ask(c, b)
             if remote(b, "late") == 0:

@@ -77,7 +77,40 @@ SENTENCES = {
     "never place long prompts on a worker": "A rule that bars workers from some requests",
     "a route of the OpenAI API": "An endpoint",
     "numa": "A figure of the load report that is only shown",
+    "a new weight type Q3_1 of GGUF files": "A weight type (quantisation)",
+    "worker temperature penalty placement": "A value of another kind that placement uses",
+    "temperature": "A sampling parameter",
+    "a value in the workers' load report that placement uses": "A value of another kind that placement uses",
+    "a number of the load report that placement weighs": "A value of another kind that placement uses",
+    "let placement use a value that the load report carries": "A value of another kind that placement uses",
+    "a counter of prompt tokens recomputed because a recurrent snapshot was missing": "A metric",
+    "cancel a running request": "An order that ends a running request",
+    "kill a request": "An order that ends a running request",
+    "maintenance mode": "A reason of refusals",
+    "a worker's access log": "A column of the access log",
+    # names of keys, which no page has
+    "placement.heat_weight": "A setting of placement",
+    "a key placement.heat_weight": "A setting of placement",
+    "sched.lookahead": "A configuration key of a worker",
+    "kv.compress_after": "A configuration key of a worker",
+    "queue.spill": "A configuration key of the router",
+    "http.max_uploads": "A key of the HTTP endpoint (router and workers)",
+    "link.pace": "A configuration key of the router",
+    # and of keys that have a recipe of their own
+    "kv.type": "A type of keys and values (kv.type)",
+    "placement.roles": "A reason of placement.roles",
 }
+
+
+def every_section_of_configuration_has_a_recipe():
+    sections = set()
+    for name in ("router.conf", "prefill.conf", "decode.conf"):
+        with open(os.path.join(SOURCE, "conf", name)) as f:
+            sections.update(re.findall(r"^\[(\w+)\]", f.read(), re.M))
+    assert len(sections) > 10, sections
+    for section in sections:
+        status, said, found = recipe(f"{section}.of_tomorrow")
+        assert status == 0 and 1 <= len(found) <= 3, (section, status, said[:300])
 
 
 def recipes_are_printed():
@@ -115,4 +148,4 @@ def recipes_are_printed():
     assert recipe()[0] == 2 and recipe("--help")[1].startswith("usage: tools/recipe WORDS")
 
 
-main([the_builder_prints_its_help, recipes_are_printed, the_tour_runs])
+main([the_builder_prints_its_help, every_section_of_configuration_has_a_recipe, recipes_are_printed, the_tour_runs])

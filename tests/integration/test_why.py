@@ -128,11 +128,11 @@ def the_costs_of_a_refusal_are_times():
         c.worker("decode", **times, sched__max_seqs="1")
         c.wait_ready(prefill=1, decode=1)
         ask(c, "warm " + TEXT)
-        first = Stream(c.routers[0].http, c.body(TEXT, max_tokens=200))
+        first = Stream(c.routers[0].http, c.body(TEXT, max_tokens=3000))
         assert first.status == 200
         until = time.monotonic() + patience(10)
         while True:
-            status, headers, _ = fetch(c.routers[0].http, "POST", "/v1/messages", c.body("another " + TEXT))
+            status, headers, _ = fetch(c.routers[0].http, "POST", "/v1/messages", c.body("another " + TEXT, max_tokens=2))
             if status != 200:
                 break
             assert time.monotonic() < until

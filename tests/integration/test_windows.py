@@ -161,6 +161,7 @@ def another_worker_reads_the_last_window_from_the_store():
             assert again.serving["reused"] == whole_blocks(again) and again.text == first.text, again.serving
             one.stop()  # saves the rest
             other = ready(c.worker("decode", **settings))
+            until("the store is not used", lambda: other.status()["remote"]["up"])  # a worker is ready before its store is
             third = ask(c, TEXT, port=other.http, max_tokens=24)
             assert third.text == first.text, (first.text, third.text)
             assert third.serving["reused"] == whole_blocks(third), (third.serving, other.status()["remote"])

@@ -69,9 +69,9 @@ static inline uint32_t check_pick(struct rng *rng, uint32_t low, uint32_t high)
 }
 
 #ifdef CHECK_EMULATED /* an emulated processor needs minutes for more; the scalar table is tested without emulation */
-enum { CHECK_CHOICES = 2, CHECK_FIRST_TABLE = 1 };
+enum { CHECK_CHOICES = 2, CHECK_FIRST_TABLE = 1, CHECK_STEP = 2 /* each second case */ };
 #else
-enum { CHECK_CHOICES = 5, CHECK_FIRST_TABLE = 0 };
+enum { CHECK_CHOICES = 5, CHECK_FIRST_TABLE = 0, CHECK_STEP = 1 };
 #endif
 
 /* Sets choices that a measurement may make: the defaults, the second value of each field, then random ones.

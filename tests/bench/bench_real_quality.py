@@ -33,7 +33,7 @@ IMPORTANCE_ITEMS = 150  # of news, before those of the perplexity
 def tool(*line):
     run = subprocess.run([TOOL, *line], capture_output=True, text=True)
     if run.returncode != 0:
-        raise SystemExit(f"baton-model {' '.join(line)}: {run.stderr}")
+        raise SystemExit(f"baton-model {' '.join(line)} ended with {run.returncode}: {run.stderr}")
     return run.stdout
 
 

@@ -37,7 +37,7 @@ void router_declare_metrics(struct router *router)
     if (router->conf->log_prefixes)
         router_trace_declare();
     router->m_redispatched = metric_single(m, METRIC_COUNTER, "baton_router_redispatched_total",
-                                           "Requests moved to another worker.");
+                                           "Requests placed again: their worker was lost, or failed them.");
     router->m_resumed = metric_single(m, METRIC_COUNTER, "baton_router_resumed_total",
                                       "Streams of other routers that this one went on with.");
     router->m_handed_off = metric_single(m, METRIC_COUNTER, "baton_router_handed_off_total",

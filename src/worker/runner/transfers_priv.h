@@ -64,6 +64,7 @@ void worker_prefix_fetch_message(struct transfer *transfer, const struct kvxfer_
 void worker_prefix_fetch_event(struct transfer *transfer, const struct tr_event *event);
 void worker_prefix_fetch_peer(struct worker_engine *engine, uint32_t peer, bool is_up);
 void worker_prefix_fetch_tick(struct worker_engine *engine, uint64_t now_ns);
+/* Transfers under way.  Tasks that wait for one: engine->n_fetching. */
 uint32_t worker_prefix_fetch_count(const struct worker_engine *engine);
 
 int worker_prefix_serve_open(struct worker_engine *engine);

@@ -315,6 +315,8 @@ uint64_t trial_model(struct trial_bench *b, const struct tiny_shape *shape, uint
     draw_sequences(b, longest);
     compute_expected(b);
     digest = digest_of_expected(b);
+    b->numerics_id = model_numerics_id(b->model);
+    b->bf16 = model_bf16_math(b->model);
     for (uint32_t i = 0; i < b->n_trials; i++)
         random_trial(b);
     for (uint32_t s = 0; s < TRIAL_SEQUENCES; s++)

@@ -58,6 +58,8 @@ struct trial_bench { /* one model, and an engine over an arena */
     bool has_snapshot;
     uint32_t n_shared; /* blocks of the first sequence that others use in this trial */
     uint32_t n_trials;
+    uint64_t numerics_id; /* of the latest model ... */
+    enum bf16_math bf16;  /* ... and how it multiplied BF16 matrices */
     struct rng rng;
 };
 

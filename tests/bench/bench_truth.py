@@ -11,7 +11,8 @@ fails where a mean differs by more than 10 percent or a 99th percentile by more 
 
 The workers run the simulated engine at the speed of an accelerator, or with --engine bundled the demonstration model with
 one thread each; all else is as in production.  The simulator then shares this machine's cores between the workers
-(--host-cores) and counts what a token costs outside of the step (--token-cpu).  --times status takes the step times from a
+(--host-cores), counts what a token costs outside of the step (--token-cpu), and varies the times of steps as much as those of
+single prompts vary on idle workers (--noise).  --times status takes the step times from a
 worker's status, as baton-sim --measured does, and does not measure them from outside.  --both: N workers of the role both,
 instead of two of each other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
 
@@ -33,6 +34,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 from cluster import BUILD, Cluster  # noqa: E402
@@ -78,21 +80,34 @@ def run_daemons(trace, args):
             bench(c, "--trace", warmup.name, "--seed", "1000")
         measured = [measure(c, args, row, 0)]
         status = c.daemon("decode0").status()
-        real, logged = zip(*(logged_run(c, trace, seed) for seed in range(args.runs)))
+        real, shares, logged = zip(*(logged_run(c, trace, seed) for seed in range(args.runs)))
         measured.append(measure(c, args, row, 1))
         times = [(a + b) / 2 for a, b in zip(*measured)]
-        return real, (",".join(f"{t:.6g}" for t in times[:5]), times[5]), status, logged
+        return real, shares, Times(",".join(f"{t:.6g}" for t in times[:5]), times[5], times[6]), status, logged
+
+
+class Times(typing.NamedTuple):
+    steps: str  # as baton-sim takes them
+    token_cpu: float
+    noise: float
 
 
 def logged_run(cluster, trace, seed):
-    """The client's figures, and the arrivals and lengths that the router logged.  Texts are those of no other run."""
+    """The client's figures, the share of requests that were handed over, and the arrivals and lengths that the router logged.
+    Texts are those of no other run."""
     time.sleep(1)  # the last lines of what was before are written
+    before = n_placed(cluster)
     with open(cluster.routers[0].log_path, "rb") as log:
         log.seek(0, os.SEEK_END)
         real = bench(cluster, "--trace", trace, "--seed", f"{2000 + seed}")
         time.sleep(1)  # the last lines are written
         lines = log.read()
-    return real, subprocess.run([os.path.join(BUILD, "baton-trace"), "export"], input=lines, check=True, capture_output=True).stdout
+    pairs, alone = (b - a for a, b in zip(before, n_placed(cluster)))
+    return real, pairs / max(pairs + alone, 1), subprocess.run([os.path.join(BUILD, "baton-trace"), "export"], input=lines, check=True, capture_output=True).stdout
+
+
+def n_placed(cluster):
+    return [cluster.routers[0].metric(f"baton_router_{name}_total") for name in ("handed_off", "local")]
 
 
 def bench(cluster, *options):
@@ -104,10 +119,11 @@ def bench(cluster, *options):
 
 
 def measure(cluster, args, row, again):
-    """Step times of idle workers, and the processor time of a token outside of the step: what baton-sim takes.  Seconds of a
-    step, for each row, context token, prompt token and attended pair.  They include the engine's configured times, sockets,
-    wake-ups and the engine's checks of all KV."""
+    """Step times of idle workers, the processor time of a token outside of the step, and how much times of equal steps differ:
+    what baton-sim takes.  Seconds of a step, for each row, context token, prompt token and attended pair.  They include the
+    engine's configured times, sockets, wake-ups and the engine's checks of all KV."""
     is_sim = args.engine == "sim"  # a model's first steps after a pause are slower than those of a worker that is never idle
+    noise = Noise(cluster)
     alone = {n: bench(cluster, *(("-c", "1") if is_sim else ("-r", f"{600 / n}")), "--requests", "8", "-p", f"{n}:{n}", "-a", "48:48", "--seed", f"{n + again}") for n in PROMPTS}
     length = {n: one["tokens"]["prompt"] / one["requests"]["whole"] for n, one in alone.items()}
     short, long = (alone[n]["itl_ms"]["p50"] / 1e3 for n in (PROMPTS[0], PROMPTS[-1]))
@@ -115,7 +131,31 @@ def measure(cluster, args, row, again):
     step = max(short - row - context * length[PROMPTS[0]], 1e-4)
     token, pair = fit_prompts([(n, alone[key]["ttft_ms"]["p50"] / 1e3 - 2 * seconds_of(args.latency) - -(-n // (CHUNK + SEATS)) * step)
                                for key, n in length.items()])
-    return step, row, context, token, pair, 0 if is_sim else measure_token_cpu(cluster)
+    if is_sim:
+        return step, row, context, token, pair, 0, 0
+    spread = noise.read()
+    means = (step * (1 + spread ** 2) ** 0.5 for step in (step, row, context, token, pair))  # of medians
+    return *means, measure_token_cpu(cluster), spread
+
+
+class Noise:
+    """The relative standard deviation of the prefill times of equal prompts, as the router logs them from now on."""
+
+    def __init__(self, cluster):
+        self.path = cluster.routers[0].log_path
+        self.begin = os.path.getsize(self.path)
+
+    def read(self):
+        time.sleep(1)  # the last lines are written
+        groups = {}
+        with open(self.path) as log:
+            log.seek(self.begin)
+            for line in log:
+                entry = json.loads(line)
+                if entry["event"] == "access" and entry["prefill_us"] > 0 and entry["tokens_cached"] == 0:
+                    groups.setdefault(min(PROMPTS, key=lambda n: abs(n - entry["tokens_in"])), []).append(entry["prefill_us"] / entry["tokens_in"])
+        squares = [(one / statistics.fmean(group) - 1) ** 2 for group in groups.values() for one in group]
+        return (sum(squares) / (len(squares) - len(groups))) ** 0.5
 
 
 def seconds_of(text):
@@ -173,14 +213,14 @@ def run_sim(trace, times, status, args):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump(status, f)
         f.flush()
-        return run_sim_with(trace, ["--measured", f.name] if args.times == "status" else ["--prefill-times", times[0], "--decode-times", times[0]], times[1], args)
+        return run_sim_with(trace, ["--measured", f.name] if args.times == "status" else ["--prefill-times", times.steps, "--decode-times", times.steps], times, args)
 
 
-def run_sim_with(trace, times, token_cpu, args):
+def run_sim_with(trace, steps, times, args):
     fleet = ["--prefill", "0", "--decode", "0", "--both", str(args.both)] if args.both else ["--prefill", "2", "--decode", "2"]
-    host = ["--host-cores", str(len(os.sched_getaffinity(0))), "--token-cpu", f"{token_cpu * 1e6:.0f}us"] if args.engine == "bundled" else []
+    host = ["--host-cores", str(len(os.sched_getaffinity(0))), "--token-cpu", f"{times.token_cpu * 1e6:.0f}us", "--noise", f"{times.noise:.3g}"] if args.engine == "bundled" else []
     line = [os.path.join(BUILD, "baton-sim"), "--preset", "demo", "--trace", trace, *fleet,
-            *times, *host, "--seats", str(SEATS), "--chunk", str(CHUNK),
+            *steps, *host, "--seats", str(SEATS), "--chunk", str(CHUNK),
             "--batch", str(CHUNK + SEATS), "--block", str(BLOCK), "--heartbeat", "200ms", "--latency", args.latency, "--nic", "2e9",
             "--ttft", "500ms", "--itl", "50ms", "--local-tokens", "128", "--local-time", "500ms", "--json"]
     return json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
@@ -190,7 +230,7 @@ def simulate(lines, times, status, args):
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as trace:
         trace.write(lines)
         trace.flush()
-        return run_sim(trace.name, times, status, args)["classes"][0]
+        return run_sim(trace.name, times, status, args)
 
 
 def least_and_most(values):
@@ -213,10 +253,11 @@ def main():
     args.runs = args.runs or (3 if args.engine == "bundled" else 1)
     with tempfile.NamedTemporaryFile(suffix=".csv") as trace:
         draw_trace(trace.name, args, args.seconds, args.seed)
-        real, times, status, logged = run_daemons(trace.name, args)
-    said = [simulate(lines, times, status, args) for lines in logged]
+        real, shares, times, status, logged = run_daemons(trace.name, args)
+    reports = [simulate(lines, times, status, args) for lines in logged]
+    said = [report["classes"][0] for report in reports]
     print(f"steps by the status of a decode worker: {status.get('steps_ms')}")
-    print(f"measured step times (step, row, context, token, pair): {times[0]} s; a token outside of the step: {times[1] * 1e6:.0f} us of a core")
+    print(f"measured step times (step, row, context, token, pair): {times.steps} s; a token outside of the step: {times.token_cpu * 1e6:.0f} us of a core; noise: {times.noise:.2f}")
     print(f"{'':12} {'daemons':>10} {'simulator':>10} {'error':>8} {'limit':>7}")
     is_good = True
     for name, ms, seconds in (("TTFT", "ttft_ms", "ttft_s"), ("ITL", "itl_ms", "itl_s"), ("E2E", "e2e_ms", "e2e_s")):
@@ -228,6 +269,8 @@ def main():
             is_good = is_good and (limit is None or name == "E2E" or abs(error) <= limit)
             each = f"  daemons {least_and_most(one[ms][figure] for one in real)}" if args.runs > 1 else ""
             print(f"{name + ' ' + figure:12} {a:8.2f}ms {b:8.2f}ms {100 * error:+7.1f}% {'' if limit is None else f'{100 * limit:.0f}%':>6}{each}")
+    placed = [report["placed"] for report in reports]
+    print(f"handed over: {statistics.fmean(shares):.2f} of the requests; simulator: {statistics.fmean(p['pairs'] / max(p['pairs'] + p['alone'], 1) for p in placed):.2f}")
     for one, simulated in zip(real, said):
         print(f"requests: {one['requests']}; simulator: {simulated['done']} done")
     return 0 if is_good or not args.check else 1

@@ -177,7 +177,12 @@ def workers_share_a_host():
     assert sliced["p99"] > even["p99"] and sliced["p50"] < even["p50"] and alone["mean"] < even["mean"] < costly["mean"], (alone, even, sliced, costly)
     plain = run(*load, "--json")
     assert plain == run(*load, "--json", "--host-cores", "0") == run(*load, "--json", "--host-slice", "9ms", "--token-cpu", "1s", "--host-workers", "3")
-    for wrong in (("--host-cores", "-1"), ("--host-cores", "2000000"), ("--host-workers", "0"), ("--host-slice", "61s"), ("--token-cpu", "2min")):
+    # noisy steps have the same mean on hosts with cores enough, and their tail is longer; equal workers learn different speeds
+    noisy, again = (run(*load, "--noise", "0.5", "--json") for _ in range(2))
+    assert noisy == again and noisy != plain and plain == run(*load, "--noise", "0", "--json")
+    itl = json.loads(noisy)["classes"][0]["itl_s"]
+    assert abs(itl["mean"] / alone["mean"] - 1) < 0.1 and itl["p99"] > 1.2 * alone["p99"], (alone, itl)
+    for wrong in (("--host-cores", "-1"), ("--host-cores", "2000000"), ("--host-workers", "0"), ("--host-slice", "61s"), ("--token-cpu", "2min"), ("--noise", "-1"), ("--noise", "11")):
         assert wrong[0] in run(*load, *wrong, status=2), wrong
 
 

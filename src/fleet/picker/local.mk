@@ -12,13 +12,16 @@ libfleet_picker_a_SOURCES += src/fleet/picker/pause.h src/fleet/picker/pause.c s
 
 if HAVE_CMOCKA
 picker_tests = tests/unit/fleet/picker/test_pick tests/unit/fleet/picker/test_index
-picker_tests += tests/unit/fleet/picker/test_pairs tests/unit/fleet/picker/test_place tests/unit/fleet/picker/test_pick_disk
+picker_tests += tests/unit/fleet/picker/test_pairs tests/unit/fleet/picker/test_place tests/unit/fleet/picker/test_pick_disk \
+	tests/unit/fleet/picker/test_pick_quick
 check_PROGRAMS += $(picker_tests)
 TESTS += $(picker_tests)
 tests_unit_fleet_picker_test_pick_SOURCES = tests/unit/fleet/picker/test_pick.c tests/unit/fleet/picker/pick_help.h
 tests_unit_fleet_picker_test_pick_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
 tests_unit_fleet_picker_test_pick_disk_SOURCES = tests/unit/fleet/picker/test_pick_disk.c tests/unit/fleet/picker/pick_help.h
 tests_unit_fleet_picker_test_pick_disk_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
+tests_unit_fleet_picker_test_pick_quick_SOURCES = tests/unit/fleet/picker/test_pick_quick.c tests/unit/fleet/picker/pick_help.h
+tests_unit_fleet_picker_test_pick_quick_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
 tests_unit_fleet_picker_test_index_SOURCES = tests/unit/fleet/picker/test_index.c
 tests_unit_fleet_picker_test_index_LDADD = $(link_fleet_picker) $(CMOCKA_LIBS)
 tests_unit_fleet_picker_test_pairs_SOURCES = tests/unit/fleet/picker/test_pairs.c

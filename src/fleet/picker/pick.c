@@ -11,8 +11,9 @@
  * only when that pool's queue exceeds about half the objective plus half the prompt's time (selective
  * disaggregation, as in Mooncake and llm-d). Prompts of at most local_prefill_tokens uncached tokens run where they
  * decode. So do prompts that D computes within local_prefill_s, times one plus the sequences that decode there. For
- * them the messages and wake-ups of a hand-off would cost too much. If no decode worker keeps the objectives so, pairs
- * are tried for them too.
+ * them the messages and wake-ups of a hand-off would cost too much. Their delay(D) is the prefill time, once, if any
+ * sequence decodes there: equal workers learn speeds that differ by a third, and an idle one must be preferred all the
+ * same. If no decode worker keeps the objectives so, pairs are tried for them too.
  *
  * Under admission control such an overflow also leaves half of each step and a quarter of the seats free (pick_priv.h).
  *

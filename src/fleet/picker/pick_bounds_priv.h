@@ -87,7 +87,7 @@ static inline int64_t lone_prompt_ns(const struct scan *scan, const struct pick_
     ns = ns < PICK_MAX_NS ? ns : PICK_MAX_NS;
     if (what == ALONE_BY_OVERFLOW)
         return ns + held_up_ns(own_ns, n_running) + (pool->has_both ? 0 : overflow_ns(scan, own_ns));
-    return is_local(scan, n, own_ns, n_running) ? ns : PICK_NEVER_NS;
+    return is_local(scan, n, own_ns, n_running) ? ns + quick_delay_ns(own_ns, n_running) : PICK_NEVER_NS;
 }
 
 static inline int64_t lone_rest_ns(const struct scan *scan, int64_t queued_ns, int64_t fixed_ns)

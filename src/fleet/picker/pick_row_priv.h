@@ -19,6 +19,13 @@ static inline int64_t held_up_ns(int64_t own_ns, uint32_t n_running)
     return own_ns * (n_running < PICK_MAX_RUNNING ? n_running : PICK_MAX_RUNNING);
 }
 
+/* What a quick prompt costs the sequences beside it: its time once, so that a busy worker is chosen only if it is faster
+ * by more than its learned speed may be wrong, and a cached prompt still goes where its blocks are. */
+static inline int64_t quick_delay_ns(int64_t own_ns, uint32_t n_running)
+{
+    return n_running > 0 ? own_ns : 0;
+}
+
 static inline bool is_local(const struct scan *scan, uint32_t n, int64_t own_ns, uint32_t n_running)
 {
     return n <= scan->local_tokens || own_ns + held_up_ns(own_ns, n_running) <= scan->local_ns;
@@ -80,7 +87,9 @@ static inline void try_alone(const struct scan *scan, const struct pick_row *row
                 need.read_ns + queue_ns(scan, row->queue_ns) + beside_ns(scan, row, own_ns) + row->itl_ns,
             cost_ns = ttft_ns + scan->answer_tokens * row->itl_ns;
 
-    if (!is_quick)
+    if (is_quick)
+        cost_ns += quick_delay_ns(own_ns, row->n_running);
+    else
         cost_ns += held_up_ns(own_ns, row->n_running) + (row->is_both ? 0 : overflow_ns(scan, own_ns));
     if (is_first(row, row->n_running, cost_ns, best) &&
         (scan->pass == ANY ||

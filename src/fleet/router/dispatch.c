@@ -305,10 +305,9 @@ static void backend_cancel(void *self, struct gen_handle *handle, struct gen_ser
     struct router *router = self;
     struct job *job = job_of(handle);
 
-    router_queue_remove(job, false); /* so that the stats have all of its wait */
+    job_leave(job, JOB_OVER); /* first, so that the stats have all of its wait */
     if (serving_out != NULL)
         router_job_serving(job, serving_out);
-    job_leave(job, JOB_OVER);
     router_job_free(job);
     router_place_queued(router);
 }

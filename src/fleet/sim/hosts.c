@@ -19,6 +19,7 @@
 
 #define CORE        UINT64_C(1000000) /* of demand */
 #define MOST_DEMAND (1000 * CORE)
+#define TWO_PI      6.283185307179586
 
 static double host_speed(const struct sim *sim, const struct sim_host *host)
 {
@@ -74,6 +75,17 @@ double sim_hosts_stretch(const struct sim *sim, const struct sim_worker *worker)
         return 1;
     wanted = (double)(hosts_at(sim, worker)->demand + CORE);
     return wanted > cores ? wanted / cores : 1;
+}
+
+double sim_hosts_noise(struct sim *sim)
+{
+    double cv = sim->opts->step_noise, log_variance, normal;
+
+    if (cv <= 0)
+        return 1;
+    log_variance = log1p(cv * cv);
+    normal = sqrt(-2 * log(1 - rng_unit(&sim->rng))) * cos(TWO_PI * rng_unit(&sim->rng)); /* Box and Muller */
+    return exp(sqrt(log_variance) * normal - log_variance / 2);
 }
 
 /* ---- gaps between tokens ---- */

@@ -38,6 +38,8 @@ uint32_t sim_hosts_of(const struct sim *sim, uint32_t slot); /* its host, or its
 uint64_t sim_hosts_now(const struct sim *sim, const struct sim_worker *worker);
 /* The factor by which a step takes longer now if one more worker of this host computes; 1: none. */
 double sim_hosts_stretch(const struct sim *sim, const struct sim_worker *worker);
+/* By how much the next run takes longer, for other reasons (sim_opts.step_noise): lognormal, mean 1. */
+double sim_hosts_noise(struct sim *sim);
 
 /* A run begins; its end is set, or set again; it ends (the gaps between its tokens are counted) or is lost. */
 void sim_hosts_begin(struct sim *sim, struct sim_worker *worker);

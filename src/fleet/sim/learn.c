@@ -48,15 +48,15 @@ static void learn_from(const struct sim *sim, struct sim_worker *worker, const s
     sched_speed_learn(&worker->speed, &step, sim->now_ns);
 }
 
-static void learn_prompt(const struct sim *sim, struct sim_worker *worker, uint32_t n_tokens)
+static void learn_prompt(struct sim *sim, struct sim_worker *worker, uint32_t n_tokens)
 {
     learn_from(sim, worker,
                &(struct learn_point){.n_prompt = n_tokens,
-                                     .seconds = sim_hosts_stretch(sim, worker) *
+                                     .seconds = sim_hosts_stretch(sim, worker) * sim_hosts_noise(sim) *
                                                 sim_times_prefill_s(worker->times, 0, n_tokens, n_tokens)});
 }
 
-void sim_learn_start(const struct sim *sim, struct sim_worker *worker)
+void sim_learn_start(struct sim *sim, struct sim_worker *worker)
 {
     const struct sim_times *times = worker->times;
     double stretch = sim_hosts_stretch(sim, worker);
@@ -67,11 +67,12 @@ void sim_learn_start(const struct sim *sim, struct sim_worker *worker)
     worker->n_learned = 0;
     learn_prompt(sim, worker, START_FEW);
     for (uint32_t context = START_FEW; context + 1 < START_FEW + START_DRAWN; context++)
-        learn_from(sim, worker,
-                   &(struct learn_point){
-                       .n_rows = 1,
-                       .context = context,
-                       .seconds = stretch * (times->step_s + times->row_s + context * times->context_s)});
+        learn_from(
+            sim, worker,
+            &(struct learn_point){.n_rows = 1,
+                                  .context = context,
+                                  .seconds = stretch * sim_hosts_noise(sim) *
+                                             (times->step_s + times->row_s + context * times->context_s)});
     learn_prompt(sim, worker, START_MANY);
 }
 

@@ -255,7 +255,7 @@ static void worker_schedule(struct sim *sim, struct sim_worker *worker)
 static void worker_plan(struct sim *sim, struct sim_worker *worker)
 {
     const struct sim_times *times = worker->times;
-    double rows, steps = 1e9;
+    double rows, noise, steps = 1e9;
 
     if (!worker->is_up || worker->is_busy)
         return;
@@ -292,6 +292,10 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
         if (steps == n)
             worker_pack(sim, worker, most * n - job->n_left);
     }
+    noise = sim_hosts_noise(sim);
+    worker->run_linear_s *= noise;
+    worker->run_square_s *= noise;
+    worker->run_pack_s *= noise;
     worker->run_steps = (uint32_t)steps;
     worker->run_began_ns = sim_hosts_now(sim, worker);
     sim_hosts_begin(sim, worker);

@@ -234,10 +234,9 @@ static struct option make_alone(const struct world *world, uint32_t i, uint32_t 
     it.choice = (struct picker_choice){
         .prefill = PICKER_NONE, .decode = world->slot_of[i], .uncached_tokens = n, .read_tokens = n_read};
     it.cost_ns = ttft_ns + answer(world) * itl;
-    if (!is_short(world, row, n))
-        it.cost_ns +=
-            own_ns * running +
-            (row->role == PICKER_BOTH ? 0 : whole_ns(world->goals.ttft_slo_s * 1e9) / 2 + own_ns / 2);
+    it.cost_ns += own_ns * (is_short(world, row, n) ? running > 0 : running);
+    if (!is_short(world, row, n) && row->role != PICKER_BOTH)
+        it.cost_ns += whole_ns(world->goals.ttft_slo_s * 1e9) / 2 + own_ns / 2;
     it.level = level_of(world, NULL, row, keeps_ttft(world, ttft_ns, alone_ns) && may_overflow(world, row, n),
                         least);
     return it;

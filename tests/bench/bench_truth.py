@@ -12,9 +12,8 @@ fails where a mean differs by more than 10 percent or a 99th percentile by more 
 The workers run the simulated engine at the speed of an accelerator, or with --engine bundled the demonstration model with
 one thread each; all else is as in production.  The simulator then shares this machine's cores between the workers
 (--host-cores), counts what a token costs outside of the step (--token-cpu), and varies the times of steps as much as those of
-single prompts vary on idle workers (--noise).  --times status takes the step times from a
-worker's status, as baton-sim --measured does, and does not measure them from outside.  --both: N workers of the role both,
-instead of two of each other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
+idle workers vary (--noise).  --times status takes the step times from a worker's status, as baton-sim --measured does, and
+does not measure them from outside.  --both: N workers of the role both, instead of two of each other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
 
 Workers start one after another, because each measures itself at its start, and serve a load of the same kind for half a
 minute, because they learn what they report.  They are measured before and after the load that counts, and the simulator gets
@@ -26,6 +25,7 @@ bundled, else 1).
 """
 import argparse
 import json
+import math
 import os
 import random
 import resource
@@ -123,7 +123,6 @@ def measure(cluster, args, row, again):
     what baton-sim takes.  Seconds of a step, for each row, context token, prompt token and attended pair.  They include the
     engine's configured times, sockets, wake-ups and the engine's checks of all KV."""
     is_sim = args.engine == "sim"  # a model's first steps after a pause are slower than those of a worker that is never idle
-    noise = Noise(cluster)
     alone = {n: bench(cluster, *(("-c", "1") if is_sim else ("-r", f"{600 / n}")), "--requests", "8", "-p", f"{n}:{n}", "-a", "48:48", "--seed", f"{n + again}") for n in PROMPTS}
     length = {n: one["tokens"]["prompt"] / one["requests"]["whole"] for n, one in alone.items()}
     short, long = (alone[n]["itl_ms"]["p50"] / 1e3 for n in (PROMPTS[0], PROMPTS[-1]))
@@ -133,29 +132,15 @@ def measure(cluster, args, row, again):
                                for key, n in length.items()])
     if is_sim:
         return step, row, context, token, pair, 0, 0
-    spread = noise.read()
-    means = (step * (1 + spread ** 2) ** 0.5 for step in (step, row, context, token, pair))  # of medians
-    return *means, measure_token_cpu(cluster), spread
+    noise = statistics.fmean(step_noise(one) for one in alone.values())
+    means = (time_s * (1 + noise ** 2) ** 0.5 for time_s in (step, row, context, token, pair))  # the above are medians
+    return *means, measure_token_cpu(cluster), noise
 
 
-class Noise:
-    """The relative standard deviation of the prefill times of equal prompts, as the router logs them from now on."""
-
-    def __init__(self, cluster):
-        self.path = cluster.routers[0].log_path
-        self.begin = os.path.getsize(self.path)
-
-    def read(self):
-        time.sleep(1)  # the last lines are written
-        groups = {}
-        with open(self.path) as log:
-            log.seek(self.begin)
-            for line in log:
-                entry = json.loads(line)
-                if entry["event"] == "access" and entry["prefill_us"] > 0 and entry["tokens_cached"] == 0:
-                    groups.setdefault(min(PROMPTS, key=lambda n: abs(n - entry["tokens_in"])), []).append(entry["prefill_us"] / entry["tokens_in"])
-        squares = [(one / statistics.fmean(group) - 1) ** 2 for group in groups.values() for one in group]
-        return (sum(squares) / (len(squares) - len(groups))) ** 0.5
+def step_noise(one):
+    """The relative standard deviation of the gaps between tokens, if they are lognormal, by their median and 90th percentile."""
+    sigma = math.log(one["itl_ms"]["p90"] / one["itl_ms"]["p50"]) / statistics.NormalDist().inv_cdf(0.9)
+    return math.expm1(sigma ** 2) ** 0.5
 
 
 def seconds_of(text):

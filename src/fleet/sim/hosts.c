@@ -77,13 +77,13 @@ double sim_hosts_stretch(const struct sim *sim, const struct sim_worker *worker)
     return wanted > cores ? wanted / cores : 1;
 }
 
-double sim_hosts_noise(struct sim *sim)
+double sim_hosts_noise(struct sim *sim, double n_steps)
 {
     double cv = sim->opts->step_noise, log_variance, normal;
 
     if (cv <= 0)
         return 1;
-    log_variance = log1p(cv * cv);
+    log_variance = log1p(cv * cv / n_steps);
     normal = sqrt(-2 * log(1 - rng_unit(&sim->rng))) * cos(TWO_PI * rng_unit(&sim->rng)); /* Box and Muller */
     return exp(sqrt(log_variance) * normal - log_variance / 2);
 }
@@ -96,6 +96,15 @@ struct gaps { /* equal ones, of each decoding sequence */
     double step_ns; /* on an idle host */
     double busy;    /* wanted of each core; 1: no step fills the last one */
 };
+
+/* Steps end so long after those before: a gap of each sequence but n_fresh of each class. */
+static void hosts_add_steps(struct sim *sim, const struct sim_worker *worker, uint64_t n_steps, double ns,
+                            const uint32_t *n_fresh)
+{
+    for (unsigned i = 0; i < SIM_MAX_CLASSES; i++)
+        sim_hist_add(&sim->result->classes[i].itl, (uint64_t)ns,
+                     (worker->n_by_kind[i] - n_fresh[i]) * n_steps);
+}
 
 /* Adds them for all sequences but n_fresh of each class. */
 static void hosts_add_gaps(struct sim *sim, struct sim_worker *worker, const struct gaps *gaps,
@@ -112,13 +121,26 @@ static void hosts_add_gaps(struct sim *sim, struct sim_worker *worker, const str
     n_longer = (uint64_t)fmin((double)n, floor(worker->host.n_longer));
     worker->host.n_longer -= (double)n_longer;
     runs_ns += floor(n_waits) * wait_ns;
-    for (unsigned i = 0; i < SIM_MAX_CLASSES; i++) {
-        struct sim_hist *itl = &sim->result->classes[i].itl;
-        uint32_t n_rows = worker->n_by_kind[i] - n_fresh[i];
-
-        sim_hist_add(itl, (uint64_t)runs_ns, n_rows * (n - n_longer));
-        sim_hist_add(itl, (uint64_t)(runs_ns + wait_ns), n_rows * n_longer);
+    if (sim->opts->step_noise <= 0 || worker->run_steps == 1) { /* the time of one step is drawn already */
+        hosts_add_steps(sim, worker, n - n_longer, runs_ns, n_fresh);
+        hosts_add_steps(sim, worker, n_longer, runs_ns + wait_ns, n_fresh);
+        return;
     }
+    for (uint64_t i = 0; i < n; i++)
+        hosts_add_steps(sim, worker, 1, runs_ns * sim_hosts_noise(sim, 1) + (i < n_longer ? wait_ns : 0),
+                        n_fresh);
+}
+
+void sim_hosts_count_run(struct sim *sim, struct sim_worker *worker, double step_ns)
+{
+    uint64_t first_end_ns = worker->run_began_ns + (uint64_t)(sim_worker_run_s(worker, 1) * 1e9);
+    struct gaps gaps = {.n = 1, .gap_ns = step_ns, .step_ns = step_ns, .busy = 1};
+    uint32_t n_fresh[SIM_MAX_CLASSES] = {0};
+
+    sim_hosts_count_fresh(sim, worker, first_end_ns, n_fresh);
+    hosts_add_gaps(sim, worker, &gaps, n_fresh);
+    gaps.n = worker->run_steps - 1;
+    hosts_add_gaps(sim, worker, &gaps, (const uint32_t[SIM_MAX_CLASSES]){0});
 }
 
 void sim_hosts_count_fresh(struct sim *sim, struct sim_worker *worker, uint64_t end_ns, uint32_t *n_fresh)

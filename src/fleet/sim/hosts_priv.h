@@ -38,14 +38,16 @@ uint32_t sim_hosts_of(const struct sim *sim, uint32_t slot); /* its host, or its
 uint64_t sim_hosts_now(const struct sim *sim, const struct sim_worker *worker);
 /* The factor by which a step takes longer now if one more worker of this host computes; 1: none. */
 double sim_hosts_stretch(const struct sim *sim, const struct sim_worker *worker);
-/* By how much the next run takes longer, for other reasons (sim_opts.step_noise): lognormal, mean 1. */
-double sim_hosts_noise(struct sim *sim);
+/* By how much so many steps together take longer for other reasons (sim_opts.step_noise): lognormal, mean 1. */
+double sim_hosts_noise(struct sim *sim, double n_steps);
 
 /* A run begins; its end is set, or set again; it ends (the gaps between its tokens are counted) or is lost. */
 void sim_hosts_begin(struct sim *sim, struct sim_worker *worker);
 void sim_hosts_set_end(struct sim *sim, const struct sim_worker *worker, uint64_t end_ns);
 void sim_hosts_end(struct sim *sim, struct sim_worker *worker);
 void sim_hosts_lose(struct sim *sim, struct sim_worker *worker);
+/* Counts the gaps of a worker's run without hosts, all of step_ns but the first ones of fresh sequences. */
+void sim_hosts_count_run(struct sim *sim, struct sim_worker *worker, double step_ns);
 /* Counts the first gaps of sequences whose prompts ended with the run before: from then to end_ns.  Adds their numbers to
  * n_fresh, [SIM_MAX_CLASSES]. */
 void sim_hosts_count_fresh(struct sim *sim, struct sim_worker *worker, uint64_t end_ns, uint32_t *n_fresh);

@@ -52,7 +52,7 @@ static void learn_prompt(struct sim *sim, struct sim_worker *worker, uint32_t n_
 {
     learn_from(sim, worker,
                &(struct learn_point){.n_prompt = n_tokens,
-                                     .seconds = sim_hosts_stretch(sim, worker) * sim_hosts_noise(sim) *
+                                     .seconds = sim_hosts_stretch(sim, worker) * sim_hosts_noise(sim, 1) *
                                                 sim_times_prefill_s(worker->times, 0, n_tokens, n_tokens)});
 }
 
@@ -71,7 +71,7 @@ void sim_learn_start(struct sim *sim, struct sim_worker *worker)
             sim, worker,
             &(struct learn_point){.n_rows = 1,
                                   .context = context,
-                                  .seconds = stretch * sim_hosts_noise(sim) *
+                                  .seconds = stretch * sim_hosts_noise(sim, 1) *
                                              (times->step_s + times->row_s + context * times->context_s)});
     learn_prompt(sim, worker, START_MANY);
 }
@@ -102,7 +102,7 @@ static void learn_run_exact(const struct sim *sim, struct sim_worker *worker)
                    sim->now_ns);
 }
 
-void sim_learn_run(const struct sim *sim, struct sim_worker *worker)
+void sim_learn_run(struct sim *sim, struct sim_worker *worker)
 {
     uint32_t k = worker->run_steps, n = worker->n_learned++;
     double chunk = worker->run_chunk, stretch = sim->hosts != NULL ? worker->host.stretch : 1;
@@ -118,12 +118,16 @@ void sim_learn_run(const struct sim *sim, struct sim_worker *worker)
     }
     if (n >= MANY_RUNS && n % EACH_RUN != 0)
         return;
-    learn_from(sim, worker, &point);
-    if (k < 2)
+    if (k < 2) {
+        learn_from(sim, worker, &point);
         return;
+    }
+    point.seconds *= sim_hosts_noise(sim, 1); /* of this step alone */
+    learn_from(sim, worker, &point);
     point.position += (uint32_t)(chunk * (k - 1));
     point.context += (double)worker->run_rows * (k - 1);
-    point.seconds = stretch * (sim_worker_run_s(worker, k) - sim_worker_run_s(worker, k - 1));
+    point.seconds =
+        stretch * sim_hosts_noise(sim, 1) * (sim_worker_run_s(worker, k) - sim_worker_run_s(worker, k - 1));
     learn_from(sim, worker, &point);
 }
 

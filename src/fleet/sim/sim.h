@@ -89,7 +89,7 @@ struct sim_opts {
     bool refuses_early; /* refuses requests whose first token is predicted too late (fleet/picker/admit.h) */
     uint64_t most_refused; /* of one kind: arrivals end there.  0: they do not */
     uint32_t most_refused_kind;
-    double step_noise;    /* relative standard deviation of the time of a run of steps; 0: none */
+    double step_noise;    /* relative standard deviation of the time of a step; 0: none */
     double slow_factor;   /* the first worker of each role takes so many times as long for its steps; 0: 1 */
     uint64_t spared;      /* this arrival, counted from 1, is admitted with any prediction; 0: none */
     uint32_t max_refused; /* arrivals that the result lists */

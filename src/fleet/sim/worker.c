@@ -292,7 +292,7 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
         if (steps == n)
             worker_pack(sim, worker, most * n - job->n_left);
     }
-    noise = sim_hosts_noise(sim);
+    noise = sim_hosts_noise(sim, steps);
     worker->run_linear_s *= noise;
     worker->run_square_s *= noise;
     worker->run_pack_s *= noise;
@@ -359,17 +359,6 @@ static void worker_poke(struct sim *sim, struct sim_worker *worker)
 
 /* ---- the end of a run ---- */
 
-static void worker_count_gaps(struct sim *sim, struct sim_worker *worker, double step_s)
-{
-    uint64_t first_end_ns = worker->run_began_ns + (uint64_t)(sim_worker_run_s(worker, 1) * 1e9);
-    uint32_t n_fresh[SIM_MAX_CLASSES] = {0};
-
-    sim_hosts_count_fresh(sim, worker, first_end_ns, n_fresh);
-    for (unsigned i = 0; i < SIM_MAX_CLASSES; i++)
-        sim_hist_add(&sim->result->classes[i].itl, (uint64_t)(step_s * 1e9),
-                     (uint64_t)worker->n_by_kind[i] * worker->run_steps - n_fresh[i]);
-}
-
 static void worker_prompt_steps(struct sim *sim, struct sim_worker *worker, uint32_t i, uint32_t done)
 {
     struct sim_job *job = sim_job_at(sim, i);
@@ -419,7 +408,7 @@ void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
     sim_hosts_end(sim, worker);
     sim_learn_run(sim, worker);
     if (n_seats > 0 && sim->hosts == NULL)
-        worker_count_gaps(sim, worker, run_s / worker->run_steps);
+        sim_hosts_count_run(sim, worker, run_s / worker->run_steps * 1e9);
     worker->busy_ns += sim->now_ns - worker->host.began_ns;
     *(worker->role == PICKER_PREFILL ? &column->prefill_busy_s : &column->decode_busy_s) += run_s;
     worker->n_steps += worker->run_steps;

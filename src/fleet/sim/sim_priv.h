@@ -154,8 +154,8 @@ uint32_t sim_turns_next(const struct sim *sim, struct sim_worker *worker, const 
                         uint32_t at);
 
 /* learn.c */
-void sim_learn_start(struct sim *sim, struct sim_worker *worker);     /* forgets all, measures */
-void sim_learn_run(struct sim *sim, struct sim_worker *worker); /* its run ends now */
+void sim_learn_start(struct sim *sim, struct sim_worker *worker); /* forgets all, measures */
+void sim_learn_run(struct sim *sim, struct sim_worker *worker);   /* its run ends now */
 /* The most prompt tokens that the scheduler adds to a step of the decoding sequences. */
 uint32_t sim_learn_chunk(const struct sim *sim, const struct sim_worker *worker, uint32_t position);
 /* True if the model's cost of attention has changed since an idle worker's report that used it. */

@@ -180,8 +180,8 @@ struct load_report {
     bool is_draining;
     uint64_t notice;                         /* the latest task_spec.notice that the figures include */
     uint64_t peers_in_memory, peers_on_disk; /* blocks in the peer map; on disk only */
-    uint64_t n_own_fetches; /* prefix fetches so far whose owner the peer map found */
-    bool is_unfit; /* health.c */
+    uint64_t n_own_fetches;                  /* prefix fetches so far whose owner the peer map found */
+    bool is_unfit;                           /* health.c */
     uint32_t n_spoilt_in_row;
 };
 

@@ -19,7 +19,7 @@
 #include "serve/access/sign.h"
 #include "compute/sample/stop.h"
 
-#define MAX_MARKS 12
+#define MAX_MARKS 20
 
 enum open_block { OPEN_NONE, OPEN_TEXT, OPEN_THINKING, OPEN_CALL };
 
@@ -200,10 +200,22 @@ static void add_mark(struct answer *answer, const char *spelling)
     const struct tokenizer *tokenizer = answer->detok.tokenizer;
     token_id id = spelling == NULL ? TOKEN_NONE : tokenizer_find(tokenizer, bytes_str(spelling));
 
+    for (size_t i = 0; i < answer->n_marks; i++)
+        if (answer->marks[i] == id)
+            return;
     if (id != TOKEN_NONE && tokenizer_is_control(tokenizer, id) && answer->n_marks < MAX_MARKS) {
         answer->marks[answer->n_marks] = id;
         answer->spellings[answer->n_marks++] = spelling;
     }
+}
+
+/* The same for a mark that the format puts together from several tokens. */
+static void add_parts(struct answer *answer, enum calls_format format, const char *spelling)
+{
+    add_mark(answer, spelling);
+    for (const char *const *part = calls_marks(format); spelling != NULL && *part != NULL; part++)
+        if (strstr(spelling, *part) != NULL)
+            add_mark(answer, *part);
 }
 
 static int make_splitter(struct answer *answer, const struct answer_opts *opts)
@@ -236,10 +248,10 @@ static int make_splitter(struct answer *answer, const struct answer_opts *opts)
             (struct calls_tool){request->tools[i].name, request->tools[i].short_schema.len_bytes > 0
                                                             ? request->tools[i].short_schema
                                                             : request->tools[i].input_schema};
-    add_mark(answer, calls.think_open);
-    add_mark(answer, calls.think_close);
+    add_parts(answer, calls.answers, calls.think_open);
+    add_parts(answer, calls.answers, calls.think_close);
     for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS; i++)
-        add_mark(answer, calls_row_of(calls.answers)->answer[i]);
+        add_parts(answer, calls.answers, calls_row_of(calls.answers)->answer[i]);
     if (!calls.ignores_calls || calls.format == CALLS_HARMONY)
         for (const char *const *mark = calls_marks(calls.format); *mark != NULL; mark++)
             add_mark(answer, *mark);

@@ -455,7 +455,7 @@ static int copy_mistral_ids(struct bytes text, struct cached_answer *answer)
 }
 
 /* The place behind the object that begins at the next brace: no text within a call's arguments is an id. */
-static size_t skip_kimi_arguments(struct bytes text, size_t at)
+static size_t transcript_skip_arguments(struct bytes text, size_t at)
 {
     enum json_walk_result result = JSON_WALK_MORE;
     struct json_walk walk = {0};
@@ -483,20 +483,39 @@ static struct bytes next_kimi_id(struct bytes text, struct bytes name, size_t *a
             end++;
         if (end == colon + 1 || end == text.len_bytes || (text.data[end] != '{' && text.data[end] != '<'))
             continue;
-        *at = skip_kimi_arguments(text, end);
+        *at = transcript_skip_arguments(text, end);
         return bytes_of(text.data + from, end - from);
     }
     return (struct bytes){0};
 }
 
-static int copy_kimi_ids(struct bytes text, struct cached_answer *answer)
+/* The same for an id between the marks of a call of Solar Open; no name stands in it. */
+static struct bytes next_solar_id(struct bytes text, struct bytes name, size_t *at)
+{
+    static const char begin[] = "<|tool_call:begin|>", end[] = "<|tool_call:name|>";
+    size_t from = bytes_find(text, bytes_str(begin), *at), to;
+
+    (void)name;
+    if (from == SIZE_MAX)
+        return (struct bytes){0};
+    from += sizeof(begin) - 1;
+    to = bytes_find(text, bytes_str(end), from);
+    if (to == SIZE_MAX)
+        return (struct bytes){0};
+    *at = transcript_skip_arguments(text, to);
+    return bytes_of(text.data + from, to - from);
+}
+
+typedef struct bytes next_id_fn(struct bytes text, struct bytes name, size_t *at);
+
+static int copy_written_ids(struct bytes text, next_id_fn *next, struct cached_answer *answer)
 {
     int rc = make_drawn_ids(answer);
     size_t at = 0;
 
     for (size_t i = 0; rc == 0 && i < answer->n_blocks; i++)
         if (answer->blocks[i].kind == GEN_TOOL_USE &&
-            !transcript_copy(answer, next_kimi_id(text, answer->blocks[i].name, &at), bytes_of(NULL, 0),
+            !transcript_copy(answer, next(text, answer->blocks[i].name, &at), bytes_of(NULL, 0),
                              &answer->drawn_ids[i]))
             rc = E_NOMEM;
     return rc;
@@ -507,7 +526,7 @@ static int copy_drawn_ids(const struct transcript *transcript, const struct tran
                           struct cached_answer *answer)
 {
     enum calls_ids ids = calls_row_of(chat_format_info(end->model->chat)->calls)->ids;
-    int (*copy)(struct bytes text, struct cached_answer * answer) = NULL;
+    next_id_fn *next = NULL;
     size_t *ends;
     struct buf text = {0};
     int rc;
@@ -517,18 +536,19 @@ static int copy_drawn_ids(const struct transcript *transcript, const struct tran
     case CALLS_IDS_MISTRAL:
         return 0;
     case CALLS_IDS_MISTRAL_DRAWN:
-        copy = copy_mistral_ids;
         break;
     case CALLS_IDS_KIMI:
-        copy = copy_kimi_ids;
+        next = next_kimi_id;
+        break;
+    case CALLS_IDS_SOLAR:
+        next = next_solar_id;
         break;
     }
-    if (copy == NULL)
-        return E_UNSUPPORTED;
     ends = calloc(transcript->ids.n + 1, sizeof(*ends));
     rc = ends == NULL ? E_NOMEM : transcript_spell(transcript, end->model->tokenizer, false, &text, ends);
     if (rc == 0)
-        rc = copy(buf_view(&text), answer);
+        rc = next != NULL ? copy_written_ids(buf_view(&text), next, answer)
+                          : copy_mistral_ids(buf_view(&text), answer);
     buf_fini(&text);
     free(ends);
     return rc;

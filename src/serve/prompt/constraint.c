@@ -23,171 +23,6 @@
 #include "serve/prompt/constraint_priv.h"
 #include "text/toolcall/calls.h"
 
-/* ---- the writer ---- */
-
-static void begin_item(struct constraint *constraint)
-{
-    uint8_t last =
-        constraint->out->len_bytes == 0 ? '[' : constraint->out->data[constraint->out->len_bytes - 1];
-
-    if (last != '[' && last != ':')
-        buf_append_byte(constraint->out, ',');
-}
-
-static void put_one(struct constraint *constraint, const char *kind, struct bytes text)
-{
-    begin_item(constraint);
-    buf_printf(constraint->out, "{\"%s\":", kind);
-    json_put_str(constraint->out, text);
-    buf_append_byte(constraint->out, '}');
-}
-
-void constraint_text(struct constraint *constraint, const char *text)
-{
-    put_one(constraint, "text", bytes_str(text));
-}
-
-void constraint_bytes(struct constraint *constraint, struct bytes before, struct bytes text,
-                      struct bytes after)
-{
-    struct buf all = {0};
-
-    buf_append(&all, before.data, before.len_bytes);
-    buf_append(&all, text.data, text.len_bytes);
-    buf_append(&all, after.data, after.len_bytes);
-    put_one(constraint, "text", buf_view(&all));
-    constraint->out->is_bad |= all.is_bad;
-    buf_fini(&all);
-}
-
-void constraint_mark(struct constraint *constraint, const char *mark)
-{
-    put_one(constraint, "mark", bytes_str(mark));
-}
-
-void constraint_written(struct constraint *constraint, const char *text)
-{
-    struct bytes rest = bytes_str(text == NULL ? "" : text);
-    const char *const *marks = calls_marks(constraint->format->calls);
-
-    while (rest.len_bytes > 0) {
-        size_t at = rest.len_bytes, n = 0;
-
-        for (size_t i = 0; marks[i] != NULL; i++) {
-            size_t found = bytes_find(rest, bytes_str(marks[i]), 0);
-
-            if (found < at) {
-                at = found;
-                n = strlen(marks[i]);
-            }
-        }
-        if (at > 0)
-            put_one(constraint, "text", bytes_of(rest.data, at));
-        if (n > 0)
-            put_one(constraint, "mark", bytes_of(rest.data + at, n));
-        rest = bytes_of(rest.data + at + n, rest.len_bytes - at - n);
-    }
-}
-
-/* Ends an item whose errors may need a path. */
-static void end_named(struct constraint *constraint)
-{
-    if (constraint->path[0] != '\0') {
-        buf_append_str(constraint->out, ",\"path\":");
-        json_put_str(constraint->out, bytes_str(constraint->path));
-    }
-    buf_append_byte(constraint->out, '}');
-}
-
-void constraint_json(struct constraint *constraint, struct bytes schema)
-{
-    begin_item(constraint);
-    buf_append_str(constraint->out, "{\"json\":");
-    buf_append(constraint->out, schema.data, schema.len_bytes);
-    end_named(constraint);
-}
-
-void constraint_arguments(struct constraint *constraint, struct bytes schema)
-{
-    begin_item(constraint);
-    buf_append_str(constraint->out, "{\"json\":");
-    buf_append(constraint->out, schema.data, schema.len_bytes);
-    buf_append_str(constraint->out, ",\"closed\":true}");
-}
-
-void constraint_tagged(struct constraint *constraint, const struct calls_tags *tags, struct bytes schema,
-                       const char *banned)
-{
-    begin_item(constraint);
-    buf_append_str(constraint->out, "{\"tagged\":");
-    buf_append(constraint->out, schema.data, schema.len_bytes);
-    buf_append_str(constraint->out, ",\"until\":");
-    json_put_str(constraint->out, bytes_str(tags->value_close));
-    if (tags->is_tight)
-        buf_append_str(constraint->out, ",\"inner\":true");
-    if (banned != NULL) {
-        buf_append_str(constraint->out, ",\"not\":");
-        json_put_str(constraint->out, bytes_str(banned));
-    }
-    end_named(constraint);
-}
-
-/* A "tagged" text needs an "until" of two characters; the pattern allows none of them. */
-void constraint_keyword(struct constraint *constraint)
-{
-    begin_item(constraint);
-    buf_append_str(constraint->out,
-                   "{\"tagged\":{\"pattern\":\"^[A-Za-z_][A-Za-z0-9_]{0,63}$\"},\"until\":\"=(\"}");
-}
-
-void constraint_free(struct constraint *constraint, const char *const *until, uint32_t max_tokens)
-{
-    begin_item(constraint);
-    buf_append_str(constraint->out, "{\"free\":{");
-    if (until[0] != NULL) {
-        buf_append_str(constraint->out, "\"until\":[");
-        for (size_t i = 0; until[i] != NULL; i++) {
-            begin_item(constraint);
-            json_put_str(constraint->out, bytes_str(until[i]));
-        }
-        buf_append_byte(constraint->out, ']');
-    }
-    if (max_tokens > 0)
-        buf_printf(constraint->out, "%s\"max_tokens\":%u", until[0] != NULL ? "," : "", max_tokens);
-    buf_append_str(constraint->out, "}}");
-}
-
-void constraint_open_seq(struct constraint *constraint)
-{
-    begin_item(constraint);
-    buf_append_str(constraint->out, "{\"seq\":[");
-}
-
-void constraint_open_any(struct constraint *constraint)
-{
-    begin_item(constraint);
-    buf_append_str(constraint->out, "{\"any\":[");
-}
-
-void constraint_close(struct constraint *constraint)
-{
-    buf_append_str(constraint->out, "]}");
-}
-
-void constraint_open_rep(struct constraint *constraint)
-{
-    begin_item(constraint);
-    buf_append_str(constraint->out, "{\"rep\":");
-}
-
-void constraint_close_rep(struct constraint *constraint, int min, int max)
-{
-    buf_printf(constraint->out, ",\"min\":%d", min);
-    if (max >= 0)
-        buf_printf(constraint->out, ",\"max\":%d", max);
-    buf_append_byte(constraint->out, '}');
-}
-
 /* ---- the request's wishes ---- */
 
 /* True if calls are allowed and there is a reason to constrain them. */
@@ -224,11 +59,24 @@ static bool constraint_is_wanted(const struct constraint *constraint, bool begin
             (constraint->format->think_open != NULL || constraint->format->calls == CALLS_HARMONY));
 }
 
-static void constraint_put_document(struct constraint *constraint)
+/* The document that the request asks for, behind the mark of answers if the format wants it. */
+static void constraint_put_document(struct constraint *constraint, bool is_behind_thinking)
 {
+    const struct calls_row *row = calls_row_of(constraint->format->answers);
+    enum calls_answer_mark when = row->answer_mark;
+
+    bool has_mark = constraint->request->prefill.len_bytes == 0 && constraint->request->n_prompts == 0 &&
+                    (when == CALLS_ANSWER_MUST || (when == CALLS_ANSWER_AFTER && is_behind_thinking));
+
+    if (has_mark) {
+        constraint_open_seq(constraint);
+        constraint_outer_mark(constraint, row->answer[0]);
+    }
     constraint_json(constraint, constraint->request->format == GEN_FORMAT_JSON_SCHEMA
                                     ? constraint->request->schema
                                     : bytes_str("{\"type\":\"object\"}"));
+    if (has_mark)
+        constraint_close(constraint);
 }
 
 /* ---- thinking between marks ---- */
@@ -248,9 +96,9 @@ static void put_rest_of_thinking(struct constraint *constraint, bool may_call)
         until[n++] = constraint_call_mark(constraint);
     constraint_free(constraint, until, constraint->request->thinking_budget);
     constraint_open_any(constraint);
-    constraint_mark(constraint, constraint->format->think_close);
+    constraint_one_mark(constraint, constraint->format->think_close);
     if (also != NULL)
-        constraint_mark(constraint, also);
+        constraint_one_mark(constraint, also);
     if (may_call)
         constraint_calls(constraint, false, false);
     constraint_close(constraint);
@@ -262,9 +110,9 @@ static void put_thinking(struct constraint *constraint, bool may_call)
 
     constraint_open_seq(constraint);
     constraint_open_any(constraint);
-    constraint_mark(constraint, constraint->format->think_open);
+    constraint_one_mark(constraint, constraint->format->think_open);
     if (also != NULL)
-        constraint_mark(constraint, also);
+        constraint_one_mark(constraint, also);
     constraint_close(constraint);
     put_rest_of_thinking(constraint, may_call);
     constraint_close(constraint);
@@ -281,7 +129,7 @@ static void put_line_ends(struct constraint *constraint)
 static void put_begun(struct constraint *constraint, bool is_closed)
 {
     if (is_closed)
-        constraint_mark(constraint, constraint->format->think_close);
+        constraint_outer_mark(constraint, constraint->format->think_close);
     else
         put_rest_of_thinking(constraint, constraint->request->format == GEN_FORMAT_TEXT);
     put_line_ends(constraint);
@@ -297,6 +145,13 @@ static const char *constraint_answer_mark(const struct calls_row *row, size_t i)
     return row->has_text_marks ? NULL : row->answer[i];
 }
 
+/* True if no call may be made, and the words that begin one are no part of other answers. */
+static bool bans_words(const struct constraint *constraint)
+{
+    return calls_row_of(constraint->format->calls)->grammar.is_words &&
+           constraint->request->tool_choice == GEN_TOOLS_NONE;
+}
+
 /* The marks that text must not contain.  A sentence that opens thinking is text, except where an answer begins. */
 static void list_marks(const struct constraint *constraint, const char *until[MAX_UNTIL])
 {
@@ -309,7 +164,7 @@ static void list_marks(const struct constraint *constraint, const char *until[MA
     if (format->think_open != NULL && !format->think_is_words)
         until[n++] = format->think_open;
     if (constraint->request->n_tools > 0 && constraint_call_mark(constraint)[0] != '\0' &&
-        (holds_calls(constraint) || !constraint_is_bare(constraint)))
+        (holds_calls(constraint) || !constraint_is_bare(constraint) || bans_words(constraint)))
         until[n++] = constraint_call_mark(constraint);
 }
 
@@ -416,12 +271,60 @@ static void put_open_answer(struct constraint *constraint, bool thinks, bool beg
     if (thinks)
         put_thinking(constraint, true);
     for (size_t i = 0; i < CALLS_MAX_ANSWER_MARKS && constraint_answer_mark(row, i) != NULL; i++)
-        constraint_mark(constraint, row->answer[i]);
+        constraint_one_mark(constraint, row->answer[i]);
     constraint_close(constraint);
     constraint_free(constraint, until, 0);
     constraint_close(constraint);
     constraint_close_rep(constraint, 0, -1);
     put_answer_end(constraint, row);
+}
+
+/* True if the prompt ends with the mark that begins a part of the answer (Functionary 3.2). */
+static bool is_part_begun(const struct constraint *constraint)
+{
+    return calls_row_of(constraint->format->calls)->grammar.is_begun &&
+           constraint->request->prefill.len_bytes == 0;
+}
+
+/* Calls instead of text.  Where calls follow the text, it is empty. */
+static void put_calls_alone(struct constraint *constraint, bool is_held, bool begins_thinking)
+{
+    const struct calls_row *row = calls_row_of(constraint->format->answers);
+
+    constraint_open_seq(constraint);
+    if (row->answer_mark == CALLS_ANSWER_AFTER && begins_thinking)
+        constraint_outer_mark(constraint, row->answer[0]);
+    if (row->answer_mark == CALLS_ANSWER_AFTER)
+        constraint_outer_mark(constraint, row->answer[1]);
+    if (is_part_begun(constraint))
+        constraint_begun_calls(constraint, is_held, true);
+    else
+        constraint_calls(constraint, is_held, !constraint->request->is_single_call);
+    constraint_close(constraint);
+}
+
+static void put_call_or_document(struct constraint *constraint, bool begins_thinking)
+{
+    const struct gen_request *request = constraint->request;
+
+    constraint_open_any(constraint);
+    if (request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE)
+        put_calls_alone(constraint, false, begins_thinking);
+    constraint_put_document(constraint, begins_thinking);
+    constraint_close(constraint);
+}
+
+/* A part for a tool or, behind the mark of answers, text. */
+static void put_begun_parts(struct constraint *constraint)
+{
+    constraint_open_any(constraint);
+    if (holds_calls(constraint))
+        constraint_begun_calls(constraint, false, true);
+    constraint_open_seq(constraint);
+    constraint_text(constraint, calls_row_of(constraint->format->answers)->answer[0]);
+    put_open_answer(constraint, false, false);
+    constraint_close(constraint);
+    constraint_close(constraint);
 }
 
 static void put_plain(struct constraint *constraint, bool begins_thinking)
@@ -434,7 +337,7 @@ static void put_plain(struct constraint *constraint, bool begins_thinking)
     if (begins_thinking)
         put_begun(constraint, !thinks);
     if (forces) {
-        constraint_calls(constraint, true, !request->is_single_call);
+        put_calls_alone(constraint, true, begins_thinking);
     } else if (request->format != GEN_FORMAT_TEXT) {
         if (thinks && !begins_thinking && constraint->format->think_open != NULL) {
             constraint_open_rep(constraint);
@@ -444,11 +347,9 @@ static void put_plain(struct constraint *constraint, bool begins_thinking)
             constraint_close(constraint);
             constraint_close_rep(constraint, 0, 1);
         }
-        constraint_open_any(constraint);
-        if (request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE)
-            constraint_calls(constraint, false, !request->is_single_call);
-        constraint_put_document(constraint);
-        constraint_close(constraint);
+        put_call_or_document(constraint, begins_thinking);
+    } else if (is_part_begun(constraint)) {
+        put_begun_parts(constraint);
     } else {
         put_open_answer(constraint, thinks, !begins_thinking);
     }
@@ -502,7 +403,7 @@ static void put_harmony(struct constraint *constraint)
         constraint_open_seq(constraint);
         put_channel(constraint, "final");
         if (request->format != GEN_FORMAT_TEXT)
-            constraint_put_document(constraint);
+            constraint_put_document(constraint, false);
         else
             constraint_free(constraint, until, 0);
         constraint_close(constraint);
@@ -515,7 +416,7 @@ static void put_harmony(struct constraint *constraint)
 static void put_continuation(struct constraint *constraint)
 {
     constraint_open_seq(constraint);
-    constraint_put_document(constraint);
+    constraint_put_document(constraint, false);
     constraint_close(constraint);
 }
 

@@ -12,6 +12,8 @@
 #include "base/err.h"
 #include "serve/prompt/constraint_priv.h"
 
+#define MAX_ANY_ELEMENTS 4 /* elements of any names nest so deep */
+
 static const struct calls_grammar *constraint_grammar(const struct constraint *constraint)
 {
     return &calls_row_of(constraint->format->calls)->grammar;
@@ -24,7 +26,7 @@ const char *constraint_call_mark(const struct constraint *constraint)
 
 bool constraint_is_bare(const struct constraint *constraint)
 {
-    return constraint_grammar(constraint)->is_bare;
+    return constraint_grammar(constraint)->is_bare || constraint_grammar(constraint)->is_words;
 }
 
 bool constraint_may_call(const struct constraint *constraint, const struct gen_tool *tool)
@@ -46,6 +48,12 @@ static void constraint_put_mistral_id(struct constraint *constraint)
     constraint_close_rep(constraint, 0, 1);
 }
 
+static void put_solar_id(struct constraint *constraint)
+{
+    constraint_tagged(constraint, &(const struct calls_tags){.value_close = "<|"},
+                      bytes_str("{\"pattern\":\"^[a-z0-9]{10}$\"}"), NULL);
+}
+
 static void put_pieces(struct constraint *constraint, const struct calls_piece *pieces)
 {
     for (unsigned i = 0; i < CALLS_MAX_PIECES && pieces[i].kind != CALLS_PIECE_END; i++) {
@@ -60,6 +68,12 @@ static void put_pieces(struct constraint *constraint, const struct calls_piece *
             break;
         case CALLS_PIECE_INDEX:
             constraint_json(constraint, bytes_str("{\"type\":\"integer\",\"minimum\":0,\"maximum\":99999}"));
+            break;
+        case CALLS_PIECE_NUMBER:
+            constraint_json(constraint, bytes_str("{\"type\":\"integer\",\"minimum\":1,\"maximum\":99999}"));
+            break;
+        case CALLS_PIECE_SOLAR_ID:
+            put_solar_id(constraint);
             break;
         case CALLS_PIECE_MISTRAL_ID:
             constraint_put_mistral_id(constraint);
@@ -141,12 +155,8 @@ static void put_any_values(struct constraint *constraint, const struct calls_tag
     constraint_written(constraint, tags->key_open);
     constraint_free(constraint, until_key, 0);
     constraint_written(constraint, tags->key_written);
-    if (tags->json_open != NULL) {
-        constraint_open_any(constraint);
-        constraint_text(constraint, tags->string_open);
-        constraint_text(constraint, tags->json_open);
-        constraint_close(constraint);
-    }
+    if (tags->json_open != NULL)
+        constraint_kinds(constraint, tags);
     put_any_value(constraint, tags);
     constraint_close(constraint);
     constraint_close_rep(constraint, 0, -1);
@@ -163,6 +173,10 @@ static void put_arguments(struct constraint *constraint, const struct gen_tool *
         constraint_tags(constraint, tags, tool);
     } else if (tags != NULL && tags->has_braces) {
         put_any_braces(constraint, tags);
+    } else if (tags != NULL && tags->has_elements) {
+        constraint_open_rep(constraint);
+        constraint_any_element(constraint, tags, MAX_ANY_ELEMENTS);
+        constraint_close_rep(constraint, 0, -1);
     } else if (tags != NULL) {
         put_any_values(constraint, tags);
     } else if (is_held) {
@@ -194,12 +208,14 @@ static void constraint_calls_put_tools(struct constraint *constraint, bool is_he
     constraint_close(constraint);
 }
 
-static void put_call(struct constraint *constraint, bool is_held)
+/* is_begun: what opens the call is there already. */
+static void put_call(struct constraint *constraint, bool is_held, bool is_begun)
 {
     const struct calls_grammar *grammar = constraint_grammar(constraint);
 
     constraint_open_seq(constraint);
-    put_pieces(constraint, grammar->call_open);
+    if (!is_begun)
+        put_pieces(constraint, grammar->call_open);
     constraint_calls_put_tools(constraint, is_held);
     put_pieces(constraint, grammar->call_close);
     constraint_close(constraint);
@@ -216,7 +232,7 @@ static void put_call_again(struct constraint *constraint, const char *before, co
     constraint_open_seq(constraint);
     if (before != NULL)
         constraint_text(constraint, before);
-    put_call(constraint, is_held);
+    put_call(constraint, is_held, false);
     if (line_end != NULL && line_end[0] != '\0') {
         constraint_open_rep(constraint);
         constraint_text(constraint, line_end);
@@ -236,12 +252,23 @@ void constraint_calls(struct constraint *constraint, bool is_held, bool is_many)
         put_call_again(constraint, NULL, grammar->between, is_held);
         constraint_close_rep(constraint, 1, -1);
     } else {
-        put_call(constraint, is_held);
+        put_call(constraint, is_held, false);
     }
     if (is_many && grammar->has_commas) {
         put_call_again(constraint, grammar->between, NULL, is_held);
         constraint_close_rep(constraint, 0, -1);
     }
     put_pieces(constraint, grammar->close);
+    constraint_close(constraint);
+}
+
+void constraint_begun_calls(struct constraint *constraint, bool is_held, bool is_many)
+{
+    constraint_open_seq(constraint);
+    put_call(constraint, is_held, true);
+    if (is_many && !constraint->request->is_single_call) {
+        put_call_again(constraint, NULL, NULL, is_held);
+        constraint_close_rep(constraint, 0, -1);
+    }
     constraint_close(constraint);
 }

@@ -13,7 +13,8 @@ struct constraint {
     char refusal[320]; /* the first thing that the format cannot write; empty: none */
 };
 
-/* Writers of constraint elements, in sequence in a list or after a member's colon.  They add commas
+/* constraint_write.c
+ * Writers of constraint elements, in sequence in a list or after a member's colon.  They add commas
  * themselves. */
 void constraint_text(struct constraint *constraint, const char *text);
 void constraint_bytes(struct constraint *constraint, struct bytes before, struct bytes text,
@@ -21,6 +22,10 @@ void constraint_bytes(struct constraint *constraint, struct bytes before, struct
 void constraint_mark(struct constraint *constraint, const char *mark);
 /* Text of the format's row, whose marks may be control tokens.  Empty text and NULL write nothing. */
 void constraint_written(struct constraint *constraint, const char *text);
+/* A mark around thinking or answers, which the format may put together from several tokens; the other one writes it as one
+ * of several alternatives. */
+void constraint_outer_mark(struct constraint *constraint, const char *mark);
+void constraint_one_mark(struct constraint *constraint, const char *mark);
 void constraint_json(struct constraint *constraint, struct bytes schema);
 /* Arguments: an object; an empty object if the schema mentions no properties. */
 void constraint_arguments(struct constraint *constraint, struct bytes schema);
@@ -50,6 +55,10 @@ void constraint_tool_path(const struct gen_request *request, size_t tool, char *
 /* tags NULL: the arguments are keywords. */
 void constraint_tags(struct constraint *constraint, const struct calls_tags *tags,
                      const struct gen_tool *tool);
+/* constraint_nested.c: any element, with text or with elements to this depth. */
+void constraint_any_element(struct constraint *constraint, const struct calls_tags *tags, unsigned depth);
+/* Writes the alternatives of the text between a key and its value, of tags that tell the kind of the value. */
+void constraint_kinds(struct constraint *constraint, const struct calls_tags *tags);
 /* Writes a string of a schema between tags.  schema is its JSON text; NULL: any string.  banned is a
  * pattern that it must not match; it may be NULL. */
 void constraint_tagged(struct constraint *constraint, const struct calls_tags *tags, struct bytes schema,
@@ -59,9 +68,11 @@ void constraint_tagged(struct constraint *constraint, const struct calls_tags *t
 /* Writes one call, and more calls if the format and is_many allow.  is_held: the arguments of all tools
  * must match their schemas, not only those of strict tools. */
 void constraint_calls(struct constraint *constraint, bool is_held, bool is_many);
+/* The same where the prompt has the mark of the first call. */
+void constraint_begun_calls(struct constraint *constraint, bool is_held, bool is_many);
 /* The mark that begins a call; plain text must not contain it.  Empty: no mark begins a call. */
 const char *constraint_call_mark(const struct constraint *constraint);
-/* True if calls need no mark, so that free text is held only if tools are strict. */
+/* True if free text is held only if tools are strict, as calls need no mark, or words of any text are their mark. */
 bool constraint_is_bare(const struct constraint *constraint);
 /* False if tool_choice names another tool. */
 bool constraint_may_call(const struct constraint *constraint, const struct gen_tool *tool);

@@ -10,8 +10,7 @@
  * the parser for them.  It follows references, lists of types, enums and alternatives down to the strings.  A
  * schema without types is JSON; so is a string that only allOf declares.
  *
- * Braces (Gemma 4) are K:V with a mark at both sides of a string.  Objects and lists whose schema says what they hold
- * are written so too; all other values are JSON.
+ * constraint_nested.c has braces (Gemma 4) and elements (MiniMax M3).
  *
  * Keywords (LFM2) are K=V with V as JSON, which is a Python literal except for true, false and null; the parser
  * reads both. */
@@ -21,21 +20,14 @@
 
 #include "text/toolcall/calls_types.h"
 #include "text/json/json.h"
+#include "base/check.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "serve/prompt/constraint_priv.h"
+#include "serve/prompt/constraint_tags_priv.h"
 
 #define MAX_DEPTH       8
-#define MAX_BRACES      4  /* objects and lists in braces nest so deep; a list has its items' schema twice */
 #define MAX_NAMED_BYTES 80 /* properties with longer names are reported under the tool's path */
-
-struct place { /* the place of the value being written */
-    struct constraint *constraint;
-    const struct calls_tags *tags;
-    const json_t *root; /* the tool's schema */
-    unsigned types;     /* the types that the parser may give the value */
-    bool has_needed;    /* keywords: a required one was written, so the next one follows a comma */
-};
 
 static struct bytes constraint_tags_text_of(const json_t *value)
 {
@@ -45,7 +37,7 @@ static struct bytes constraint_tags_text_of(const json_t *value)
 /* ---- a string, a word, any other value ---- */
 
 /* Writes what the tags have before a value of this kind. */
-static void open_value(struct place *place, const char *open)
+static void open_value(struct constraint_place *place, const char *open)
 {
     if (open != NULL) {
         constraint_open_seq(place->constraint);
@@ -53,7 +45,7 @@ static void open_value(struct place *place, const char *open)
     }
 }
 
-static void close_value(struct place *place, const char *open, const char *close)
+static void close_value(struct constraint_place *place, const char *open, const char *close)
 {
     if (open != NULL) {
         constraint_written(place->constraint, close);
@@ -61,13 +53,86 @@ static void close_value(struct place *place, const char *open, const char *close
     }
 }
 
-static const char *string_open(const struct place *place)
+static const char *string_open(const struct constraint_place *place)
 {
     return place->tags == NULL ? NULL : place->tags->string_open;
 }
 
+/* The words of types in the tags of Kimi K3, besides "string". */
+static const struct {
+    const char *word;
+    unsigned types;
+} kinds[] = {{"number", CALLS_AS_INTEGER | CALLS_AS_NUMBER},
+             {"boolean", CALLS_AS_BOOLEAN},
+             {"null", CALLS_AS_NULL},
+             {"array", CALLS_AS_ARRAY},
+             {"object", CALLS_AS_OBJECT}};
+
+static void put_kind(struct constraint *constraint, const struct calls_tags *tags, const char *word)
+{
+    constraint_written(constraint, tags->json_open);
+    constraint_text(constraint, word);
+    constraint_written(constraint, tags->type_close);
+}
+
+void constraint_kinds(struct constraint *constraint, const struct calls_tags *tags)
+{
+    constraint_open_any(constraint);
+    constraint_open_seq(constraint);
+    constraint_written(constraint, tags->string_open);
+    constraint_close(constraint);
+    for (size_t i = 0; i < ARRAY_LEN(kinds) && tags->type_close != NULL; i++) {
+        constraint_open_seq(constraint);
+        put_kind(constraint, tags, kinds[i].word);
+        constraint_close(constraint);
+    }
+    if (tags->type_close == NULL)
+        constraint_text(constraint, tags->json_open);
+    constraint_close(constraint);
+}
+
+static void put_typed_schema(struct constraint_place *place, const json_t *schema, const char *type);
+static void put_string(struct constraint_place *place, const json_t *schema);
+
+/* A value whose type the tag of its key names: one alternative for each type that the schema allows. */
+static void put_typed(struct constraint_place *place, const json_t *schema, const char *type)
+{
+    json_t *only = type == NULL ? NULL : json_pack("{s:s}", "type", type);
+    unsigned types = calls_types_of(place->root, type == NULL ? schema : only);
+
+    place->constraint->out->is_bad |= type != NULL && only == NULL;
+    json_decref(only);
+    constraint_open_any(place->constraint);
+    if (types & CALLS_AS_STRING)
+        put_string(place, schema);
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        bool is_integer = i == 0 && (types & CALLS_AS_NUMBER) == 0;
+
+        if ((types & kinds[i].types) == 0)
+            continue;
+        constraint_open_seq(place->constraint);
+        put_kind(place->constraint, place->tags, kinds[i].word);
+        put_typed_schema(place, schema, is_integer ? "integer" : kinds[i].word);
+        constraint_close(place->constraint);
+    }
+    constraint_close(place->constraint);
+}
+
+static void constraint_tags_put_json(struct constraint_place *place, const json_t *schema, const char *type)
+{
+    const char *open = place->tags == NULL ? NULL : place->tags->json_open;
+
+    if (place->tags != NULL && place->tags->type_close != NULL) {
+        put_typed(place, schema, type);
+        return;
+    }
+    open_value(place, open);
+    put_typed_schema(place, schema, type);
+    close_value(place, open, NULL);
+}
+
 /* Writes a schema as JSON, with the definitions that its references may name. */
-static void constraint_tags_put_json(struct place *place, const json_t *schema, const char *type)
+static void put_typed_schema(struct constraint_place *place, const json_t *schema, const char *type)
 {
     static const char *const shared[] = {"$defs", "definitions"};
     json_t *whole = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
@@ -78,12 +143,10 @@ static void constraint_tags_put_json(struct place *place, const json_t *schema, 
             json_object_set(whole, shared[i], json_object_get(place->root, shared[i]));
     if (whole != NULL && type != NULL)
         json_object_set_new(whole, "type", json_string(type));
-    open_value(place, place->tags == NULL ? NULL : place->tags->json_open);
     if (whole == NULL || api_json_put(&text, whole) < 0)
         place->constraint->out->is_bad = true;
     else
         constraint_json(place->constraint, buf_view(&text));
-    close_value(place, place->tags == NULL ? NULL : place->tags->json_open, NULL);
     buf_fini(&text);
     json_decref(whole);
 }
@@ -122,7 +185,7 @@ static bool other_readings(const struct calls_tags *tags, unsigned types, struct
     return true;
 }
 
-static void put_string(struct place *place, const json_t *schema)
+static void put_string(struct constraint_place *place, const json_t *schema)
 {
     static const char *const keywords[] = {"minLength", "maxLength", "pattern", "format"};
     json_t *kept = json_object();
@@ -147,7 +210,7 @@ static void put_string(struct place *place, const json_t *schema)
 }
 
 /* True if the parser reads this text as another type. */
-static bool is_read_otherwise(const struct place *place, struct bytes word)
+static bool is_read_otherwise(const struct constraint_place *place, struct bytes word)
 {
     static const char *const words[] = {"True", "False", "None"};
     json_t *value = NULL;
@@ -171,7 +234,7 @@ static bool loses_line_end(const struct calls_tags *tags, struct bytes text)
 
 /* Writes a word of an enum.  Words that could be read as another type, or that hold the closing tag, are
  * left out. */
-static void constraint_tags_put_word(struct place *place, const json_t *word)
+static void constraint_tags_put_word(struct constraint_place *place, const json_t *word)
 {
     const struct bytes nothing = {0};
     json_t *lone;
@@ -196,19 +259,16 @@ static void constraint_tags_put_word(struct place *place, const json_t *word)
     json_decref(lone);
 }
 
-static void constraint_tags_put_value(struct place *place, const json_t *schema, unsigned depth);
-
-static bool put_braces(struct place *place, const json_t *schema, unsigned depth);
-
-static void put_each(struct place *place, const json_t *list, unsigned depth)
+static void put_each(struct constraint_place *place, const json_t *list, unsigned depth)
 {
     constraint_open_any(place->constraint);
     for (size_t i = 0; i < json_array_size(list); i++)
-        constraint_tags_put_value(place, json_array_get(list, i), depth + 1);
+        constraint_value(place, json_array_get(list, i), depth + 1);
     constraint_close(place->constraint);
 }
 
-static void constraint_tags_put_types(struct place *place, const json_t *schema, const json_t *types)
+static void constraint_tags_put_types(struct constraint_place *place, const json_t *schema,
+                                      const json_t *types)
 {
     constraint_open_any(place->constraint);
     for (size_t i = 0; i < json_array_size(types); i++) {
@@ -237,7 +297,7 @@ static bool is_choice(const json_t *schema, const char *name)
     return true;
 }
 
-static void constraint_tags_put_value(struct place *place, const json_t *schema, unsigned depth)
+void constraint_value(struct constraint_place *place, const json_t *schema, unsigned depth)
 {
     const json_t *type, *words, *ref = json_object_get(schema, "$ref");
 
@@ -264,26 +324,14 @@ static void constraint_tags_put_value(struct place *place, const json_t *schema,
         put_each(place, json_object_get(schema, "anyOf"), depth);
     } else if (depth < MAX_DEPTH && is_choice(schema, "oneOf")) {
         put_each(place, json_object_get(schema, "oneOf"), depth);
-    } else if (!place->tags->has_braces || depth >= MAX_BRACES || !put_braces(place, schema, depth)) {
+    } else if (!constraint_nested(place, schema, depth)) {
         constraint_tags_put_json(place, schema, NULL);
     }
 }
 
-/* Returns the names that the schema requires, as an object.  NULL: no memory. */
-static json_t *required_of(const json_t *root)
-{
-    const json_t *list = json_object_get(root, "required");
-    json_t *names = json_object();
-
-    for (size_t i = 0; i < json_array_size(list) && names != NULL; i++)
-        if (json_is_string(json_array_get(list, i)))
-            json_object_set(names, json_string_value(json_array_get(list, i)), json_true());
-    return names;
-}
-
 /* Commas follow the arguments before the first required one, and precede those after it.  Python allows a
  * comma after the last argument. */
-static void put_keyword(struct place *place, const char *key, const json_t *schema, bool is_needed)
+static void put_keyword(struct constraint_place *place, const char *key, const json_t *schema, bool is_needed)
 {
     struct constraint *constraint = place->constraint;
 
@@ -308,163 +356,41 @@ static void refuse_name(struct constraint *constraint, const char *key)
             constraint->path, is_long ? "" : ".", is_long ? "" : key);
 }
 
-static void put_property(struct place *place, const char *key, const json_t *schema)
+static void put_property(struct constraint_place *place, const char *key, const json_t *schema)
 {
     struct constraint *constraint = place->constraint;
+    struct buf name = {0};
 
+    if (place->tags->has_entities)
+        calls_put_entities(bytes_str(key), &name);
+    else
+        buf_append_str(&name, key);
+    constraint->out->is_bad |= name.is_bad;
     place->types = string_open(place) != NULL ? CALLS_AS_STRING : calls_types_of(place->root, schema);
     constraint_open_seq(constraint);
     constraint_written(constraint, place->tags->key_open);
-    constraint_bytes(constraint, (struct bytes){0}, bytes_str(key), (struct bytes){0});
+    constraint_bytes(constraint, (struct bytes){0}, buf_view(&name), (struct bytes){0});
     constraint_written(constraint, place->tags->key_written);
-    constraint_tags_put_value(place, schema, 0);
+    constraint_value(place, schema, 0);
     constraint_written(constraint, place->tags->value_written);
     constraint_close(constraint);
+    buf_fini(&name);
 }
 
-/* ---- braces ---- */
-
-/* Commas stand as put_keyword() puts them; calls_braces.c takes one after the last value too. */
-static void put_pair(struct place *place, const char *key, const json_t *schema, bool is_needed,
-                     unsigned depth)
+/* True if the name of an argument can be written.  tags NULL: as a keyword. */
+static bool can_be_key(const struct calls_tags *tags, const char *key)
 {
-    struct constraint *constraint = place->constraint;
-    struct buf quoted = {0};
-
-    json_put_str(&quoted, bytes_str(key));
-    constraint->out->is_bad |= quoted.is_bad;
-    constraint_open_seq(constraint);
-    constraint_bytes(constraint, bytes_str(place->has_needed ? "," : ""),
-                     calls_is_bare_key(bytes_str(key)) ? bytes_str(key) : buf_view(&quoted), bytes_str(":"));
-    place->types = CALLS_AS_STRING;
-    constraint_tags_put_value(place, schema, depth);
-    if (!place->has_needed && !is_needed)
-        constraint_text(constraint, ",");
-    constraint_close(constraint);
-    place->has_needed |= is_needed;
-    buf_fini(&quoted);
-}
-
-static void put_pairs(struct place *place, const json_t *schema, unsigned depth)
-{
-    json_t *required = required_of(schema), *field;
-    bool had_needed = place->has_needed;
-    const char *key;
-
-    place->constraint->out->is_bad |= required == NULL;
-    place->has_needed = false;
-    json_object_foreach(json_object_get(schema, "properties"), key, field)
-    {
-        bool is_needed = json_object_get(required, key) != NULL;
-
-        if (!is_needed)
-            constraint_open_rep(place->constraint);
-        put_pair(place, key, field, is_needed, depth);
-        if (!is_needed)
-            constraint_close_rep(place->constraint, 0, 1);
-    }
-    place->has_needed = had_needed;
-    json_decref(required);
-}
-
-static void put_bracketed(struct place *place, const json_t *schema, unsigned depth)
-{
-    struct constraint *constraint = place->constraint;
-    int min = (int)json_integer_value(json_object_get(schema, "minItems"));
-    const json_t *max = json_object_get(schema, "maxItems"), *items = json_object_get(schema, "items");
-
-    constraint_text(constraint, "[");
-    if (max == NULL || json_integer_value(max) > 0) {
-        if (min == 0)
-            constraint_open_rep(constraint);
-        constraint_open_seq(constraint);
-        constraint_tags_put_value(place, items, depth);
-        constraint_open_rep(constraint);
-        constraint_open_seq(constraint);
-        constraint_text(constraint, ",");
-        constraint_tags_put_value(place, items, depth);
-        constraint_close(constraint);
-        constraint_close_rep(constraint, min > 0 ? min - 1 : 0,
-                             max == NULL ? -1 : (int)json_integer_value(max) - 1);
-        constraint_close(constraint);
-        if (min == 0)
-            constraint_close_rep(constraint, 0, 1);
-    }
-    constraint_text(constraint, "]");
-}
-
-/* True if the schema has only keywords of this list. */
-static bool has_only(const json_t *schema, const char *const *known)
-{
-    json_t *value;
-    const char *key;
-
-    json_object_foreach((json_t *)schema, key, value)
-    {
-        size_t i = 0;
-
-        while (known[i] != NULL && strcmp(known[i], key) != 0)
-            i++;
-        if (known[i] == NULL)
-            return false;
-    }
-    return true;
-}
-
-static bool is_bound(const json_t *bound)
-{
-    return bound == NULL ||
-           (json_is_integer(bound) && json_integer_value(bound) >= 0 && json_integer_value(bound) <= 1000);
-}
-
-/* True if every name that the schema requires has a property. */
-static bool has_all_required(const json_t *schema)
-{
-    const json_t *list = json_object_get(schema, "required"),
-                 *properties = json_object_get(schema, "properties");
-
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (!json_is_string(json_array_get(list, i)) ||
-            json_object_get(properties, json_string_value(json_array_get(list, i))) == NULL)
-            return false;
-    return true;
-}
-
-/* Writes an object or a list in braces.  False: the schema says more than this can enforce. */
-static bool put_braces(struct place *place, const json_t *schema, unsigned depth)
-{
-    static const char *const of_objects[] = {"type",     "properties",  "required", "additionalProperties",
-                                             "title",    "description", "$defs",    "definitions",
-                                             "examples", "default",     "$schema",  NULL};
-    static const char *const of_lists[] = {"type",     "items",       "minItems", "maxItems",
-                                           "title",    "description", "$defs",    "definitions",
-                                           "examples", "default",     NULL};
-    struct bytes type = api_json_str(json_object_get(schema, "type"));
-    const json_t *min = json_object_get(schema, "minItems"), *max = json_object_get(schema, "maxItems");
-
-    if (bytes_is(type, "object") && json_object_size(json_object_get(schema, "properties")) > 0 &&
-        has_only(schema, of_objects) && has_all_required(schema)) {
-        constraint_open_seq(place->constraint);
-        constraint_text(place->constraint, "{");
-        put_pairs(place, schema, depth + 1);
-        constraint_text(place->constraint, "}");
-        constraint_close(place->constraint);
-        return true;
-    }
-    if (!bytes_is(type, "array") || !json_is_object(json_object_get(schema, "items")) ||
-        !has_only(schema, of_lists) || !is_bound(min) || !is_bound(max) ||
-        (max != NULL && json_integer_value(max) < json_integer_value(min)))
-        return false;
-    constraint_open_seq(place->constraint);
-    put_bracketed(place, schema, depth + 1);
-    constraint_close(place->constraint);
-    return true;
+    if (tags == NULL)
+        return calls_is_keyword(bytes_str(key));
+    if (tags->has_elements)
+        return constraint_is_element(key);
+    return tags->has_braces || tags->has_entities || strstr(key, tags->key_close) == NULL;
 }
 
 void constraint_tags(struct constraint *constraint, const struct calls_tags *tags,
                      const struct gen_tool *tool)
 {
-    struct place place = {.constraint = constraint, .tags = tags};
+    struct constraint_place place = {.constraint = constraint, .tags = tags};
     json_t *root = NULL, *schema, *required;
     size_t index = (size_t)(tool - constraint->request->tools), n;
     const char *key;
@@ -472,7 +398,7 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
     if (api_json_load(tool->input_schema, NULL, &root) < 0)
         return;
     place.root = root;
-    required = required_of(root);
+    required = constraint_required(root);
     constraint->out->is_bad |= required == NULL;
     constraint_tool_path(constraint->request, index, constraint->path, sizeof(constraint->path));
     n = strlen(constraint->path);
@@ -482,8 +408,7 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
 
         if (constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
             break; /* too long, because each property may bring all of $defs; constraint_make() refuses it */
-        if (tags == NULL ? !calls_is_keyword(bytes_str(key))
-                         : !tags->has_braces && strstr(key, tags->key_close) != NULL) {
+        if (!can_be_key(tags, key)) {
             refuse_name(constraint, key);
             break;
         }
@@ -494,7 +419,9 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
         if (tags == NULL)
             put_keyword(&place, key, schema, is_needed);
         else if (tags->has_braces)
-            put_pair(&place, key, schema, is_needed, 0);
+            constraint_pair(&place, key, schema, is_needed, 0);
+        else if (tags->has_elements)
+            constraint_element(&place, key, schema, 0);
         else
             put_property(&place, key, schema);
         if (!is_needed)

@@ -3,13 +3,15 @@ noinst_LIBRARIES += libserve_prompt.a
 libserve_prompt_a_SOURCES = src/serve/prompt/prompt.c src/serve/prompt/prompt.h src/serve/prompt/prompt_raw.c \
 	src/serve/prompt/public_prefix.c src/serve/prompt/public_prefix.h src/serve/prompt/scores.c \
 	src/serve/prompt/served_model.h src/serve/prompt/scores.h src/serve/prompt/constraint.c src/serve/prompt/constraint.h src/serve/prompt/constraint_calls.c \
-	src/serve/prompt/constraint_check.c src/serve/prompt/constraint_priv.h src/serve/prompt/constraint_tags.c \
+	src/serve/prompt/constraint_check.c src/serve/prompt/constraint_nested.c src/serve/prompt/constraint_priv.h src/serve/prompt/constraint_tags_priv.h src/serve/prompt/constraint_tags.c src/serve/prompt/constraint_write.c \
 	src/serve/prompt/verdicts.c src/serve/prompt/verdicts.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_constraint_braces \
+	tests/unit/serve/prompt/test_constraint_nested \
 	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt
 TESTS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_constraint_braces \
+	tests/unit/serve/prompt/test_constraint_nested \
 	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt
 tests_unit_serve_prompt_test_constraint_SOURCES = tests/unit/serve/prompt/test_constraint.c tests/unit/serve/prompt/constraint_rig.c \
 	tests/unit/serve/prompt/constraint_rig.h
@@ -17,6 +19,9 @@ tests_unit_serve_prompt_test_constraint_LDADD = tests/unit/serve/endpoint/libsim
 tests_unit_serve_prompt_test_constraint_braces_SOURCES = tests/unit/serve/prompt/test_constraint_braces.c \
 	tests/unit/serve/prompt/constraint_rig.c tests/unit/serve/prompt/constraint_rig.h
 tests_unit_serve_prompt_test_constraint_braces_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
+tests_unit_serve_prompt_test_constraint_nested_SOURCES = tests/unit/serve/prompt/test_constraint_nested.c \
+	tests/unit/serve/prompt/constraint_rig.c tests/unit/serve/prompt/constraint_rig.h
+tests_unit_serve_prompt_test_constraint_nested_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
 tests_unit_serve_prompt_test_constraint_thinking_SOURCES = tests/unit/serve/prompt/test_constraint_thinking.c \
 	tests/unit/serve/prompt/constraint_rig.c tests/unit/serve/prompt/constraint_rig.h
 tests_unit_serve_prompt_test_constraint_thinking_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)

@@ -81,6 +81,7 @@ static int open_template(struct chat_format *format, struct bytes source, struct
             format->info.answers = marks != CALLS_PLAIN ? marks : format->info.answers;
         }
         format->asks_thinking = format->info.calls == CALLS_HARMONY || format->info.calls == CALLS_COHERE ||
+                                format->info.calls == CALLS_SOLAR ||
                                 bytes_find(source, bytes_str("reasoning_content"), 0) != SIZE_MAX;
     }
     return rc == 0 ? 0 : chat_retell(fault, &inner);

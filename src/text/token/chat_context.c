@@ -10,7 +10,8 @@
  *     add_generation_prompt  true, or false
  *     bos_token, eos_token   as spelled
  *     enable_thinking        only when the request sets it; "thinking" has the same value
- *     reasoning_effort       likewise: "low", "medium" or "high"
+ *     thinking_mode          likewise: "enabled" or "disabled" (MiniMax M3)
+ *     reasoning_effort       likewise: "low", "medium" or "high"; "thinking_effort" has the same value
  *
  * The mark of each byte tells whether the client wrote it and which message it belongs to.
  *
@@ -285,7 +286,7 @@ static struct value calls_value(const struct context *context, const struct chat
     return calls;
 }
 
-/* Harmony's and Cohere's templates read thinking from keys of their own. Harmony's refuse it beside the text of a
+/* The templates of Harmony, Cohere and Solar Open read thinking from keys of their own. Harmony's refuse it beside the text of a
  * turn with calls. */
 static void set_thinking(const struct context *context, size_t i, struct value one)
 {
@@ -295,6 +296,8 @@ static void set_thinking(const struct context *context, size_t i, struct value o
 
     if (context->format->info.calls == CALLS_COHERE)
         dict_set_str(context->jinja, one, "tool_plan", thinking);
+    if (context->format->info.calls == CALLS_SOLAR)
+        dict_set_str(context->jinja, one, "reasoning", thinking);
     if (context->format->info.calls != CALLS_HARMONY)
         dict_set_str(context->jinja, one, "reasoning_content", thinking);
     else if (message->n_calls == 0 || message->text.len_bytes == 0)
@@ -367,6 +370,12 @@ static struct value token_value(const struct context *context, token_id id)
     return text_value(context, piece, MARK_OWN);
 }
 
+static void chat_context_set_effort(const struct context *context, const char *effort)
+{
+    jinja_set(context->jinja, "reasoning_effort", chat_context_own(context, effort));
+    jinja_set(context->jinja, "thinking_effort", chat_context_own(context, effort)); /* Kimi K3 */
+}
+
 static void set_effort(const struct context *context, const char *effort)
 {
     size_t i = 0;
@@ -375,7 +384,7 @@ static void set_effort(const struct context *context, const char *effort)
         i++;
     effort = i < CHAT_N_EFFORTS ? context->format->efforts[i] : NULL;
     if (effort != NULL)
-        jinja_set(context->jinja, "reasoning_effort", chat_context_own(context, effort));
+        chat_context_set_effort(context, effort);
 }
 
 static void set_variables(struct context *context)
@@ -396,13 +405,15 @@ static void set_variables(struct context *context)
     if (prompt->thinking != CHAT_THINKING_DEFAULT) {
         jinja_set(jinja, "enable_thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
         jinja_set(jinja, "thinking", value_bool(prompt->thinking == CHAT_THINKING_ON));
+        jinja_set(jinja, "thinking_mode",
+                  chat_context_own(context, prompt->thinking == CHAT_THINKING_ON ? "enabled" : "disabled"));
     }
     if (format->effort_that_thinks != NULL && prompt->thinking == CHAT_THINKING_OFF)
         return;
     if (prompt->effort != NULL)
         set_effort(context, prompt->effort);
     else if (format->effort_that_thinks != NULL && prompt->thinking == CHAT_THINKING_ON)
-        jinja_set(jinja, "reasoning_effort", chat_context_own(context, format->effort_that_thinks));
+        chat_context_set_effort(context, format->effort_that_thinks);
 }
 
 /* Cuts the text after the last byte of the last message. */

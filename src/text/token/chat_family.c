@@ -7,6 +7,7 @@
 #include "text/token/chat_priv.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static bool is_alphanumeric(struct bytes id)
 {
@@ -20,21 +21,38 @@ static bool is_alphanumeric(struct bytes id)
 }
 
 #define MISTRAL_ID_CHARS 9
+#define SOLAR_ID_CHARS   10
 
-/* The same id always gives the same result. */
-static struct bytes mistral_id(struct bytes id, char *room)
+/* n of these letters, made from the id.  The same id always gives the same result. */
+static struct bytes hashed_id(struct bytes id, const char *letters, unsigned n, char *room)
 {
-    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325), n_letters = strlen(letters);
 
-    if (id.len_bytes == MISTRAL_ID_CHARS && is_alphanumeric(id))
-        return id;
     for (size_t i = 0; i < id.len_bytes; i++)
         hash = (hash ^ id.data[i]) * UINT64_C(0x100000001b3);
     hash ^= hash >> 31;
-    for (unsigned i = 0; i < MISTRAL_ID_CHARS; i++, hash /= sizeof(letters) - 1)
-        room[i] = letters[hash % (sizeof(letters) - 1)];
-    return bytes_of(room, MISTRAL_ID_CHARS);
+    for (unsigned i = 0; i < n; i++, hash /= n_letters)
+        room[i] = letters[hash % n_letters];
+    return bytes_of(room, n);
+}
+
+static struct bytes mistral_id(struct bytes id, char *room)
+{
+    static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+    return id.len_bytes == MISTRAL_ID_CHARS && is_alphanumeric(id)
+               ? id
+               : hashed_id(id, letters, MISTRAL_ID_CHARS, room);
+}
+
+static struct bytes solar_id(struct bytes id, char *room)
+{
+    static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    bool is_right = id.len_bytes == SOLAR_ID_CHARS && is_alphanumeric(id);
+
+    for (size_t i = 0; i < id.len_bytes; i++)
+        is_right = is_right && (id.data[i] < 'A' || id.data[i] > 'Z');
+    return is_right ? id : hashed_id(id, letters, SOLAR_ID_CHARS, room);
 }
 
 /* A client may have an id of this form from the model's own words, or from another server. */
@@ -70,6 +88,8 @@ struct bytes chat_family_id(enum calls_format calls, const struct chat_family_ca
     switch (calls_row_of(calls)->ids) {
     case CALLS_IDS_GIVEN:
         break;
+    case CALLS_IDS_SOLAR:
+        return solar_id(call->id, room);
     case CALLS_IDS_MISTRAL:
     case CALLS_IDS_MISTRAL_DRAWN:
         return mistral_id(call->id, room);
@@ -87,6 +107,8 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source
         const char *open, *close, *name;
         bool is_words;
         const char *open_also, *close_also;
+        const char
+            *sign; /* the template has this, rather than a mark, which others have too, or which it builds */
     } marks[] = {
         {.open = "<think:opensource>", .close = "</think:opensource>"}, /* Hunyuan 3 */
         {.open = "<think>", .close = "</think>"},
@@ -95,6 +117,13 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source
         {.open = "<|START_THINKING|>", .close = "<|END_THINKING|>"},
         {.open = "<|inner_prefix|>", .close = "<|inner_suffix|>"},          /* Apertus */
         {.open = "<|channel>", .close = "<channel|>", .name = "thought\n"}, /* Gemma 4 */
+        {.open = "<mm:think>", .close = "</mm:think>"},                     /* MiniMax M3 */
+        {.open = "<|think|>",
+         .close = "<|end|><|begin|>assistant", /* Solar Open: a message, and the beginning of the next one */
+         .close_also = "<|end|>",
+         .sign = "<|tool_call:begin|>"},
+        {.open = "<|think:start|>", .close = "<|think:end|>"}, /* Solar Open 2 */
+        {.open = "<|open|>think<|sep|>", .close = "<|close|>think<|sep|>", .sign = "<|open|>"}, /* Kimi K3 */
         {.open = "Here is my thought process:", /* Granite 3.2; small quantised ones write "Here's" */
          .close = "Here is my response:",
          .is_words = true,
@@ -112,10 +141,13 @@ void chat_family_thinking(const struct tokenizer *tokenizer, struct bytes source
 
     for (size_t i = 0; i < 2 * n && info->think_open == NULL; i++) {
         struct bytes open = bytes_str(marks[i % n].open), close = bytes_str(marks[i % n].close);
+        const char *sign = marks[i % n].sign;
         bool is_here =
             i < n ? bytes_find(source, close, 0) != SIZE_MAX || bytes_find(source, open, 0) != SIZE_MAX
                   : tokenizer_find(tokenizer, close) != TOKEN_NONE;
 
+        if (sign != NULL)
+            is_here = bytes_find(source, bytes_str(sign), 0) != SIZE_MAX;
         if (!is_here)
             continue;
         info->think_open = marks[i % n].open;

@@ -331,7 +331,8 @@ enum calls_format chat_probe_marks(const struct chat_format *format, struct byte
     for (unsigned i = CALLS_PLAIN + 1; i < CALLS_FORMAT_COUNT; i++) {
         const struct calls_row *row = calls_row_of((enum calls_format)i);
 
-        if (row->has_text_marks && bytes_find(source, bytes_str(row->answer[0]), 0) != SIZE_MAX &&
+        if (row->has_text_marks && row->answer[2] != NULL &&
+            bytes_find(source, bytes_str(row->answer[0]), 0) != SIZE_MAX &&
             handles_marks(format, row->answer[0], row->answer[2]))
             return (enum calls_format)i;
     }

@@ -52,6 +52,9 @@ static const char *const ends[] = {
     "<|observation|>",   /* GLM */
     "<|role_end|>",      /* Ling 2 */
     "[e~[",              /* MiniMax M2 */
+    "<end_of_sentence>", /* MiniMax M1 */
+    "<|im:end|>",        /* Solar Open 2 */
+    "<|end_of_msg|>",    /* Kimi K3 */
     "<|assistant_end|>", /* Apertus */
     "<|tools_suffix|>",
     "<|fim_pad|>", /* fill in the middle */

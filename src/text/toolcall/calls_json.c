@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama, Cohere, Hunyuan, Kimi, Apertus.
+/* Calls written as JSON: Hermes, Mistral, DeepSeek, Llama, Cohere, Hunyuan, Kimi K2, Apertus, MiniMax M1, Solar Open.
  *
  * A header ends before the brace of the arguments, which the splitter then walks.  The usual forms are
  *
@@ -9,7 +9,8 @@
  *     function<sep>N\n```json\n{    N<sep>{   DeepSeek up to R1, and since V3.1
  *     N\n```json\n{                           Hunyuan
  *     functions.N:INDEX<argument-begin>{      Kimi
- *     N>{                                     Functionary
+ *     I<name>N<args>{                         Solar Open
+ *     N>{                                     Functionary 3.1
  *     {"N": {                                 an item of Apertus' list
  *
  * "type" and ids may come before or between the two members.  "arguments" and "parameters" are accepted for
@@ -215,6 +216,21 @@ int calls_mark_tail(struct calls *calls)
     }
     buf_consume(&calls->held, i);
     calls_begin_text(calls);
+    return 1;
+}
+
+/* ---- MiniMax M1: objects on lines ---- */
+
+int calls_objects_tail(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t at = calls_skip_blanks(text, 0);
+
+    if (at == text.len_bytes || text.data[at] != '{')
+        return at == text.len_bytes ? 0 : calls_mark_tail(calls);
+    buf_consume(&calls->held, at);
+    calls->opened = "";
+    calls->state = CALLS_HEADER;
     return 1;
 }
 
@@ -452,6 +468,25 @@ int calls_kimi_header(struct calls *calls)
         return 0;
     return calls_begin_at_brace(calls, name_of_kimi_id(bytes_of(text.data, mark)),
                                 mark + sizeof(CALLS_KIMI_ARGUMENTS) - 1);
+}
+
+/* ---- Solar Open ---- */
+
+int calls_solar_header(struct calls *calls)
+{
+    struct bytes text = buf_view(&calls->held);
+    size_t from = bytes_find(text, bytes_str(CALLS_SOLAR_NAME), 0), end;
+
+    if (from == SIZE_MAX)
+        return 0;
+    from += sizeof(CALLS_SOLAR_NAME) - 1;
+    end = bytes_find(text, bytes_str(CALLS_SOLAR_ARGUMENTS), from);
+    if (end == SIZE_MAX)
+        return 0;
+    if (end > CALLS_MAX_HEADER_BYTES)
+        return -1;
+    return calls_begin_at_brace(calls, bytes_of(text.data + from, end - from),
+                                end + sizeof(CALLS_SOLAR_ARGUMENTS) - 1);
 }
 
 /* ---- Functionary ---- */

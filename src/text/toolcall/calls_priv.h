@@ -35,6 +35,21 @@ enum calls_late {                     /* ENTIRE: a long call that is read as it 
                   CALLS_LATE_QUOTED /* the arguments are a string, and stream in the state ARGUMENTS */
 };
 
+enum calls_element_kind {
+    CALLS_ELEMENT_OPEN, /* its tag was read; what it holds is not known */
+    CALLS_ELEMENT_OBJECT,
+    CALLS_ELEMENT_ARRAY,
+    CALLS_ELEMENT_STRING, /* a text that streams as a string */
+    CALLS_ELEMENT_WORD    /* `value` collects a text that may be JSON or a string */
+};
+
+struct calls_element {
+    uint8_t kind;         /* enum calls_element_kind */
+    bool has_inner;       /* an element within it has begun */
+    const json_t *schema; /* a part of the tool's; NULL: unknown */
+};
+#define CALLS_MAX_ELEMENTS 32
+
 struct calls_parser {     /* how a format is parsed; a part of its row in formats.c */
     const char *opens[3]; /* marks that begin a call */
     const char *drops[4]; /* marks around calls that are dropped */
@@ -49,8 +64,9 @@ struct calls_parser {     /* how a format is parsed; a part of its row in format
     /* Parses the text after the arguments.  1: the state was set; 0: more text is needed. */
     int (*tail)(struct calls *calls);
     const struct calls_tags *tags; /* NULL: the arguments are JSON */
-    const char *string_mark;       /* calls_braces.c: at both sides of a string */
-    const char *const *marks;      /* all marks that may be single tokens, NULL at the end */
+    const char
+        *string_mark; /* calls_braces.c: at both sides of a string; calls_elements.c: before every tag */
+    const char *const *marks; /* all marks that may be single tokens, NULL at the end */
 };
 
 /* The pieces of DeepSeek's marks. */
@@ -59,6 +75,14 @@ struct calls_parser {     /* how a format is parsed; a part of its row in format
 #define CALLS_DEEPSEEK_SEP "<" CALLS_BAR "tool" CALLS_BLOCK "sep" CALLS_BAR ">"
 /* Between the id of a call and its arguments, in Kimi's format. */
 #define CALLS_KIMI_ARGUMENTS "<|tool_call_argument_begin|>"
+/* The marks of a call of Solar Open. */
+#define CALLS_SOLAR_BEGIN     "<|tool_call:begin|>"
+#define CALLS_SOLAR_NAME      "<|tool_call:name|>"
+#define CALLS_SOLAR_ARGUMENTS "<|tool_call:args|>"
+#define CALLS_SOLAR_END       "<|tool_call:end|>"
+/* Functionary 3.2: before each recipient, and the line of a text's recipient. */
+#define CALLS_FUNCTIONARY_MARK ">>>"
+#define CALLS_FUNCTIONARY_TEXT "all\n"
 
 struct calls {       /* fields used for every piece of text come first */
     struct buf held; /* text not parsed yet */
@@ -104,6 +128,9 @@ struct calls {       /* fields used for every piece of text come first */
     bool has_key;   /* the name of the current argument was taken */
     bool has_comma; /* a comma in a list or dict was not passed on yet */
     struct buf value;
+    /* elements, the outermost first: the arguments */
+    unsigned n_elements;
+    struct calls_element elements[CALLS_MAX_ELEMENTS];
 };
 
 /* Headers and tails, for the rows.
@@ -119,6 +146,7 @@ int calls_fenced_header(struct calls *calls); /* N ```json {...}, or an object *
 int calls_begin_at_brace(struct calls *calls, struct bytes name, size_t body);
 int calls_kimi_header(struct calls *calls);
 int calls_function_header(struct calls *calls); /* N>{...}, behind <function= */
+int calls_solar_header(struct calls *calls);
 /* The form of a long call that has no usual header; *at_out: where its arguments begin.  Never UNKNOWN. */
 enum calls_late calls_find_late(struct bytes text, struct bytes *name_out, size_t *at_out);
 /* The name in a call that was parsed, borrowed from it; empty: none.  And the key of its arguments. */
@@ -134,6 +162,7 @@ enum calls_next {
 enum calls_next calls_list_next(struct calls *calls);
 int calls_list_tail(struct calls *calls);        /* the next item of a list, or its end */
 int calls_marked_list_tail(struct calls *calls); /* likewise, and a closing mark after the end */
+int calls_objects_tail(struct calls *calls);     /* another object, or a closing mark */
 int calls_llama_tail(struct calls *calls);       /* a semicolon or a comma */
 int calls_llama4_tail(struct calls *calls);      /* either */
 /* calls_tags.c */
@@ -161,6 +190,12 @@ bool calls_python_end(struct calls *calls, struct bytes rest);
 /* calls_braces.c */
 int calls_braces_header(struct calls *calls);
 int calls_braces_arguments(struct calls *calls);
+/* calls_elements.c */
+int calls_elements_header(struct calls *calls);
+int calls_elements_arguments(struct calls *calls);
+/* calls_recipient.c */
+int calls_recipient_header(struct calls *calls);
+int calls_recipient_tail(struct calls *calls);
 /* calls_harmony.c */
 int calls_harmony_header(struct calls *calls);
 int calls_harmony_tail(struct calls *calls);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls written as tags: Qwen 3 Coder and Seed-OSS (whose values are on the lines of their tags), GLM, Hunyuan 3 (as GLM,
  * with <tool_sep> behind the name), MiniMax, DeepSeek V3.2 and V4 (as MiniMax, with string="true" or "false" behind a key),
- * and MiniCPM 5, whose values may stand in <![CDATA[ and ]]>.
+ * MiniCPM 5, whose values may stand in <![CDATA[ and ]]>, Solar Open 2, and Kimi K3, whose tags name the type of a value.
  *
  *     <tool_call>              <tool_call>N                        <minimax:tool_call>
  *     <function=N>             <arg_key>K</arg_key>                <invoke name="N">
@@ -74,7 +74,7 @@ int calls_tags_header(struct calls *calls)
 {
     const struct calls_tags *tags = calls->parser->tags;
     struct bytes text = buf_view(&calls->held);
-    size_t at = 0, end;
+    size_t at = 0, end, close;
     int rc;
 
     if (strcmp(calls->opened, tags->name_open) != 0) {
@@ -85,9 +85,14 @@ int calls_tags_header(struct calls *calls)
         at += strlen(tags->name_open);
     }
     end = bytes_find(text, bytes_str(tags->name_close), at);
-    if (end == SIZE_MAX)
+    close =
+        end == SIZE_MAX || tags->name_end == NULL ? end : bytes_find(text, bytes_str(tags->name_end), end);
+    if (close == SIZE_MAX)
         return 0;
-    return calls_tags_begin(calls, bytes_of(text.data + at, end - at), end + strlen(tags->name_close));
+    if (tags->name_end != NULL && close > CALLS_MAX_HEADER_BYTES)
+        return -1;
+    return calls_tags_begin(calls, bytes_of(text.data + at, end - at),
+                            close + strlen(tags->name_end != NULL ? tags->name_end : tags->name_close));
 }
 
 int calls_glm_header(struct calls *calls)
@@ -119,6 +124,41 @@ static int calls_tags_put_key(struct calls *calls)
     return calls->good.is_bad ? E_NOMEM : calls->events->on_arguments(calls->arg, buf_view(&calls->good));
 }
 
+/* Skips the type of a value that is no string. */
+static int skip_type(const struct calls_tags *tags, struct bytes text, size_t *at)
+{
+    size_t end = bytes_find(text, bytes_str(tags->type_close), *at);
+
+    if (end == SIZE_MAX)
+        return 0;
+    *at = end + strlen(tags->type_close);
+    return 1;
+}
+
+/* Replaces the entities of the key by their characters. */
+static int read_entities(struct buf *key)
+{
+    static const char *const entities[][2] = {{"&quot;", "\""}, {"&amp;", "&"}};
+    struct bytes text = buf_view(key);
+    struct buf plain = {0};
+
+    if (bytes_find(text, bytes_str("&"), 0) == SIZE_MAX)
+        return 0;
+    for (size_t at = 0; at < text.len_bytes;) {
+        size_t n = 1, k = 0;
+
+        while (k < 2 && !bytes_starts_with(bytes_of(text.data + at, text.len_bytes - at), entities[k][0]))
+            k++;
+        if (k < 2)
+            n = strlen(entities[k][0]);
+        buf_append(&plain, k < 2 ? (const uint8_t *)entities[k][1] : text.data + at, 1);
+        at += n;
+    }
+    buf_fini(key);
+    *key = plain;
+    return plain.is_bad ? E_NOMEM : 0;
+}
+
 /* Finds the text that opens the value, from *at on, and moves *at behind it.  *is_string_out stays if the text does not
  * tell.  1: found; 0: more text is needed; -1: other text. */
 static int take_opening(const struct calls_tags *tags, struct bytes text, size_t *at, bool *is_string_out)
@@ -139,6 +179,8 @@ static int take_opening(const struct calls_tags *tags, struct bytes text, size_t
         *is_string_out = false;
     }
     *at += rc == 1 ? strlen(open) : 0;
+    if (rc == 1 && open == tags->json_open && tags->type_close != NULL)
+        rc = skip_type(tags, text, at);
     return rc;
 }
 
@@ -156,7 +198,8 @@ static int take_key(struct calls *calls, size_t at)
     if (end == SIZE_MAX)
         return text.len_bytes - at > CALLS_MAX_HEADER_BYTES ? -1 : 0;
     buf_clear(&calls->key);
-    if (buf_append(&calls->key, text.data + from, end - from) < 0)
+    if (buf_append(&calls->key, text.data + from, end - from) < 0 ||
+        (tags->has_entities && read_entities(&calls->key) < 0))
         return E_NOMEM;
     types = types_of_key(calls);
     is_string = types == CALLS_AS_STRING;
@@ -166,12 +209,40 @@ static int take_key(struct calls *calls, size_t at)
         return -1;
     if (rc != 1)
         return rc;
+    if (tags->type_close != NULL && !is_string)
+        types = CALLS_AS_ANY; /* the tag knows better than the schema */
     calls_begin_value(calls, types, is_string);
     calls->state = CALLS_VALUE;
     rc = calls_take(calls, at);
     if (rc == 0)
         rc = calls_tags_put_key(calls);
     return rc < 0 ? rc : 1;
+}
+
+/* Begins arguments that are one JSON object, whose brace was passed on.  Returns as take_key(). */
+static int take_whole_object(struct calls *calls, size_t at)
+{
+    struct bytes text = buf_view(&calls->held);
+
+    at = calls_skip_blanks(text, at);
+    if (at == text.len_bytes)
+        return 0;
+    if (text.data[at] != '{')
+        return -1;
+    memset(&calls->walk, 0, sizeof(calls->walk));
+    json_walk_byte(&calls->walk, '{');
+    calls->is_braced = false;
+    calls->state = CALLS_ARGUMENTS;
+    return calls_take(calls, at + 1) < 0 ? E_NOMEM : 1;
+}
+
+/* Takes the beginning of arguments that are one object.  Returns as take_key(). */
+static int take_object_open(struct calls *calls, size_t at)
+{
+    const char *open = calls->parser->tags->object_open;
+    int rc = open == NULL || calls->n_values > 0 ? -1 : is_next(buf_view(&calls->held), at, open);
+
+    return rc == 1 ? take_whole_object(calls, at + strlen(open)) : rc;
 }
 
 int calls_run_values(struct calls *calls)
@@ -187,6 +258,8 @@ int calls_run_values(struct calls *calls)
         return calls_take(calls, at) < 0 ? E_NOMEM : 0;
     if (rc == 1)
         rc = take_key(calls, at);
+    else if (rc == -1)
+        rc = take_object_open(calls, at);
     if (rc != -1)
         return rc;
     for (size_t i = 0; i < 2 && rc == -1; i++) {
@@ -204,6 +277,22 @@ int calls_run_values(struct calls *calls)
 }
 
 /* ---- ends ---- */
+
+/* Moves *at behind the tags that end arguments which are one object.  False: more text is needed. */
+static bool skip_object_end(const struct calls_tags *tags, struct bytes text, size_t *at)
+{
+    const char *const ends[] = {tags->object_close, tags->end};
+
+    for (size_t i = 0; i < 2 && tags->object_close != NULL; i++) {
+        int rc = is_next(text, *at, ends[i]);
+
+        if (rc == 1)
+            *at = calls_skip_blanks(text, *at + strlen(ends[i]));
+        if (rc == 0 || *at == text.len_bytes)
+            return false;
+    }
+    return true;
+}
 
 /* Another call may follow within the same marks. */
 static int take_next_call(struct calls *calls, size_t at)
@@ -223,8 +312,11 @@ int calls_tags_tail(struct calls *calls)
     const char *close = calls->parser->close;
     struct bytes text = buf_view(&calls->held);
     size_t at = calls_skip_blanks(text, 0);
-    int rc = at == text.len_bytes ? 0 : is_next(text, at, close);
+    int rc;
 
+    if (at == text.len_bytes || !skip_object_end(calls->parser->tags, text, &at))
+        return 0;
+    rc = is_next(text, at, close);
     if (rc == -1 && calls->parser->tags->has_block) {
         rc = take_next_call(calls, at);
         if (rc == 1)

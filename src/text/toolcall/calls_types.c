@@ -157,3 +157,15 @@ int calls_shorten_schema(struct bytes schema, struct buf *out)
     json_decref(shortened);
     return rc;
 }
+
+void calls_put_entities(struct bytes key, struct buf *out)
+{
+    for (size_t i = 0; i < key.len_bytes; i++) {
+        const char *entity = key.data[i] == '&' ? "&amp;" : key.data[i] == '"' ? "&quot;" : NULL;
+
+        if (entity != NULL)
+            buf_append_str(out, entity);
+        else
+            buf_append_byte(out, key.data[i]);
+    }
+}

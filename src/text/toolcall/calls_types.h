@@ -33,6 +33,8 @@ int calls_shorten_schema(struct bytes schema, struct buf *out);
 /* True if the splitter reads this name of a keyword argument (K=V). */
 bool calls_is_keyword(struct bytes name);
 bool calls_is_bare_key(struct bytes key); /* the same for {K:V} without quotes */
+/* Appends the key with entities for & and ", as an attribute of a tag has it. */
+void calls_put_entities(struct bytes key, struct buf *out);
 /* Resolves a reference such as "#/$defs/a" in root; borrowed.  NULL: it leads nowhere. */
 const json_t *calls_follow_ref(const json_t *root, struct bytes ref);
 

@@ -414,6 +414,86 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                                        .name_after = ">",
                                        .call_close = {TEXT("</function>")},
                                        .between = ""}},
+
+    /* <tool_calls>\n{"name": "N", "arguments": {...}}\n{...}\n</tool_calls>      MiniMax M1 */
+    [CALLS_MINIMAX_M1] = {.name = "minimax-m1",
+                          .detect = {{"<tool_calls>", "<beginning_of_sentence>"}},
+                          .is_tried_first = true,
+                          .parser = PARSER(.opens = {"<tool_calls>"}, .close = "</tool_calls>",
+                                           .header = calls_object_header, .tail = calls_objects_tail,
+                                           .marks = MARKS("<tool_calls>", "</tool_calls>")),
+                          .grammar = {.mark = "<tool_calls>",
+                                      .open = {MARK("<tool_calls>"), TEXT("\n")},
+                                      .name_before = "{\"name\": \"",
+                                      .name_after = "\", \"arguments\": ",
+                                      .call_close = {TEXT("}\n")},
+                                      .between = "",
+                                      .close = {MARK("</tool_calls>")},
+                                      .has_list = true}},
+
+    /* Action:\n```json\n[\n    {\n        "tool_name": "N",\n        "parameters": {...}\n    }, ...\n]```      Command R
+     * and R+, whose models also write the fence on the line of "Action:".  These are words of any answer, too, so text is
+     * held only for strict tools: otherwise a model that wants its own tool "directly-answer" would be led to another. */
+    [CALLS_COMMAND] = {.name = "command",
+                       .detect = {{"Action:\\n```json", "\"tool_name\""},
+                                  {"Action:\n```json", "\"tool_name\""},
+                                  {"Action: ```json", "\"tool_name\""}},
+                       .is_tried_first = true,
+                       .parser = PARSER(.opens = {"Action:\n```json", "Action: ```json", "Action:```json"},
+                                        .close = "```", .header = calls_list_header,
+                                        .tail = calls_marked_list_tail, .marks = (const char *const[]){NULL}),
+                       .grammar = {.mark = "Action:",
+                                   .open = {TEXT("Action:\n```json\n[\n")},
+                                   .name_before = "    {\n        \"tool_name\": \"",
+                                   .name_after = "\",\n        \"parameters\": ",
+                                   .call_close = {TEXT("\n    }")},
+                                   .between = ",\n",
+                                   .close = {TEXT("\n]```")},
+                                   .is_words = true,
+                                   .has_list = true,
+                                   .has_commas = true}},
+
+    /* <|tool_calls|><|tool_call:begin|>ID<|tool_call:name|>N<|tool_call:args|>{...}<|tool_call:end|>...      Solar Open,
+     * whose answers are messages: <|think|>...<|end|><|begin|>assistant<|content|>... */
+    [CALLS_SOLAR] = {.name = "solar",
+                     .detect = {{"<|tool_call:begin|>"}},
+                     .is_tried_first = true,
+                     .ids = CALLS_IDS_SOLAR,
+                     .answer = {"<|content|>", "<|begin|>assistant", "<|end|>"},
+                     .answer_mark = CALLS_ANSWER_MUST,
+                     .parser = PARSER(.opens = {CALLS_SOLAR_BEGIN}, .drops = {"<|tool_calls|>", "<|calls|>"},
+                                      .close = CALLS_SOLAR_END, .header = calls_solar_header,
+                                      .tail = calls_mark_tail,
+                                      .marks = MARKS("<|tool_calls|>", "<|calls|>", CALLS_SOLAR_BEGIN,
+                                                     CALLS_SOLAR_NAME, CALLS_SOLAR_ARGUMENTS, CALLS_SOLAR_END,
+                                                     "<|begin|>", "<|end|>")),
+                     .grammar = {.mark = "<|tool_calls|>",
+                                 .open = {MARK("<|tool_calls|>")},
+                                 .call_open = {MARK(CALLS_SOLAR_BEGIN), SOLAR_ID, MARK(CALLS_SOLAR_NAME)},
+                                 .name_before = "",
+                                 .name_after = "",
+                                 .name_end = {MARK(CALLS_SOLAR_ARGUMENTS)},
+                                 .call_close = {MARK(CALLS_SOLAR_END)},
+                                 .between = "",
+                                 .has_list = true}},
+
+    /* N\n{...}>>>N\n{...}      Functionary 3.2.  Its prompts end with ">>>", and text is addressed to "all". */
+    [CALLS_FUNCTIONARY_ALL] = {.name = "functionary",
+                               .detect = {{">>>all\\n"}, {">>>all\n"}},
+                               .is_tried_first = true,
+                               .answer = {CALLS_FUNCTIONARY_TEXT},
+                               .has_text_marks = true,
+                               .answer_mark = CALLS_ANSWER_MUST,
+                               .parser =
+                                   PARSER(.opens = {CALLS_FUNCTIONARY_MARK}, .bare = CALLS_NAME_BYTES,
+                                          .header = calls_recipient_header, .tail = calls_recipient_tail,
+                                          .marks = (const char *const[]){NULL}),
+                               .grammar = {.mark = CALLS_FUNCTIONARY_MARK,
+                                           .call_open = {TEXT(CALLS_FUNCTIONARY_MARK)},
+                                           .name_before = "",
+                                           .name_after = "\n",
+                                           .between = "",
+                                           .is_begun = true}},
 };
 
 const struct calls_row *calls_row_of(enum calls_format format)
@@ -439,11 +519,12 @@ static bool row_is_detected(const struct calls_row *row, struct bytes text)
 
 enum calls_format calls_format_detect(struct bytes chat_template)
 {
-    for (unsigned pass = 0; pass < 2; pass++)
+    for (unsigned pass = 0; pass < 3; pass++)
         for (unsigned i = CALLS_PLAIN + 1; i < CALLS_FORMAT_COUNT; i++) {
             const struct calls_row *row = calls_row_of((enum calls_format)i);
+            unsigned its_pass = row->is_certain ? 0 : row->is_tried_first ? 1 : 2;
 
-            if (row->is_tried_first == (pass == 0) && row_is_detected(row, chat_template))
+            if (its_pass == pass && row_is_detected(row, chat_template))
                 return (enum calls_format)i;
         }
     return CALLS_PLAIN;

@@ -3,6 +3,13 @@
  * calls_braces.c read the tags, spell.c and serve/prompt write them. */
 #include "text/toolcall/formats_priv.h"
 
+#define MINIMAX_3_MARK      "]<]minimax[>["
+#define KIMI_3_OPEN         "<|open|>"
+#define KIMI_3_CLOSE        "<|close|>"
+#define KIMI_3_SEP          "<|sep|>"
+#define KIMI_3_BEGINS(name) KIMI_3_OPEN name KIMI_3_SEP
+#define KIMI_3_ENDS(name)   KIMI_3_CLOSE name KIMI_3_SEP
+
 static const struct calls_tags calls_xml_tags = {.name_open = "<function=",
                                                  .name_close = ">",
                                                  .key_open = "<parameter=",
@@ -70,6 +77,7 @@ static const struct calls_tags calls_dsml_tags = {.name_open = "<" CALLS_DSML_MA
                                                   .json_open = " string=\"false\">",
                                                   .value_close = "</" CALLS_DSML_MARK "parameter>",
                                                   .value_written = "</" CALLS_DSML_MARK "parameter>\n",
+                                                  .until = "DSML", /* as a pattern needs ASCII */
                                                   .end = "</" CALLS_DSML_MARK "invoke>",
                                                   .is_exact = true,
                                                   .has_block = true};
@@ -93,6 +101,43 @@ static const struct calls_tags calls_minicpm_tags = {.name_open = "<function nam
                                                      .quoted_close = "]]></param>",
                                                      .end = "</function>",
                                                      .is_exact = true};
+static const struct calls_tags calls_solar_2_tags = {.key_open = "<|tool_arg:start|>",
+                                                     .key_close = "<|tool_arg:value|>",
+                                                     .value_close = "<|tool_arg:end|>",
+                                                     .end = "<|tool_call:end|>",
+                                                     .key_written = "<|tool_arg:value|>",
+                                                     .value_written = "<|tool_arg:end|>\n",
+                                                     .is_exact = true};
+static const struct calls_tags calls_kimi_3_tags = {.name_open = KIMI_3_OPEN "call tool=\"",
+                                                    .name_close = "\"",
+                                                    .name_end = KIMI_3_SEP,
+                                                    .key_open = KIMI_3_OPEN "argument key=\"",
+                                                    .key_close = "\"",
+                                                    .key_written = "\"",
+                                                    .string_open = " type=\"string\"" KIMI_3_SEP,
+                                                    .json_open = " type=\"",
+                                                    .type_close = "\"" KIMI_3_SEP,
+                                                    .value_close = KIMI_3_ENDS("argument"),
+                                                    .value_written = KIMI_3_ENDS("argument"),
+                                                    .until = KIMI_3_CLOSE,
+                                                    .object_open =
+                                                        KIMI_3_OPEN "json type=\"object\"" KIMI_3_SEP,
+                                                    .object_close = KIMI_3_ENDS("json"),
+                                                    .end = KIMI_3_ENDS("call"),
+                                                    .is_exact = true,
+                                                    .has_block = true,
+                                                    .has_entities = true};
+
+/* The name of a key stands in its closing tag, too. */
+static const struct calls_tags calls_minimax_3_tags = {.name_open = MINIMAX_3_MARK "<invoke name=\"",
+                                                       .name_close = "\">",
+                                                       .key_open = MINIMAX_3_MARK "<",
+                                                       .key_close = ">",
+                                                       .value_close = MINIMAX_3_MARK "</",
+                                                       .until = "<]minimax[>[",
+                                                       .end = MINIMAX_3_MARK "</invoke>",
+                                                       .has_block = true,
+                                                       .has_elements = true};
 
 /* ---- rows ---- */
 
@@ -270,4 +315,66 @@ const struct calls_row calls_tagged_rows[CALLS_FORMAT_COUNT] = {
                                    .tags = &calls_minicpm_tags,
                                    .call_close = {TEXT("</function>")},
                                    .between = "\n"}},
+
+    /* <|tool_call:start|>N\n<|tool_arg:start|>K<|tool_arg:value|>V<|tool_arg:end|>\n<|tool_call:end|>      Solar Open 2 */
+    [CALLS_SOLAR_2] = {.name = "solar-2",
+                       .detect = {{"<|tool_call:start|>", "<|tool_arg:start|>"}},
+                       .is_tried_first = true,
+                       .parser = PARSER(.opens = {"<|tool_call:start|>"}, .close = "<|tool_call:end|>",
+                                        .header = calls_glm_header, .tail = calls_tags_tail,
+                                        .tags = &calls_solar_2_tags,
+                                        .marks = MARKS("<|tool_call:start|>", "<|tool_call:end|>",
+                                                       "<|tool_arg:start|>", "<|tool_arg:value|>",
+                                                       "<|tool_arg:end|>")),
+                       .grammar = {.mark = "<|tool_call:start|>",
+                                   .call_open = {MARK("<|tool_call:start|>")},
+                                   .name_before = "",
+                                   .name_after = "\n",
+                                   .tags = &calls_solar_2_tags,
+                                   .call_close = {MARK("<|tool_call:end|>")},
+                                   .between = "\n"}},
+
+    /* <|open|>tools<|sep|><|open|>call tool="N" index="1"<|sep|><|open|>argument key="K" type="T"<|sep|>V
+     * <|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>, and around text response for tools      Kimi K3 */
+    [CALLS_KIMI_3] = {.name = "kimi-3",
+                      .detect = {{KIMI_3_OPEN, KIMI_3_CLOSE}},
+                      .is_tried_first = true,
+                      .answer = {KIMI_3_BEGINS("response"), KIMI_3_ENDS("response"), KIMI_3_ENDS("message")},
+                      .answer_mark = CALLS_ANSWER_AFTER,
+                      .parser = PARSER(.opens = {KIMI_3_BEGINS("tools")}, .close = KIMI_3_ENDS("tools"),
+                                       .header = calls_tags_header, .tail = calls_tags_tail,
+                                       .tags = &calls_kimi_3_tags,
+                                       .marks = MARKS(KIMI_3_OPEN, KIMI_3_CLOSE, KIMI_3_SEP)),
+                      .grammar = {.mark = KIMI_3_BEGINS("tools"),
+                                  .open = {TEXT(KIMI_3_BEGINS("tools"))},
+                                  .name_before = KIMI_3_OPEN "call tool=\"",
+                                  .name_after = "\" index=\"",
+                                  .name_end = {NUMBER, TEXT("\"" KIMI_3_SEP)},
+                                  .tags = &calls_kimi_3_tags,
+                                  .call_close = {TEXT(KIMI_3_ENDS("call"))},
+                                  .between = "",
+                                  .close = {TEXT(KIMI_3_ENDS("tools"))},
+                                  .has_list = true}},
+
+    /* M<tool_call>\nM<invoke name="N">M<K>VM</K>M</invoke>\nM</tool_call>, with M for ]<]minimax[>[      MiniMax M3, which
+     * closes thinking that it has not begun */
+    [CALLS_MINIMAX_3] = {.name = "minimax-3",
+                         .detect = {{MINIMAX_3_MARK}},
+                         .is_certain = true,
+                         .answer = {"</mm:think>"},
+                         .parser =
+                             PARSER(.opens = {MINIMAX_3_MARK "<tool_call>"},
+                                    .close = MINIMAX_3_MARK "</tool_call>", .header = calls_elements_header,
+                                    .arguments = calls_elements_arguments, .tail = calls_tags_tail,
+                                    .tags = &calls_minimax_3_tags, .string_mark = MINIMAX_3_MARK,
+                                    .marks = MARKS(MINIMAX_3_MARK)),
+                         .grammar = {.mark = MINIMAX_3_MARK "<tool_call>",
+                                     .open = {TEXT(MINIMAX_3_MARK "<tool_call>\n")},
+                                     .name_before = MINIMAX_3_MARK "<invoke name=\"",
+                                     .name_after = "\">",
+                                     .tags = &calls_minimax_3_tags,
+                                     .call_close = {TEXT(MINIMAX_3_MARK "</invoke>\n")},
+                                     .between = "",
+                                     .close = {TEXT(MINIMAX_3_MARK "</tool_call>")},
+                                     .has_list = true}},
 };

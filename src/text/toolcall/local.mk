@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libtext_toolcall.a
 libtext_toolcall_a_SOURCES = src/text/toolcall/calls.c src/text/toolcall/calls.h \
-	src/text/toolcall/calls_braces.c src/text/toolcall/calls_entire.c src/text/toolcall/calls_harmony.c src/text/toolcall/calls_json.c \
-	src/text/toolcall/calls_keywords.c src/text/toolcall/calls_late.c src/text/toolcall/calls_priv.h src/text/toolcall/calls_tags.c src/text/toolcall/calls_text.c src/text/toolcall/calls_types.c \
+	src/text/toolcall/calls_braces.c src/text/toolcall/calls_elements.c src/text/toolcall/calls_entire.c src/text/toolcall/calls_harmony.c src/text/toolcall/calls_json.c \
+	src/text/toolcall/calls_keywords.c src/text/toolcall/calls_late.c src/text/toolcall/calls_priv.h src/text/toolcall/calls_recipient.c src/text/toolcall/calls_tags.c src/text/toolcall/calls_text.c src/text/toolcall/calls_types.c \
 	src/text/toolcall/calls_types.h src/text/toolcall/calls_value.c src/text/toolcall/formats.c src/text/toolcall/formats.h \
 	src/text/toolcall/formats_priv.h src/text/toolcall/formats_tags.c \
 	src/text/toolcall/spell.c src/text/toolcall/spell.h

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls as text. Arguments have one of four forms:
+/* Calls as text. Arguments have one of five forms:
  *
  *     a JSON object                {"city": "Oslo", "days": 3}
  *     tags                         key tag, value, tag; a string stands without quotes
  *     braces                       city:<|"|>Oslo<|"|>,days:3, with a mark of the row around strings
+ *     elements                     <city>Oslo</city><days>3</days>, with a mark of the row before each tag
  *     keywords, as in Python       city="Oslo", days=3; a name that is no identifier: **{"my city": "Oslo"}
  *
  * Text of the row is recorded in `own`, so that its marks become control tokens. Text of the client is not. */
@@ -43,8 +44,12 @@ static void spell_pieces(struct calls_spelling *out, const struct calls_piece *p
 
         if (pieces[i].text != NULL) {
             spell_own(out, pieces[i].text);
-        } else if (pieces[i].kind == CALLS_PIECE_INDEX) {
-            snprintf(number, sizeof(number), "%zu", out->n_calls - 1);
+        } else if (pieces[i].kind == CALLS_PIECE_INDEX || pieces[i].kind == CALLS_PIECE_NUMBER) {
+            snprintf(number, sizeof(number), "%zu",
+                     out->n_calls - (pieces[i].kind == CALLS_PIECE_INDEX ? 1 : 0));
+            spell_own(out, number);
+        } else if (pieces[i].kind == CALLS_PIECE_SOLAR_ID) {
+            snprintf(number, sizeof(number), "call%06zu", out->n_calls);
             spell_own(out, number);
         }
     }
@@ -71,14 +76,52 @@ static void spell_quoted(struct calls_spelling *out, const struct calls_tags *ta
     buf_fini(&end);
 }
 
+/* The type of a value by its first byte, as tags name it. */
+static const char *spell_type_word(uint8_t first)
+{
+    switch (first) {
+    case '"':
+        return "string";
+    case '{':
+        return "object";
+    case '[':
+        return "array";
+    case 't':
+    case 'f':
+        return "boolean";
+    case 'n':
+        return "null";
+    default:
+        return "number";
+    }
+}
+
+/* A key may have entities for the characters that end it. */
+static void spell_key(struct calls_spelling *out, const struct calls_tags *tags, struct bytes key)
+{
+    struct buf plain = {0};
+
+    (void)json_unquote(key, &plain); /* json_next() found strings */
+    out->text.is_bad |= plain.is_bad;
+    if (tags->has_entities)
+        calls_put_entities(buf_view(&plain), &out->text);
+    else
+        spell_given(out, buf_view(&plain));
+    buf_fini(&plain);
+}
+
 static void spell_tag(struct calls_spelling *out, const struct calls_tags *tags, struct bytes key,
                       struct bytes value)
 {
     spell_own(out, tags->key_open);
-    (void)json_unquote(key, &out->text); /* json_next() found strings; no memory sets is_bad */
+    spell_key(out, tags, key);
     spell_own(out, tags->key_written);
     if (tags->json_open != NULL)
         spell_own(out, value.data[0] == '"' ? tags->string_open : tags->json_open);
+    if (tags->type_close != NULL && value.data[0] != '"') {
+        spell_own(out, spell_type_word(value.data[0]));
+        spell_own(out, tags->type_close);
+    }
     if (value.data[0] == '"' && tags->quoted_open != NULL)
         spell_quoted(out, tags, value);
     else if (value.data[0] == '"')
@@ -138,6 +181,45 @@ static void spell_braces(struct calls_spelling *out, const struct calls_tags *ta
     }
 }
 
+static void spell_element(struct calls_spelling *out, const struct calls_tags *tags, struct bytes name,
+                          struct bytes value);
+
+/* Members of an object, or items of a list.  The recursion is bounded, because json_respace() bounds the nesting. */
+static void spell_elements(struct calls_spelling *out, const struct calls_tags *tags, struct bytes value)
+{
+    struct buf name = {0};
+    struct bytes key, item;
+    size_t at = 0;
+
+    while (json_next(value, &at, &key, &item)) {
+        buf_clear(&name);
+        if (value.data[0] == '{')
+            (void)json_unquote(key, &name);
+        else
+            buf_append_str(&name, "item");
+        out->text.is_bad |= name.is_bad;
+        spell_element(out, tags, buf_view(&name), item);
+    }
+    buf_fini(&name);
+}
+
+static void spell_element(struct calls_spelling *out, const struct calls_tags *tags, struct bytes name,
+                          struct bytes value)
+{
+    spell_own(out, tags->key_open);
+    spell_given(out, name);
+    spell_own(out, tags->key_close);
+    if (value.data[0] == '{' || value.data[0] == '[')
+        spell_elements(out, tags, value);
+    else if (value.data[0] == '"')
+        (void)json_unquote(value, &out->text);
+    else
+        spell_given(out, value);
+    spell_own(out, tags->value_close);
+    spell_given(out, name);
+    spell_own(out, tags->key_close);
+}
+
 static void spell_keyword(struct calls_spelling *out, struct bytes key, struct bytes value)
 {
     struct bytes name = bytes_of(key.data + 1, key.len_bytes - 2);
@@ -166,8 +248,11 @@ static void spell_arguments(struct calls_spelling *out, const struct calls_gramm
         buf_fini(&spaced);
         return;
     }
-    if (grammar->tags != NULL && grammar->tags->has_braces) {
-        spell_items(out, grammar->tags, buf_view(&spaced));
+    if (grammar->tags != NULL && (grammar->tags->has_braces || grammar->tags->has_elements)) {
+        if (grammar->tags->has_braces)
+            spell_items(out, grammar->tags, buf_view(&spaced));
+        else
+            spell_elements(out, grammar->tags, buf_view(&spaced));
         buf_fini(&spaced);
         return;
     }

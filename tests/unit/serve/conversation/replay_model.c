@@ -49,7 +49,19 @@ static const char *const more_markers[] = {"<s>",
                                            "<tool_call|>",
                                            "<|tool_response>",
                                            "<tool_response|>",
-                                           "<|\"|>"};
+                                           "<|\"|>",
+                                           "<|begin|>",
+                                           "<|content|>",
+                                           "<|tool_calls|>",
+                                           "<|tool_call:begin|>",
+                                           "<|tool_call:name|>",
+                                           "<|tool_call:args|>",
+                                           "<|tool_call:end|>",
+                                           "<|open|>",
+                                           "<|close|>",
+                                           "<|sep|>",
+                                           "]<]minimax[>[",
+                                           "</mm:think>"};
 
 /* Turns, calls and results as Kimi's template writes them. */
 static const char kimi_template[] =
@@ -111,12 +123,63 @@ static const char gemma_template[] =
     "{{ '<turn|>\n' if not m.tool_calls }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt and not ns.is_open %}<|turn>model\n{% endif %}";
 
+/* Likewise Solar Open: an answer is text or calls, and both have the ids of calls. */
+static const char solar_template[] =
+    "{% if tools %}<|begin|>system<|content|>{{ tools|tojson }}<|im_end|>{% endif %}{% for m in messages %}"
+    "<|begin|>{{ m.role }}{% if m.tool_calls %}<|tool_calls|>{% for c in m.tool_calls %}"
+    "<|tool_call:begin|>{{ c.id }}<|tool_call:name|>{{ c.function.name }}<|tool_call:args|>"
+    "{{ c.function.arguments|tojson }}<|tool_call:end|>{% endfor %}"
+    "{% else %}<|content|>{{ '## Result of ' ~ m.tool_call_id ~ '\n' if m.role == 'tool' }}{{ m.content }}"
+    "{% endif %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|begin|>assistant{% endif %}";
+
+/* Likewise Functionary 3.2: the prompt ends with the mark before a recipient. */
+static const char functionary_template[] =
+    "<|im_start|>system\n{{ tools|tojson if tools }}<|im_end|>\n{% for m in messages %}"
+    "<|im_start|>{{ m.role }}\n{% if m.role != 'assistant' %}{{ m.content }}"
+    "{% else %}{% if m.content %}{{ '>>>all\n' + m.content }}{% endif %}"
+    "{% for c in m.tool_calls or [] %}{{ '>>>' + c.function.name + '\n' + c.function.arguments }}{% endfor %}"
+    "{% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n>>>{% endif %}";
+
+/* Likewise Kimi K3, without thinking. */
+static const char kimi_3_template[] =
+    "{% macro begin(tag) %}{{ '<|open|>' + tag + '<|sep|>' }}{% endmacro %}"
+    "{% macro end(tag) %}{{ '<|close|>' + tag + '<|sep|>' }}{% endmacro %}"
+    "{{ begin('message role=\"system\"') }}{{ tools|tojson if tools }}{{ end('message') }}<|im_end|>"
+    "{% for m in messages %}{{ begin('message role=\"' ~ m.role ~ '\"') }}"
+    "{% if m.role != 'assistant' %}{{ m.content }}{% else %}"
+    "{{ begin('response') }}{{ m.content }}{{ end('response') }}{% if m.tool_calls %}{{ begin('tools') }}"
+    "{% for c in m.tool_calls %}"
+    "{{ begin('call tool=\"' ~ c.function.name ~ '\" index=\"' ~ loop.index ~ '\"') }}"
+    "{% for k, v in c.function.arguments|items %}{{ begin('argument key=\"' ~ k ~ '\" type=\"' ~ "
+    "('string' if v is string else 'object' if v is mapping else 'array' if v is sequence else 'number') ~ "
+    "'\"') }}"
+    "{{ v if v is string else v|tojson }}{{ end('argument') }}{% endfor %}{{ end('call') }}{% endfor %}"
+    "{{ end('tools') }}{% endif %}{% endif %}{{ end('message') }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}{{ begin('message role=\"assistant\"') }}{{ begin('response') }}{% endif "
+    "%}";
+
+/* Likewise MiniMax M3, without thinking. */
+static const char minimax_3_template[] =
+    "{% set M = ']<]minimax[>[' %}"
+    "{% macro put(v) %}{% if v is mapping %}{% for k, i in v.items() %}{{ M }}<{{ k }}>{{ put(i) }}{{ M "
+    "}}</{{ k }}>"
+    "{% endfor %}{% elif v is iterable and v is not string %}{% for i in v %}{{ M }}<item>{{ put(i) }}{{ M "
+    "}}</item>"
+    "{% endfor %}{% elif v is boolean %}{{ v|tojson }}{% else %}{{ v }}{% endif %}{% endmacro %}"
+    "]~b]system\n{{ tools|tojson if tools }}<|im_end|>\n{% for m in messages %}"
+    "]~b]{{ 'ai' if m.role == 'assistant' else m.role }}\n{{ '</mm:think>' if m.role == 'assistant' }}"
+    "{{ m.content }}{% if m.tool_calls %}{{ M ~ '<tool_call>\n' }}{% for c in m.tool_calls %}"
+    "{{ M ~ '<invoke name=\"' ~ c.function.name ~ '\">' }}{{ put(c.function.arguments) }}{{ M ~ "
+    "'</invoke>\n' }}"
+    "{% endfor %}{{ M ~ '</tool_call>' }}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}]~b]ai\n{% endif %}";
+
 static const struct {
     const char *name, *source;
-} own_templates[] = {{"kimi", kimi_template},
-                     {"minimax", minimax_template},
-                     {"gemma", gemma_template},
-                     {"cohere", cohere_template}};
+} own_templates[] = {{"kimi", kimi_template},     {"minimax", minimax_template},
+                     {"gemma", gemma_template},   {"cohere", cohere_template},
+                     {"solar", solar_template},   {"functionary", functionary_template},
+                     {"kimi-3", kimi_3_template}, {"minimax-3", minimax_3_template}};
 
 static bool find_own(const char *name, struct buf *out)
 {

@@ -348,7 +348,7 @@ static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
 {
     enum calls_format calls = chat_format_info(talk->model->gen.chat)->calls;
 
-    if (calls == CALLS_MINIMAX || calls == CALLS_GEMMA) {
+    if (calls == CALLS_MINIMAX || calls == CALLS_GEMMA || calls == CALLS_KIMI_3 || calls == CALLS_MINIMAX_3) {
         put_spelled_calls(talk, calls, n, out);
         return;
     }
@@ -369,6 +369,14 @@ static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
             put_input(talk, out);
             buf_append_str(out, "<|tool_call_end|>");
             buf_append_str(out, i + 1 == n ? "<|tool_calls_section_end|>" : "");
+        } else if (calls == CALLS_SOLAR) {
+            buf_printf(out, "%s<|tool_call:begin|>drawnid0%u<|tool_call:name|>read<|tool_call:args|>",
+                       i == 0 ? "<|tool_calls|>" : "", 40 + (unsigned)i);
+            put_input(talk, out);
+            buf_append_str(out, "<|tool_call:end|>");
+        } else if (calls == CALLS_FUNCTIONARY_ALL) {
+            buf_printf(out, "%sread\n", out->len_bytes > 0 ? ">>>" : "");
+            put_input(talk, out);
         } else if (calls == CALLS_COHERE) {
             buf_printf(out, "%s\n    {\"tool_call_id\": \"%u\", \"tool_name\": \"read\", \"parameters\": ",
                        i == 0 ? "<|START_ACTION|>[" : ",", (unsigned)i);
@@ -384,6 +392,21 @@ static void put_calls(struct rig_talk *talk, uint64_t n, struct buf *out)
     }
 }
 
+/* What stands before the text of an answer. */
+static void put_answer_open(struct rig_talk *talk, bool is_text, struct buf *out)
+{
+    enum calls_format calls = chat_format_info(talk->model->gen.chat)->calls;
+
+    if (calls == CALLS_MINIMAX_3)
+        buf_append_str(out, "</mm:think>");
+    if (calls == CALLS_COHERE && is_text)
+        buf_append_str(out, "<|START_RESPONSE|>");
+    if (calls == CALLS_SOLAR && is_text)
+        buf_append_str(out, "<|content|>");
+    if (calls == CALLS_FUNCTIONARY_ALL && is_text)
+        buf_append_str(out, "all\n");
+}
+
 static void put_answer(struct rig_talk *talk, struct buf *out)
 {
     enum calls_format calls = chat_format_info(talk->model->gen.chat)->calls;
@@ -396,11 +419,17 @@ static void put_answer(struct rig_talk *talk, struct buf *out)
     }
     if (talk->traits.has_tools)
         n = talk->traits.always_calls ? 1 + rng_below(&talk->rng, most) : rng_below(&talk->rng, most + 1);
-    buf_append_str(out, calls == CALLS_COHERE && n == 0 ? "<|START_RESPONSE|>" : "");
+    put_answer_open(talk, n == 0, out);
+    if (calls == CALLS_FUNCTIONARY_ALL && n > 0 && chance(talk, 50)) {
+        buf_append_str(out, "all\n");
+        put_words(talk, out);
+    }
     if (n == 0 || (calls == CALLS_HERMES && chance(talk, 50)))
         put_words(talk, out);
     buf_append_str(out, calls == CALLS_COHERE && n == 0 ? "<|END_RESPONSE|>" : "");
+    buf_append_str(out, calls == CALLS_KIMI_3 ? "<|close|>response<|sep|>" : "");
     put_calls(talk, n, out);
+    buf_append_str(out, calls == CALLS_KIMI_3 ? "<|close|>message<|sep|>" : "");
 }
 
 /* Cuts the text anywhere, so that the tokens differ from the encoding of the whole text. */

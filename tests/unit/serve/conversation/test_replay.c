@@ -43,6 +43,10 @@ static const struct {
     {"kimi", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
     {"minimax", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
     {"gemma", "tools", {.has_tools = true, .has_system = true}},
+    {"solar", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
+    {"functionary", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
+    {"kimi-3", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
+    {"minimax-3", "tools", {.has_tools = true, .has_system = true, .may_ask_again = true}},
 };
 
 struct tally {
@@ -225,6 +229,11 @@ static void results_name_the_models_own_ids(void **state)
 static void results_name_the_ids_that_kimi_drew(void **state)
 {
     expect_models_own_id("kimi", "## Return of functions.read:40\n");
+}
+
+static void results_name_the_ids_that_solar_drew(void **state)
+{
+    expect_models_own_id("solar", "## Result of drawnid040\n");
 }
 
 /* Returns how many of the sampled tokens the next prompt has, after an answer with this end; SIZE_MAX: the
@@ -410,6 +419,7 @@ int main(void)
         cmocka_unit_test(an_edited_answer_is_rendered_as_sent),
         cmocka_unit_test(results_name_the_models_own_ids),
         cmocka_unit_test(results_name_the_ids_that_kimi_drew),
+        cmocka_unit_test(results_name_the_ids_that_solar_drew),
         cmocka_unit_test(answers_that_were_cut_are_kept_as_far_as_they_go),
         cmocka_unit_test(the_answer_cache_is_bounded),
         cmocka_unit_test(an_answers_key_is_the_same_early_and_late),

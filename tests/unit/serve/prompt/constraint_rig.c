@@ -21,6 +21,7 @@ static struct answer_scratch scratch;
 #define BAR      "\xef\xbd\x9c"
 #define LOW      "\xe2\x96\x81"
 #define DS(a, b) "<" BAR "tool" LOW a LOW b BAR ">"
+#define M        "]<]minimax[>["
 #define SEP      "<" BAR "tool" LOW "sep" BAR ">"
 
 const struct constraint_family families[] = {
@@ -130,6 +131,34 @@ const struct constraint_family families[] = {
      "</tool_call:opensource>\n</tool_calls:opensource>",
      false},
     {"apertus", FAMILY("<|tools_prefix|>"), "<|tools_prefix|>[{\"set\": " ARGS "}]<|tools_suffix|>", false},
+    {"minimax m1", FAMILY("<beginning_of_sentence><tool_calls>"),
+     "<tool_calls>\n{\"name\": \"set\", \"arguments\": " ARGS "}\n</tool_calls>", false},
+    {"minimax m3", FAMILY("]<]minimax[>["),
+     M "<tool_call>\n" M "<invoke name=\"set\">" M "<mode>on" M "</mode>" M "<n>5" M "</n>" M "</invoke>\n" M
+       "</tool_call>",
+     false},
+    {"command r+", FAMILY("Action:\n```json \"tool_name\""),
+     "Action:\n```json\n[\n    {\n        \"tool_name\": \"set\",\n        \"parameters\": " ARGS
+     "\n    }\n]```",
+     false},
+    {"solar",
+     FAMILY("<|tool_calls|><|tool_call:begin|><|tool_call:name|><|tool_call:args|><|tool_call:end|>"
+            "<|begin|><|content|>"),
+     "<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>set<|tool_call:args|>" ARGS
+     "<|tool_call:end|>",
+     false},
+    {"solar 2",
+     FAMILY("<|tool_call:start|><|tool_call:end|><|tool_arg:start|><|tool_arg:value|><|tool_arg:end|>"),
+     "<|tool_call:start|>set\n<|tool_arg:start|>mode<|tool_arg:value|>on<|tool_arg:end|>\n<|tool_arg:start|>n"
+     "<|tool_arg:value|>5<|tool_arg:end|>\n<|tool_call:end|>",
+     false},
+    {"functionary 3.2", FAMILY(">>>all\n"), "set\n" ARGS, false},
+    {"kimi k3", FAMILY("<|open|><|close|><|sep|>"),
+     "<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool=\"set\" index=\"1\"<|sep|>"
+     "<|open|>argument key=\"mode\" type=\"string\"<|sep|>on<|close|>argument<|sep|>"
+     "<|open|>argument key=\"n\" type=\"number\"<|sep|>5<|close|>argument<|sep|>"
+     "<|close|>call<|sep|><|close|>tools<|sep|>",
+     false},
 };
 const size_t n_families = ARRAY_LEN(families);
 
@@ -178,6 +207,21 @@ bool takes(const struct ask *ask, const char *text)
     is_taken = is_taken && grammar_is_complete(run);
     grammar_run_free(run);
     token_ids_fini(&ids);
+    return is_taken;
+}
+
+bool takes_text(const struct ask *ask, const struct constraint_family *family, const char *text)
+{
+    static const char *const marks[][2] = {{"solar", "<|content|>"}, {"functionary 3.2", "all\n"}};
+    const char *mark = "";
+    struct buf all = {0};
+    bool is_taken;
+
+    for (size_t i = 0; i < ARRAY_LEN(marks); i++)
+        mark = strcmp(family->name, marks[i][0]) == 0 ? marks[i][1] : mark;
+    buf_printf(&all, "%s%s", mark, text);
+    is_taken = takes(ask, (const char *)all.data);
+    buf_fini(&all);
     return is_taken;
 }
 

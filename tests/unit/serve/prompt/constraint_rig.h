@@ -58,6 +58,8 @@ struct ask { /* a request and its result */
 void ask(const struct gen_model *model, const char *fields, bool begins_thinking, struct ask *out);
 void ask_fini(struct ask *ask);
 bool takes(const struct ask *ask, const char *text); /* true if the model may write this text and then end */
+/* The same for text or a document at the beginning of an answer, behind the mark that the family has there. */
+bool takes_text(const struct ask *ask, const struct constraint_family *family, const char *text);
 
 struct sink {
     struct buf text, thinking;

@@ -34,7 +34,8 @@ static void calls_are_allowed_as_they_are_written(void **state)
             if (!takes(&forced, families[i].call))
                 fail_msg("%s, wish %zu: %s is not allowed by %s", families[i].name, w, families[i].call,
                          (const char *)forced.constraint.data);
-            assert_int_equal(takes(&forced, "Hello."), w == 2 && strcmp(families[i].name, "harmony") != 0);
+            assert_int_equal(takes_text(&forced, &families[i], "Hello."),
+                             w == 2 && strcmp(families[i].name, "harmony") != 0);
             ask_fini(&forced);
         }
         ask(&model, TOOLS("false"), false, &forced);
@@ -262,9 +263,9 @@ static void no_call_is_made_where_none_may_be(void **state)
         ask(&model, TOOLS("true") CHOICE("\"type\":\"none\""), false, &none);
         if (strncmp(families[i].name, "llama", 5) != 0) /* its calls are then text */
             assert_false(takes(&none, families[i].call));
-        assert_true(takes(&none, strcmp(families[i].name, "harmony") == 0
-                                     ? "<|channel|>final<|message|>Hello."
-                                     : "Hello <tool."));
+        assert_true(takes_text(&none, &families[i],
+                               strcmp(families[i].name, "harmony") == 0 ? "<|channel|>final<|message|>Hello."
+                                                                        : "Hello <tool."));
         ask_fini(&none);
         sim_model_close(&model);
     }
@@ -282,10 +283,11 @@ static void documents_have_their_schema(void **state)
 
         assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
         ask(&model, FORMAT, false, &document);
-        assert_true(
-            takes(&document, is_harmony ? "<|channel|>final<|message|>{\"ok\":true}" : "{\"ok\":true}"));
-        assert_false(takes(&document, is_harmony ? "<|channel|>final<|message|>{\"ok\":1}" : "{\"ok\":1}"));
-        assert_false(takes(&document, "Sure: {\"ok\":true}"));
+        assert_true(takes_text(&document, &families[i],
+                               is_harmony ? "<|channel|>final<|message|>{\"ok\":true}" : "{\"ok\":true}"));
+        assert_false(takes_text(&document, &families[i],
+                                is_harmony ? "<|channel|>final<|message|>{\"ok\":1}" : "{\"ok\":1}"));
+        assert_false(takes_text(&document, &families[i], "Sure: {\"ok\":true}"));
         for (unsigned round = 0; round < 5; round++) {
             struct sink sink;
             json_t *root = NULL;

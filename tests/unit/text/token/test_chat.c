@@ -85,6 +85,17 @@ static const struct {
     {EACH("{% set HYTK = ':opensource' %}{# '<tool_sep{}>'.format(HYTK) '<tool_call{}>' #}", SHOWN),
      "hunyuan-3", CALLS_HY3_OPEN},
     {EACH("{# <tool_call:opensource> <tool_sep:opensource> #}", SHOWN), "hunyuan-3", CALLS_HY3_OPEN},
+    {EACH("{# <tool_call> <beginning_of_sentence>ai <tool_calls> #}", SHOWN), "minimax-m1", CALLS_MINIMAX_M1},
+    {EACH("{{ '' if true else 'Action:\\n```json\\n \"tool_name\"' }}", SHOWN), "command", CALLS_COMMAND},
+    {EACH("{# Action:\n```json \"tool_name\" #}", SHOWN), "command", CALLS_COMMAND},
+    {EACH("{# Action: ```json \"tool_name\" #}", SHOWN), "command", CALLS_COMMAND},
+    {EACH("{# <|tool_call:begin|> #}", SHOWN), "solar", CALLS_SOLAR},
+    {EACH("{# <|tool_call:start|> <|tool_arg:start|> #}", SHOWN), "solar-2", CALLS_SOLAR_2},
+    {EACH("{# <|eot_id|> \"parameters\": #}{{ '' if true else '>>>all\\n' }}", SHOWN), "functionary",
+     CALLS_FUNCTIONARY_ALL},
+    {EACH("{# <|eot_id|> \"parameters\": >>>all\n #}", SHOWN), "functionary", CALLS_FUNCTIONARY_ALL},
+    {EACH("{# <tool_call> '<|open|>' + tag '<|close|>' + tag #}", SHOWN), "kimi-3", CALLS_KIMI_3},
+    {EACH("{# ']<]minimax[>[' ~ '<tool_call>' '<response>' #}", SHOWN), "minimax-3", CALLS_MINIMAX_3},
     /* detected, but not shown: calls use our format then */
     {EACH("{# [TOOL_CALLS] #}", ""), "mistral", CALLS_HERMES},
 };

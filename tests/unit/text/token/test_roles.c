@@ -45,6 +45,23 @@ static void the_mark_of_a_result_is_a_stop(void **state)
     tokenizer_unref(tokenizer);
 }
 
+static void more_families_name_their_ends(void **state)
+{
+    static const struct token_spec extra[] = {
+        {"<s>", 3, 0},     {"<|im_end|>", 3, 0},     {"<|im:end|>", 3, 0}, {"<end_of_sentence>", 3, 0},
+        {"<|sep|>", 3, 0}, {"<|end_of_msg|>", 3, 0}, {NULL, 0, 0}};
+    struct tokenizer *tokenizer = tokenizer_of_tokens(extra);
+    size_t n;
+    const token_id *stops = tokenizer_stop_ids(tokenizer, &n);
+
+    (void)state;
+    assert_int_equal(n, 4);
+    assert_int_equal(stops[1], tokenizer_find(tokenizer, bytes_str("<end_of_sentence>")));
+    assert_int_equal(stops[2], tokenizer_find(tokenizer, bytes_str("<|im:end|>")));
+    assert_int_equal(stops[3], tokenizer_find(tokenizer, bytes_str("<|end_of_msg|>")));
+    tokenizer_unref(tokenizer);
+}
+
 /* In harmony <|end|> ends a message of several; in other formats it ends the answer. */
 static void an_end_may_be_that_of_a_message(void **state)
 {
@@ -202,15 +219,11 @@ static void rarer_ends_may_be_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rarer_ends_may_be_wrong),
-        cmocka_unit_test(stops_are_the_ends_of_turns),
-        cmocka_unit_test(the_mark_of_a_result_is_a_stop),
-        cmocka_unit_test(an_end_may_be_that_of_a_message),
-        cmocka_unit_test(files_name_ends),
-        cmocka_unit_test(user_tokens_are_ends_too),
-        cmocka_unit_test(solar_open_has_ends_of_messages),
-        cmocka_unit_test(apertus_ends_at_calls),
-        cmocka_unit_test(a_role_may_be_none),
+        cmocka_unit_test(rarer_ends_may_be_wrong),         cmocka_unit_test(stops_are_the_ends_of_turns),
+        cmocka_unit_test(the_mark_of_a_result_is_a_stop),  cmocka_unit_test(more_families_name_their_ends),
+        cmocka_unit_test(an_end_may_be_that_of_a_message), cmocka_unit_test(files_name_ends),
+        cmocka_unit_test(user_tokens_are_ends_too),        cmocka_unit_test(solar_open_has_ends_of_messages),
+        cmocka_unit_test(apertus_ends_at_calls),           cmocka_unit_test(a_role_may_be_none),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,18 @@
 #define BAR       "\xef\xbd\x9c"
 #define ARGUMENTS "{\"city\": \"Oslo \\\"x\\\"\", \"days\": 3, \"deep\": {\"a\": [true, null]}}"
 
+#define KIMI_3_VALUE(key, type, text)                                                                        \
+    "<|open|>argument key=\"" key "\" type=\"" type "\"<|sep|>" text "<|close|>argument<|sep|>"
+#define KIMI_3_CALL(n)                                                                                       \
+    "<|open|>call tool=\"get\" index=\"" n "\"<|sep|>" KIMI_3_VALUE("a &quot;&amp;", "string", "x\ny")       \
+        KIMI_3_VALUE("b", "array", "[1]") KIMI_3_VALUE("c", "null", "null")                                  \
+            KIMI_3_VALUE("d", "boolean", "false") KIMI_3_VALUE("e", "object", "{}")                          \
+                KIMI_3_VALUE("f", "number", "-1") "<|close|>call<|sep|>"
+#define M "]<]minimax[>["
+#define MINIMAX_3_CALL                                                                                       \
+    M "<invoke name=\"get\">" M "<a>x\ny" M "</a>" M "<b>" M "<item>1" M "</item>" M "<item>" M "<c>" M      \
+      "</c>" M "</item>" M "</b>" M "<d>true" M "</d>" M "</invoke>\n"
+
 static void spell(enum calls_format format, const char *arguments, unsigned n, struct calls_spelling *out)
 {
     memset(out, 0, sizeof(*out));
@@ -134,6 +146,28 @@ static const struct {
      "</tool_call:opensource>\n</tool_calls:opensource>"},
     {CALLS_APERTUS, 2, "{\"a\":1}",
      "<|tools_prefix|>[{\"get\": {\"a\": 1}}, {\"get\": {\"a\": 1}}]<|tools_suffix|>"},
+    {CALLS_MINIMAX_M1, 2, "{}",
+     "<tool_calls>\n{\"name\": \"get\", \"arguments\": {}}\n{\"name\": \"get\", \"arguments\": "
+     "{}}\n</tool_calls>"},
+    {CALLS_COMMAND, 2, "{}",
+     "Action:\n```json\n[\n    {\n        \"tool_name\": \"get\",\n        \"parameters\": {}\n    },\n    "
+     "{\n"
+     "        \"tool_name\": \"get\",\n        \"parameters\": {}\n    }\n]```"},
+    {CALLS_SOLAR, 2, "{\"a\":1}",
+     "<|tool_calls|><|tool_call:begin|>call000001<|tool_call:name|>get<|tool_call:args|>{\"a\": 1}"
+     "<|tool_call:end|><|tool_call:begin|>call000002<|tool_call:name|>get<|tool_call:args|>{\"a\": 1}"
+     "<|tool_call:end|>"},
+    {CALLS_SOLAR_2, 2, "{\"city\":\"a\\nb\",\"days\":3}",
+     "<|tool_call:start|>get\n<|tool_arg:start|>city<|tool_arg:value|>a\nb<|tool_arg:end|>\n<|tool_arg:start|"
+     ">days"
+     "<|tool_arg:value|>3<|tool_arg:end|>\n<|tool_call:end|>\n<|tool_call:start|>get\n<|tool_arg:start|>city"
+     "<|tool_arg:value|>a\nb<|tool_arg:end|>\n<|tool_arg:start|>days<|tool_arg:value|>3<|tool_arg:end|>\n"
+     "<|tool_call:end|>"},
+    {CALLS_FUNCTIONARY_ALL, 2, "{\"a\":1}", ">>>get\n{\"a\": 1}>>>get\n{\"a\": 1}"},
+    {CALLS_KIMI_3, 2, "{\"a \\\"&\":\"x\\ny\",\"b\":[1],\"c\":null,\"d\":false,\"e\":{},\"f\":-1}",
+     "<|open|>tools<|sep|>" KIMI_3_CALL("1") KIMI_3_CALL("2") "<|close|>tools<|sep|>"},
+    {CALLS_MINIMAX_3, 2, "{\"a\":\"x\\ny\",\"b\":[1,{\"c\":\"\"}],\"d\":true}",
+     M "<tool_call>\n" MINIMAX_3_CALL MINIMAX_3_CALL M "</tool_call>"},
     {CALLS_GRANITE, 1, "no object", "<|tool_call|>[{\"name\": \"get\", \"arguments\": no object}]"},
 };
 

@@ -68,19 +68,43 @@ static inline b64 b64_lookup(b64 a, const uint8_t table[16])
 
 #define B64_POINTS
 
-/* Replaces each byte by that entry of a table of 256. */
-static inline b64 b64_entries(b64 numbers, const uint8_t *table)
+/* A bit for each byte. */
+typedef uint64_t b64_where;
+
+/* The bytes that have this bit. */
+static inline b64_where b64_where_bit(b64 a, uint8_t bit)
 {
+    b64_where out = 0;
+
     for (int i = 0; i < 64; i++)
-        numbers.at[i] = table[numbers.at[i]];
-    return numbers;
+        out |= (b64_where)((a.at[i] & bit) != 0) << i;
+    return out;
 }
 
-/* a's bytes where `bits` has the bit, b's elsewhere. */
-static inline b64 b64_choose(b64 bits, uint8_t bit, b64 a, b64 b)
+static inline b64_where b64_where_eighth(b64 a)
+{
+    return b64_where_bit(a, 0x80);
+}
+
+static inline b64_where b64_where_least(b64 a, uint8_t least)
+{
+    b64_where out = 0;
+
+    for (int i = 0; i < 64; i++)
+        out |= (b64_where)(a.at[i] >= least) << i;
+    return out;
+}
+
+static inline b64_where b64_where_both(b64_where a, b64_where b)
+{
+    return a & b;
+}
+
+/* a's bytes at these places, b's elsewhere. */
+static inline b64 b64_choose(b64_where where, b64 a, b64 b)
 {
     for (int i = 0; i < 64; i++)
-        a.at[i] = bits.at[i] & bit ? a.at[i] : b.at[i];
+        a.at[i] = where >> i & 1 ? a.at[i] : b.at[i];
     return a;
 }
 
@@ -119,18 +143,16 @@ static inline b64 b64_lookup_64(b64 a, const uint8_t *table)
     return a;
 }
 
+/* The same at these places, b's bytes elsewhere. */
+static inline b64 b64_lookup_where(b64_where where, b64 a, const uint8_t *table, b64 b)
+{
+    return b64_choose(where, b64_lookup_64(a, table), b);
+}
+
 /* a >> right, whose upper bits are undefined. */
 static inline b64 b64_right_by(b64 a, unsigned right)
 {
     return b64_right(a, right, 0xff);
-}
-
-/* How often 81 fits into each byte, at most twice, times `one`. */
-static inline b64 b64_times_81(b64 a, uint8_t one)
-{
-    for (int i = 0; i < 64; i++)
-        a.at[i] = (uint8_t)(a.at[i] >= 162 ? 2 * one : a.at[i] >= 81 ? one : 0);
-    return a;
 }
 
 /* `set` in the bytes of lanes whose 32 bits have this bit, else 0. */

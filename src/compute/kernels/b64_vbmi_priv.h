@@ -10,17 +10,31 @@
 
 #define B64_POINTS
 
-static inline b64 b64_entries(b64 numbers, const uint8_t *table)
-{
-    b64 low = _mm512_permutex2var_epi8(b64_load(table), numbers, b64_load(table + 64));
-    b64 high = _mm512_permutex2var_epi8(b64_load(table + 128), numbers, b64_load(table + 192));
+typedef __mmask64 b64_where;
 
-    return _mm512_mask_blend_epi8(_mm512_movepi8_mask(numbers), low, high);
+static inline b64_where b64_where_bit(b64 a, uint8_t bit)
+{
+    return _mm512_test_epi8_mask(a, _mm512_set1_epi8((char)bit));
 }
 
-static inline b64 b64_choose(b64 bits, uint8_t bit, b64 a, b64 b)
+static inline b64_where b64_where_eighth(b64 a)
 {
-    return _mm512_mask_blend_epi8(_mm512_test_epi8_mask(bits, _mm512_set1_epi8((char)bit)), b, a);
+    return _mm512_movepi8_mask(a);
+}
+
+static inline b64_where b64_where_least(b64 a, uint8_t least)
+{
+    return _mm512_cmpge_epu8_mask(a, _mm512_set1_epi8((char)least));
+}
+
+static inline b64_where b64_where_both(b64_where a, b64_where b)
+{
+    return _kand_mask64(a, b);
+}
+
+static inline b64 b64_choose(b64_where where, b64 a, b64 b)
+{
+    return _mm512_mask_blend_epi8(where, b, a);
 }
 
 static inline b64 b64_rotated(b64 a, unsigned bits)
@@ -44,16 +58,14 @@ static inline b64 b64_lookup_64(b64 a, const uint8_t *table)
     return _mm512_permutexvar_epi8(a, b64_load(table));
 }
 
+static inline b64 b64_lookup_where(b64_where where, b64 a, const uint8_t *table, b64 b)
+{
+    return _mm512_mask_permutexvar_epi8(b, where, a, b64_load(table));
+}
+
 static inline b64 b64_right_by(b64 a, unsigned right)
 {
     return _mm512_srl_epi16(a, _mm_cvtsi32_si128((int32_t)right));
-}
-
-static inline b64 b64_times_81(b64 a, uint8_t one)
-{
-    b64 n = _mm512_maskz_set1_epi8(_mm512_cmpge_epu8_mask(a, _mm512_set1_epi8(81)), (char)one);
-
-    return _mm512_mask_add_epi8(n, _mm512_cmpge_epu8_mask(a, _mm512_set1_epi8((char)162)), n, n);
 }
 
 static inline b64 b64_in_lanes(b64 lanes, uint32_t bit, uint8_t set)

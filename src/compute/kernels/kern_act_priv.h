@@ -56,17 +56,19 @@ static inline v16 act_quantize(const float *x, float by)
 }
 
 /* The quants of a qblk in the order of the fours of points (kern_points_priv.h). */
-static inline void act_order_points(int8_t quants[QBLK_WEIGHTS])
+static inline void act_order_points(int8_t quants[QBLK_WEIGHTS], uint32_t n_subs)
 {
-    typedef int8_t half __attribute__((vector_size(QBLK_WEIGHTS / 2)));
-    half low, high;
+    typedef int8_t all __attribute__((vector_size(QBLK_WEIGHTS)));
+    all in, out;
 
-    memcpy(&low, quants, sizeof(low));
-    memcpy(&high, quants + sizeof(low), sizeof(high));
-    low = __builtin_shufflevector(low, low, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    high = __builtin_shufflevector(high, high, 12, 0, 4, 8, 13, 1, 5, 9, 14, 2, 6, 10, 15, 3, 7, 11);
-    memcpy(quants, &low, sizeof(low));
-    memcpy(quants + sizeof(low), &high, sizeof(high));
+    memcpy(&in, quants, sizeof(in));
+    if (n_subs == 1)
+        out = __builtin_shufflevector(in, in, 0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27, 4, 12,
+                                      20, 28, 5, 13, 21, 29, 6, 14, 22, 30, 7, 15, 23, 31);
+    else
+        out = __builtin_shufflevector(in, in, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, 28, 16,
+                                      20, 24, 29, 17, 21, 25, 30, 18, 22, 26, 31, 19, 23, 27);
+    memcpy(quants, &out, sizeof(out));
 }
 
 /* Destination of a qblk of one token. */

@@ -50,7 +50,7 @@ INLINED uint32_t field_shift(struct quant_form form, uint32_t parity, uint32_t s
     return is_narrow(form) ? 0 : quant_shift(form, parity, sub);
 }
 
-/* Small scales times a half, exactly. v16_second_bytes gives 2^15 + small; one multiply-add removes the
+/* Small scales times a half, exactly. v16_second_bytes gives 2^15 + small (or + 1/2); one multiply-add removes the
  * 2^15 and the scales' bias. All numbers have few enough bits to be exact. */
 struct smalls {
     v16 by, less; /* the half, and minus the half times the part to remove */
@@ -63,7 +63,6 @@ struct chunk { /* of a group of panels */
     float unit;
     struct quant_chunk parts;
     struct smalls scale[MAX_GROUP_PANELS], min[MAX_GROUP_PANELS];
-    v16 odd[MAX_GROUP_PANELS]; /* d, of SCALE_ODD */
 };
 
 INLINED struct smalls smalls_of(const uint8_t *halves, float unit, float bias)
@@ -86,10 +85,8 @@ INLINED void chunk_open(struct quant_form form, uint32_t n_qblks, uint32_t n_pan
             chunk->scale[p].by = v16_load((const float *)(at + chunk->parts.d));
         if (form.scale == SCALE_I8)
             chunk->scale[p] = smalls_of(at + chunk->parts.d, form.is_table ? chunk->unit : 1.0f, SMALL_BIAS);
-        if (form.scale == SCALE_ODD) {
+        if (form.scale == SCALE_ODD)
             chunk->scale[p] = smalls_of(at + chunk->parts.d, 2.0f * chunk->unit, 0.0f);
-            chunk->odd[p] = v16_mul(chunk->scale[p].by, v16_set1(0.5f));
-        }
         if (form.scale == SCALE_I8 && form.has_min)
             chunk->min[p] = smalls_of(at + chunk->parts.dmin, 1.0f, 0.0f);
         if (form.scale == SCALE_NIBBLES) {
@@ -187,11 +184,11 @@ struct sub_at {
 /* A small scale or min: one byte of a lane's four; the mask selects its bits. */
 INLINED v16 chunk_small(const uint8_t *at, int byte, uint32_t mask, const struct smalls *smalls)
 {
-    return v16_fma(v16_second_bytes(at, 8 * (1 - byte), mask), smalls->by, smalls->less);
+    return v16_fma(v16_second_bytes(at, 8 * (1 - byte), mask, false), smalls->by, smalls->less);
 }
 
 /* Small scales of four bits: one dword of each lane has eight.  The wanted half byte is moved to the second byte; the
- * bytes before the first scale belong to a row. */
+ * bytes before the first scale belong to a row.  The scale is twice the half times s + 1/2. */
 INLINED v16 chunk_odd_scale(struct quant_form form, const struct chunk *chunk, uint32_t panel,
                             struct sub_at sub)
 {
@@ -201,8 +198,7 @@ INLINED v16 chunk_odd_scale(struct quant_form form, const struct chunk *chunk, u
     const struct smalls *smalls = &chunk->scale[panel];
 
     at += form.n_subs == 1 ? sub.qblk / 2 : (size_t)(sub.qblk / 4) * FOUR_BYTES + sub.qblk % 4;
-    v16 even = v16_fma(v16_second_bytes(at - 1, is_high ? -4 : 0, mask), smalls->by, smalls->less);
-    return v16_add(even, chunk->odd[panel]);
+    return v16_fma(v16_second_bytes(at - 1, is_high ? -4 : 0, mask, true), smalls->by, smalls->less);
 }
 
 INLINED v16 chunk_scale(struct quant_form form, const struct chunk *chunk, uint32_t panel, struct sub_at sub)

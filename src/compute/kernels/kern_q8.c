@@ -135,7 +135,7 @@ INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const fl
             base[s * n_tokens + token] = -scales->step[i] * sums[s];
     }
     if (quant_is_points(form))
-        act_order_points(quants);
+        act_order_points(quants, form.n_subs);
     for (uint32_t four = 0; four < FOURS; four++) {
         uint8_t *to = out + ((size_t)four * n_tokens + token) * quant_bytes;
 

@@ -49,10 +49,10 @@ enum {
     CHUNK_COLS = CHUNK_QBLKS * QBLK_WEIGHTS,
     FOURS = QBLK_WEIGHTS / 4,
     FOUR_BYTES = 4 * PANEL_ROWS,
-    SMALL_BIAS = 128,    /* of the scales in SCALE_I8 */
-    POINTS_PART = 256,   /* entries of a table for the lower eight bits of a point's number */
-    POINTS_INDEXES = 64, /* entries for a level and its sign */
-    TRITS_UP = 2,        /* u of a point of IQ1 that is shifted up has this more */
+    SMALL_BIAS = 128,  /* of the scales in SCALE_I8 */
+    POINTS_TABLE = 64, /* entries of a table (kern_points_priv.h) */
+    TRITS_MORE = 192,  /* numbers of digits from here on have a table of their own */
+    TRITS_UP = 2,      /* u of a point of IQ1 that is shifted up has this more */
 };
 
 enum quant_scale {

@@ -26,12 +26,15 @@ static inline __attribute__((always_inline)) uint32_t quant_common_qblks(struct 
     return form.scale == SCALE_F16_64 ? 2 : form.scale == SCALE_F16_128 ? 4 : 0;
 }
 
-/* Offset of the entries by level and sign in the table of a type with points (kern_points_priv.h). */
+/* Offsets of the tables of second parts, and of those by level and sign, in a type with points (kern_points_priv.h). */
+static inline __attribute__((always_inline)) size_t points_second_at(struct quant_form form)
+{
+    return (3u + form.n_tops) * POINTS_TABLE;
+}
+
 static inline __attribute__((always_inline)) size_t points_signed_at(struct quant_form form)
 {
-    const size_t part = (size_t)POINTS_PART << form.n_tops;
-
-    return part + (form.code == CODE_POINTS8 ? part : POINTS_PART);
+    return points_second_at(form) + ((size_t)4 * POINTS_TABLE << form.n_tops);
 }
 
 /* Offsets of the parts of a chunk of n qblks, in bytes from its start. */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sixteen floats at once: two registers of AVX2 with FMA and F16C. v16_scalar_priv.h defines each
- * function.
+/* Sixteen floats at once: two registers of AVX2 with FMA and F16C. v16_scalar_priv.h defines each function.
  *
  * Compiled with -mavx2 -mfma -mf16c. */
 #ifndef COMPUTE_KERNELS_V16_AVX2_PRIV_H
@@ -202,18 +201,19 @@ static inline v16 v16_from_i8(const int8_t *from)
 
 /* 0x47000000 is 2^15, whose mantissa counts from bit 8 on. Whole bytes: a load from beside. */
 static inline __attribute__((always_inline)) __m256 v8_second_bytes(const uint8_t *from, int left,
-                                                                    uint32_t mask)
+                                                                    uint32_t mask, bool is_odd)
 {
     __m256i bits = _mm256_loadu_si256((const __m256i *)(from - (left % 8 == 0 ? left / 8 : 0)));
 
     bits = left % 8 == 0 ? bits : left > 0 ? _mm256_slli_epi32(bits, left) : _mm256_srli_epi32(bits, -left);
     bits = _mm256_and_si256(bits, _mm256_set1_epi32((int32_t)mask));
-    return _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(0x47000000)));
+    return _mm256_castsi256_ps(_mm256_or_si256(bits, _mm256_set1_epi32(is_odd ? 0x47000080 : 0x47000000)));
 }
 
-static inline __attribute__((always_inline)) v16 v16_second_bytes(const uint8_t *at, int left, uint32_t mask)
+static inline __attribute__((always_inline)) v16 v16_second_bytes(const uint8_t *at, int left, uint32_t mask,
+                                                                  bool is_odd)
 {
-    return (v16){v8_second_bytes(at, left, mask), v8_second_bytes(at + 32, left, mask)};
+    return (v16){v8_second_bytes(at, left, mask, is_odd), v8_second_bytes(at + 32, left, mask, is_odd)};
 }
 
 static inline v16 v16_from_low4(const uint8_t *from)

@@ -171,7 +171,7 @@ static inline v16 v16_from_i8(const int8_t *from)
 }
 
 /* 0x47000000 is 2^15, whose mantissa counts from bit 8 on. */
-static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
+static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask, bool is_odd)
 {
     __m512i lanes = _mm512_loadu_si512(from);
 
@@ -179,7 +179,7 @@ static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
             : left < 0 ? _mm512_srli_epi32(lanes, (unsigned)-left)
                        : lanes;
     __m512i bits = _mm512_ternarylogic_epi32(lanes, _mm512_set1_epi32((int32_t)mask),
-                                             _mm512_set1_epi32(0x47000000), 0xea);
+                                             _mm512_set1_epi32(is_odd ? 0x47000080 : 0x47000000), 0xea);
 
     return _mm512_castsi512_ps(bits);
 }

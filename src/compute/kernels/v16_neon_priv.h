@@ -194,7 +194,7 @@ static inline v16 v16_from_i8(const int8_t *from)
 }
 
 /* 0x47000000 is 2^15, whose mantissa counts from bit 8 on. */
-static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
+static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask, bool is_odd)
 {
     v16 out;
 
@@ -202,7 +202,7 @@ static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
         uint32x4_t bits = vreinterpretq_u32_u8(vld1q_u8(from + 16 * i));
 
         bits = vandq_u32(vshlq_u32(bits, vdupq_n_s32(left)), vdupq_n_u32(mask));
-        out.at[i] = vreinterpretq_f32_u32(vorrq_u32(bits, vdupq_n_u32(0x47000000)));
+        out.at[i] = vreinterpretq_f32_u32(vorrq_u32(bits, vdupq_n_u32(is_odd ? 0x47000080 : 0x47000000)));
     }
     return out;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sixteen floats at once, in plain C: the definition, bit for bit, of every other v16 header.
  *
- * Each operation is one IEEE operation per lane, rounded to nearest even; fma rounds once. A new instruction set needs
- * this list of functions and nothing else. */
+ * Each operation is one IEEE operation per lane, rounded to nearest even; fma rounds once. Another instruction set needs
+ * this list only. */
 #ifndef COMPUTE_KERNELS_V16_SCALAR_PRIV_H
 #define COMPUTE_KERNELS_V16_SCALAR_PRIV_H
 
@@ -205,14 +205,14 @@ static inline v16 v16_from_i8(const int8_t *from)
     return out;
 }
 
-/* 2^15 + the masked second byte of each lane. A lane is four bytes, shifted left first (or right if the
- * shift is negative). mask: within 0xff00. */
-static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask)
+/* 2^15 + the masked second byte of each lane, + 1/2 if odd. A lane is four bytes, shifted left first (by less than zero:
+ * right). mask: within 0xff00. */
+static inline v16 v16_second_bytes(const uint8_t *from, int left, uint32_t mask, bool is_odd)
 {
     v16 out;
     for (int i = 0; i < 16; i++)
-        out.at[i] = 0x1p15f + (float)(((uint64_t)wide_load4(from + 4 * i) << (left + 32) >> 32 & mask) >> 8);
-    return out;
+        out.at[i] = (float)(((uint64_t)wide_load4(from + 4 * i) << (left + 32) >> 32 & mask) >> 8);
+    return v16_add(out, v16_set1(is_odd ? 0x1p15f + 0.5f : 0x1p15f));
 }
 
 /* The low (high) halves of sixteen bytes, minus 8. */

@@ -165,4 +165,14 @@ static inline b64 b64_in_lanes(b64 lanes, uint32_t bit, uint8_t set)
     return out;
 }
 
+/* The same for words of 16 bits. */
+static inline b64 b64_in_words(b64 words, uint32_t bit, uint8_t set)
+{
+    b64 out;
+
+    for (uint32_t i = 0; i < 64; i++)
+        out.at[i] = words.at[i / 2 * 2 + bit / 8] >> bit % 8 & 1 ? set : 0;
+    return out;
+}
+
 #endif

@@ -75,4 +75,11 @@ static inline b64 b64_in_lanes(b64 lanes, uint32_t bit, uint8_t set)
     return _mm512_maskz_set1_epi32(is_set, (int32_t)(set * 0x01010101u));
 }
 
+static inline b64 b64_in_words(b64 words, uint32_t bit, uint8_t set)
+{
+    __mmask32 is_set = _mm512_test_epi16_mask(words, _mm512_set1_epi16((int16_t)(1u << bit)));
+
+    return _mm512_maskz_set1_epi16(is_set, (int16_t)(set * 0x0101u));
+}
+
 #endif

@@ -56,15 +56,18 @@ static inline v16 act_quantize(const float *x, float by)
 }
 
 /* The quants of a qblk in the order of the fours of points (kern_points_priv.h). */
-static inline void act_order_points(int8_t quants[QBLK_WEIGHTS], uint32_t n_subs)
+static inline void act_order_points(struct quant_form form, int8_t quants[QBLK_WEIGHTS])
 {
     typedef int8_t all __attribute__((vector_size(QBLK_WEIGHTS)));
     all in, out;
 
     memcpy(&in, quants, sizeof(in));
-    if (n_subs == 1)
+    if (form.n_subs == 1)
         out = __builtin_shufflevector(in, in, 0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27, 4, 12,
                                       20, 28, 5, 13, 21, 29, 6, 14, 22, 30, 7, 15, 23, 31);
+    else if (form.code == CODE_TRITS)
+        out = __builtin_shufflevector(in, in, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, 16, 20,
+                                      24, 28, 17, 21, 25, 29, 18, 22, 26, 30, 19, 23, 27, 31);
     else
         out = __builtin_shufflevector(in, in, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15, 28, 16,
                                       20, 24, 29, 17, 21, 25, 30, 18, 22, 26, 31, 19, 23, 27);

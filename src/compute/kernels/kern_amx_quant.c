@@ -292,11 +292,12 @@ INLINED void amx_pack_qblk(const struct pack *pack, struct quant_form form, cons
     v16 low = v16_sub(act_quantize(x, scales->by[i]), magic);
     v16 high = v16_sub(act_quantize(x + 16, scales->by[i]), magic);
 
-    if (quant_is_points(form)) { /* kern_points_priv.h: as act_order_points() */
-        low = _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15),
-                                    low);
-        high = _mm512_permutexvar_ps(_mm512_setr_epi32(12, 0, 4, 8, 13, 1, 5, 9, 14, 2, 6, 10, 15, 3, 7, 11),
-                                     high);
+    if (quant_is_points(form)) { /* as act_order_points() for one sub */
+        const __m512i first = _mm512_setr_epi32(0, 8, 16, 24, 1, 9, 17, 25, 2, 10, 18, 26, 3, 11, 19, 27);
+        const v16 columns = low;
+
+        low = _mm512_permutex2var_ps(columns, first, high);
+        high = _mm512_permutex2var_ps(columns, _mm512_add_epi32(first, _mm512_set1_epi32(4)), high);
     }
     _mm512_store_si512((uint8_t *)pack->out + at * AMX_ROW_BYTES,
                        amx_paired((__m512i)_mm512_cvtne2ps_pbh(v16_mul(high, step), v16_mul(low, step))));

@@ -9,6 +9,7 @@
  *     one sub       four 4h + c, byte b: column 8b + 4h + c                                    c = 0 to 3, h = 0 or 1
  *     two subs      four c,      byte b: column 4b + c
  *                   four 4 + c,  bytes 0 to 3: columns 28 + c, 16 + c, 20 + c, 24 + c
+ *     IQ1_M         four 4h + c, byte b: column 16h + 4b + c, so its point is that of half a lane
  *
  * Rows of a chunk, all [lane][4 bytes]:
  *
@@ -19,9 +20,9 @@
  *     CODE_POINTS4   [qblk] numbers of points 0, 2, 4, 6, then of 1, 3, 5, 7;  signs: the same, but bits 1 to 4
  *                    tops of the first numbers, tops of the second
  *     CODE_TRITS     [pair] three rows of a pair of qblks: row j has the digits of fours 4s + j, s = 0 to 3, and the fifth
- *                           digit of four 4j + 3; four i has columns 4i to 4i + 3
+ *                           digit of four 4j + 3; four i has columns 4i to 4i + 3, except in IQ1_M
  *                    the digit of four 15: bits 2p and 2p + 1 for pair p
- *                    IQ1_M: bit 4q + g of a lane: that point of qblk q is shifted up
+ *                    IQ1_M: bit 2q + h of the lower or upper word of a lane: point 2h or 2h + 1 of qblk q is shifted up
  *
  * The numbers of points are not those of the file: points are ordered so that fewer tables need to be looked up.  The lower
  * six bits are the place in a table, the others that of the table.  Points with the same first part have the same place in
@@ -216,8 +217,8 @@ POINTS_INLINED b64 four_of_trits(struct quant_form form, const struct points_chu
 
     if (!quant_has_shifts(form))
         return b64_right(digits_at(chunk, i, i / 4 * 2), 0, (uint8_t)(3u << i / 4 * 2));
-    b64 shifts = b64_in_lanes(b64_load(is_short ? own : chunk->scales),
-                              4 * chunk->qblk + (is_short ? i % FOURS / 2 : 3), TRITS_UP);
+    b64 shifts = is_short ? b64_in_words(b64_load(own), 2 * chunk->qblk + i % FOURS / 4, TRITS_UP)
+                          : b64_in_lanes(b64_load(chunk->scales), 4 * chunk->qblk + 3, TRITS_UP);
     return b64_join(digits_at(chunk, i, 3), 3 << 3, shifts);
 }
 

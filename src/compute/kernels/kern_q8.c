@@ -134,8 +134,8 @@ INLINED void pack_qblk(const struct pack *pack, struct quant_form form, const fl
         if (form.has_min)
             base[s * n_tokens + token] = -scales->step[i] * sums[s];
     }
-    if (quant_is_points(form))
-        act_order_points(quants, form.n_subs);
+    if (quant_has_order(form))
+        act_order_points(form, quants);
     for (uint32_t four = 0; four < FOURS; four++) {
         uint8_t *to = out + ((size_t)four * n_tokens + token) * quant_bytes;
 

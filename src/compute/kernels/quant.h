@@ -203,4 +203,10 @@ static inline __attribute__((always_inline)) bool quant_has_shifts(struct quant_
     return form.code == CODE_TRITS && form.scale == SCALE_ODD;
 }
 
+/* True for qblks whose columns have an order of their own (act_order_points()). */
+static inline __attribute__((always_inline)) bool quant_has_order(struct quant_form form)
+{
+    return quant_is_points(form) || (quant_has_shifts(form) && form.n_subs == 2);
+}
+
 #endif

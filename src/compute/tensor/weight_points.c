@@ -264,16 +264,30 @@ static void pack_digits(const uint8_t *digits, uint32_t pair, uint32_t lane, uin
     wide_store4(wide_load4(last) | wide_load4(digits + (FOURS_OF_PAIR - 1) * 4) << 2 * pair, last);
 }
 
+/* Bit of a point of IQ1 in a lane's shifts. */
+static uint32_t up_bit(struct quant_form form, uint32_t point)
+{
+    return form.n_subs == 1 ? point : point % 2 * 16 + point / 2;
+}
+
+/* The place of a column among the fours of a chunk. */
+static uint32_t digit_place(struct quant_form form, uint32_t column)
+{
+    return quant_has_order(form) ? column / 16 * 16 + column % 4 * 4 + column % 16 / 4 : column;
+}
+
 static void pack_trits(enum dtype type, const void *qblk, uint32_t lane, uint8_t *chunk)
 {
     const struct quant_form form = quant_form(type);
     uint8_t halves[QBLK_MAX_SUBS], digits[CHUNK_COLS];
     struct qblk_fields all;
-    uint32_t up = 0; /* bit i: point i is shifted up */
+    uint32_t up = 0; /* the points that are shifted up */
 
     qblk_reader_of(type)(qblk, &all);
     for (uint32_t i = 0; i < CHUNK_COLS; i += 16)
         wide_store16(wide_load16(all.u + i) & bytes_each(3), digits + i); /* without shifts (IQ1) */
+    for (uint32_t i = 0; quant_has_order(form) && i < CHUNK_COLS; i++)
+        digits[digit_place(form, i)] = all.u[i] & 3;
     wide_store4(0, lane_byte(chunk, LAST_ROW, lane, 0));
     for (uint32_t pair = 0; pair < CHUNK_QBLKS / 2; pair++)
         pack_digits(digits + (size_t)pair * 2 * QBLK_WEIGHTS, pair, lane, chunk);
@@ -282,7 +296,7 @@ static void pack_trits(enum dtype type, const void *qblk, uint32_t lane, uint8_t
         return;
     }
     for (uint32_t i = 0; i < CHUNK_COLS / 8; i++)
-        up |= (uint32_t)(all.u[(size_t)i * 8] >> 2 == 0) << i;
+        up |= (uint32_t)(all.u[(size_t)i * 8] >> 2 == 0) << up_bit(form, i);
     for (uint32_t s = 0; s < CHUNK_QBLKS * form.n_subs; s++)
         halves[s] = (uint8_t)(all.sub_scales[s] / 2 | (form.n_subs == 1 ? (up >> 4 * s & 1) << 3 : 0));
     if (form.n_subs == 2)
@@ -402,11 +416,13 @@ uint32_t points_u_at(const struct weight *weight, const uint8_t *chunk, uint32_t
 
     if (form.code != CODE_TRITS)
         return point_u_at(weight, chunk, i, lane);
+    const uint32_t digit = digit_at(chunk, digit_place(form, i), lane), bit = up_bit(form, i / 8);
+
     if (!quant_has_shifts(form))
-        return digit_at(chunk, i, lane);
+        return digit;
     if (form.n_subs == 1)
         is_up = lane_get(scales, 0, lane, i / 64) >> i / 32 % 2 * 4 & 8;
     else
-        is_up = lane_get(chunk, SHIFTS_ROW, lane, i / 64) >> i / 8 % 8 & 1;
-    return 8 * digit_at(chunk, i, lane) + (is_up ? TRITS_UP : 0);
+        is_up = lane_get(chunk, SHIFTS_ROW, lane, bit / 8) >> bit % 8 & 1;
+    return 8 * digit + (is_up ? TRITS_UP : 0);
 }

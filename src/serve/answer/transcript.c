@@ -489,21 +489,40 @@ static struct bytes next_kimi_id(struct bytes text, struct bytes name, size_t *a
     return (struct bytes){0};
 }
 
-/* The same for an id between the marks of a call of Solar Open; no name stands in it. */
+#define MAX_SOLAR_ID ((size_t)512) /* bytes of an id and the mark behind it */
+
+/* True if a call of Solar Open with this name stands behind the mark of names. */
+static bool is_solar_call(struct bytes text, struct bytes name)
+{
+    static const char mark[] = "<|tool_call:args|>";
+    size_t at = name.len_bytes + sizeof(mark) - 1;
+
+    if (text.len_bytes < at || !bytes_equal(bytes_of(text.data, name.len_bytes), name) ||
+        memcmp(text.data + name.len_bytes, mark, sizeof(mark) - 1) != 0)
+        return false;
+    while (at < text.len_bytes && (text.data[at] == ' ' || text.data[at] == '\n'))
+        at++;
+    return at < text.len_bytes && text.data[at] == '{';
+}
+
+/* The same for an id between the marks of a call of Solar Open, before its name. */
 static struct bytes next_solar_id(struct bytes text, struct bytes name, size_t *at)
 {
-    static const char begin[] = "<|tool_call:begin|>", end[] = "<|tool_call:name|>";
-    size_t from = bytes_find(text, bytes_str(begin), *at), to;
+    static const char begin[] = "<|tool_call:begin|>", mark[] = "<|tool_call:name|>";
+    size_t from = *at;
 
-    (void)name;
-    if (from == SIZE_MAX)
-        return (struct bytes){0};
-    from += sizeof(begin) - 1;
-    to = bytes_find(text, bytes_str(end), from);
-    if (to == SIZE_MAX)
-        return (struct bytes){0};
-    *at = transcript_skip_arguments(text, to);
-    return bytes_of(text.data + from, to - from);
+    while ((from = bytes_find(text, bytes_str(begin), from)) != SIZE_MAX) {
+        size_t left = text.len_bytes - (from += sizeof(begin) - 1), to, behind;
+
+        to = bytes_find(bytes_of(text.data, from + (left < MAX_SOLAR_ID ? left : MAX_SOLAR_ID)),
+                        bytes_str(mark), from);
+        behind = to + sizeof(mark) - 1;
+        if (to == SIZE_MAX || !is_solar_call(bytes_of(text.data + behind, text.len_bytes - behind), name))
+            continue; /* text */
+        *at = transcript_skip_arguments(text, behind);
+        return bytes_of(text.data + from, to - from);
+    }
+    return (struct bytes){0};
 }
 
 typedef struct bytes next_id_fn(struct bytes text, struct bytes name, size_t *at);

@@ -236,6 +236,37 @@ static void results_name_the_ids_that_solar_drew(void **state)
     expect_models_own_id("solar", "## Result of drawnid040\n");
 }
 
+/* Text between the marks of a call is not a call, and its id is no call's. */
+static void ids_in_texts_are_no_calls(void **state)
+{
+    static const char answer[] =
+        "<|tool_calls|><|tool_call:begin|>textid0001<|tool_call:name|>read<|tool_call:args|>what"
+        "<|tool_call:end|><|tool_call:begin|>drawnid077<|tool_call:name|>read<|tool_call:args|>"
+        "{\"path\": \"a\"}<|tool_call:end|>";
+    struct rig_model model;
+    struct rig_talk talk;
+    struct rig_turn now;
+    struct buf text = {0};
+
+    (void)state;
+    assert_true(rig_model_open("solar", &model));
+    rig_talk_init(&talk, &model, 5, &(struct rig_traits){.has_tools = true});
+    rig_ask(&talk, true, &now);
+    rig_answer_text(&talk, &now, answer, GEN_STOP_END_TURN);
+    rig_turn_fini(&now);
+    rig_ask(&talk, true, &now);
+    for (size_t i = 0; i < now.prompt.ids.n; i++) {
+        struct bytes piece = tokenizer_piece(model.gen.tokenizer, now.prompt.ids.ids[i]);
+
+        buf_append(&text, piece.data, piece.len_bytes);
+    }
+    assert_true(bytes_find(buf_view(&text), bytes_str("## Result of drawnid077\n"), 0) != SIZE_MAX);
+    buf_fini(&text);
+    rig_turn_fini(&now);
+    rig_talk_fini(&talk);
+    rig_model_close(&model);
+}
+
 /* Returns how many of the sampled tokens the next prompt has, after an answer with this end; SIZE_MAX: the
  * answer is not cached. */
 static size_t kept_of(struct rig_model *model, const char *text, enum gen_stop stop, const char *stop_string,
@@ -420,6 +451,7 @@ int main(void)
         cmocka_unit_test(results_name_the_models_own_ids),
         cmocka_unit_test(results_name_the_ids_that_kimi_drew),
         cmocka_unit_test(results_name_the_ids_that_solar_drew),
+        cmocka_unit_test(ids_in_texts_are_no_calls),
         cmocka_unit_test(answers_that_were_cut_are_kept_as_far_as_they_go),
         cmocka_unit_test(the_answer_cache_is_bounded),
         cmocka_unit_test(an_answers_key_is_the_same_early_and_late),

@@ -250,7 +250,7 @@ bool constraint_nested(struct constraint_place *place, const json_t *schema, uns
     struct bytes type = api_json_str(json_object_get(schema, "type"));
     const json_t *min = json_object_get(schema, "minItems"), *max = json_object_get(schema, "maxItems");
 
-    if ((!place->tags->has_braces && !place->tags->has_elements) || depth >= MAX_NESTED)
+    if ((!place->tags->has_braces && !place->tags->has_elements) || place->is_unclear || depth >= MAX_NESTED)
         return false;
     if (bytes_is(type, "object") && json_object_size(json_object_get(schema, "properties")) > 0 &&
         has_only(schema, of_objects) && has_all_required(schema)) {

@@ -7,8 +7,8 @@
  *     both             either; but no text that would be read as the JSON
  *
  * The parser of these arguments (text/toolcall/calls_tags.c) decides by the schema's types, so this file asks
- * the parser for them.  It follows references, lists of types, enums and alternatives down to the strings.  A
- * schema without types is JSON; so is a string that only allOf declares.
+ * the parser for them.  It follows references, lists of types, enums and alternatives down to the strings, and
+ * merges what allOf says of a string.  A schema without types is JSON.
  *
  * constraint_nested.c has braces (Gemma 4) and elements (MiniMax M3).
  *
@@ -185,16 +185,60 @@ static bool other_readings(const struct calls_tags *tags, unsigned types, struct
     return true;
 }
 
-static void put_string(struct constraint_place *place, const json_t *schema)
+/* Of two limits the narrower one; NULL: only both together say it. */
+static const json_t *narrower_limit(const char *keyword, const json_t *one, const json_t *other)
+{
+    if (one == NULL || other == NULL || json_equal(one, other))
+        return one != NULL ? one : other;
+    if (!json_is_integer(one) || !json_is_integer(other))
+        return NULL;
+    return (json_integer_value(one) < json_integer_value(other)) == (strcmp(keyword, "maxLength") == 0)
+               ? one
+               : other;
+}
+
+/* Adds what the schema and its allOf say of a string.  False: they say more than one string of a tag may have to match. */
+static bool keep_string(const struct constraint_place *place, const json_t *schema, json_t *kept,
+                        unsigned depth)
 {
     static const char *const keywords[] = {"minLength", "maxLength", "pattern", "format"};
+    static const char *const others[] = {"anyOf", "oneOf", "enum", "const"};
+    const json_t *parts = json_object_get(schema, "allOf");
+
+    for (size_t i = 0; i < 4; i++) {
+        const json_t *one = json_object_get(schema, keywords[i]), *had = json_object_get(kept, keywords[i]);
+        const json_t *now = narrower_limit(keywords[i], one, had);
+
+        if (now == NULL && (one != NULL || had != NULL))
+            return false;
+        if (now != NULL && now != had)
+            json_object_set(kept, keywords[i], (json_t *)now);
+        if (depth > 0 && json_object_get(schema, others[i]) != NULL)
+            return false;
+    }
+    for (size_t i = 0; i < json_array_size(parts); i++)
+        if (depth == MAX_DEPTH ||
+            !keep_string(place, calls_resolve(place->root, json_array_get(parts, i)), kept, depth + 1))
+            return false;
+    return true;
+}
+
+static void refuse_string(struct constraint *constraint)
+{
+    if (constraint->refusal[0] == '\0')
+        snprintf(constraint->refusal, sizeof(constraint->refusal),
+                 "%s: this model writes strings without quotes, and allOf says too much of this one",
+                 constraint->path);
+}
+
+static void put_string(struct constraint_place *place, const json_t *schema)
+{
     json_t *kept = json_object();
     struct buf text = {0}, banned = {0};
     bool has_banned = other_readings(place->tags, place->types, &banned);
 
-    for (size_t i = 0; i < 4 && kept != NULL; i++)
-        if (json_object_get(schema, keywords[i]) != NULL)
-            json_object_set(kept, keywords[i], json_object_get(schema, keywords[i]));
+    if (kept != NULL && !keep_string(place, schema, kept, 0))
+        refuse_string(place->constraint);
     if (has_banned)
         buf_append_byte(&banned, '\0');
     open_value(place, string_open(place));
@@ -259,11 +303,30 @@ static void constraint_tags_put_word(struct constraint_place *place, const json_
     json_decref(lone);
 }
 
-static void put_each(struct constraint_place *place, const json_t *list, unsigned depth)
+/* True if the parser cannot tell this alternative from others that are objects, or lists, too. */
+static bool is_unclear(const struct constraint_place *place, const json_t *schema, const json_t *branch)
 {
+    static const unsigned nested[] = {CALLS_AS_ARRAY, CALLS_AS_OBJECT};
+    unsigned types = calls_types_of(place->root, branch);
+
+    for (size_t i = 0; i < ARRAY_LEN(nested); i++)
+        if ((types & nested[i]) != 0 && calls_only_branch(place->root, schema, nested[i]) != branch)
+            return true;
+    return false;
+}
+
+static void put_each(struct constraint_place *place, const json_t *schema, const char *name, unsigned depth)
+{
+    const json_t *list = json_object_get(schema, name);
+    bool was_unclear = place->is_unclear;
+
     constraint_open_any(place->constraint);
-    for (size_t i = 0; i < json_array_size(list); i++)
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (place->tags->has_elements)
+            place->is_unclear = was_unclear || is_unclear(place, schema, json_array_get(list, i));
         constraint_value(place, json_array_get(list, i), depth + 1);
+    }
+    place->is_unclear = was_unclear;
     constraint_close(place->constraint);
 }
 
@@ -297,16 +360,21 @@ static bool is_choice(const json_t *schema, const char *name)
     return true;
 }
 
+/* True for a string that only allOf declares, where the format has no place for it as JSON. */
+static bool is_merged_string(const struct constraint_place *place, const json_t *schema)
+{
+    return json_object_get(schema, "allOf") != NULL &&
+           (place->tags->json_open == NULL || place->tags->type_close != NULL) && !place->tags->has_braces &&
+           calls_types_of(place->root, schema) == CALLS_AS_STRING;
+}
+
 void constraint_value(struct constraint_place *place, const json_t *schema, unsigned depth)
 {
-    const json_t *type, *words, *ref = json_object_get(schema, "$ref");
+    const json_t *type, *words;
 
     if (place->constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
         return; /* too long: it is refused later anyway */
-    for (unsigned i = 0; i < MAX_DEPTH && json_is_string(ref); i++) {
-        schema = calls_follow_ref(place->root, constraint_tags_text_of(ref));
-        ref = json_object_get(schema, "$ref");
-    }
+    schema = calls_resolve(place->root, schema);
     type = json_object_get(schema, "type");
     words = json_object_get(schema, "enum");
     if (json_is_string(json_object_get(schema, "const"))) {
@@ -316,14 +384,14 @@ void constraint_value(struct constraint_place *place, const json_t *schema, unsi
         for (size_t i = 0; i < json_array_size(words); i++)
             constraint_tags_put_word(place, json_array_get(words, i));
         constraint_close(place->constraint);
-    } else if (bytes_is(api_json_str(type), "string")) {
+    } else if (bytes_is(api_json_str(type), "string") || is_merged_string(place, schema)) {
         put_string(place, schema);
     } else if (json_is_array(type)) {
         constraint_tags_put_types(place, schema, type);
     } else if (depth < MAX_DEPTH && is_choice(schema, "anyOf")) {
-        put_each(place, json_object_get(schema, "anyOf"), depth);
+        put_each(place, schema, "anyOf", depth);
     } else if (depth < MAX_DEPTH && is_choice(schema, "oneOf")) {
-        put_each(place, json_object_get(schema, "oneOf"), depth);
+        put_each(place, schema, "oneOf", depth);
     } else if (!constraint_nested(place, schema, depth)) {
         constraint_tags_put_json(place, schema, NULL);
     }
@@ -398,6 +466,8 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
     if (api_json_load(tool->input_schema, NULL, &root) < 0)
         return;
     place.root = root;
+    place.is_unclear =
+        tags != NULL && tags->has_elements && tool->input_schema.len_bytes > CALLS_MAX_SCHEMA_BYTES;
     required = constraint_required(root);
     constraint->out->is_bad |= required == NULL;
     constraint_tool_path(constraint->request, index, constraint->path, sizeof(constraint->path));

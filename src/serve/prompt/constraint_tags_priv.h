@@ -16,6 +16,7 @@ struct constraint_place { /* the place of the value being written */
     const json_t *root; /* the tool's schema */
     unsigned types;     /* the types that the parser may give the value */
     bool has_needed;    /* keywords: a required one was written, so the next one follows a comma */
+    bool is_unclear; /* elements: the parser does not know what the schema says of values within this one */
 };
 
 /* constraint_tags.c: a value of this schema, within `depth` others. */

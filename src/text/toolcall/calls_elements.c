@@ -33,13 +33,6 @@ static struct calls_element *elements_top(struct calls *calls)
 
 /* ---- the schema ---- */
 
-static const json_t *elements_schema(const struct calls *calls, const json_t *schema)
-{
-    for (unsigned i = 0; i < 8 && json_is_string(json_object_get(schema, "$ref")); i++)
-        schema = calls_follow_ref(calls->schema, api_json_str(json_object_get(schema, "$ref")));
-    return schema;
-}
-
 static unsigned elements_types(const struct calls *calls, const json_t *schema)
 {
     return schema == NULL ? CALLS_AS_ANY : calls_types_of(calls->schema, schema);
@@ -54,7 +47,7 @@ static const json_t *elements_inner(const struct calls *calls, const struct call
                               : json_object_getn(json_object_get(outer->schema, "properties"),
                                                  (const char *)name.data, name.len_bytes);
 
-    return elements_schema(calls, inner);
+    return calls_resolve(calls->schema, inner);
 }
 
 /* ---- tags ---- */
@@ -141,6 +134,8 @@ static size_t elements_nest(struct calls *calls, const struct tag *tag)
     if (!may_be_array && !may_be_object)
         is_array = bytes_is(tag->name, "item");
     top->kind = is_array ? CALLS_ELEMENT_ARRAY : CALLS_ELEMENT_OBJECT;
+    top->schema =
+        calls_schema_of_type(calls->schema, top->schema, is_array ? CALLS_AS_ARRAY : CALLS_AS_OBJECT);
     buf_append_byte(&calls->good, is_array ? '[' : '{');
     return elements_push(calls, tag);
 }
@@ -287,8 +282,8 @@ int calls_elements_header(struct calls *calls)
     json_walk_byte(&calls->walk, '{'); /* calls_tags_header() passed it on */
     calls->state = CALLS_ARGUMENTS;
     calls->is_braced = false;
-    calls->elements[0] =
-        (struct calls_element){.kind = CALLS_ELEMENT_OBJECT, .schema = elements_schema(calls, calls->schema)};
+    calls->elements[0] = (struct calls_element){.kind = CALLS_ELEMENT_OBJECT,
+                                                .schema = calls_resolve(calls->schema, calls->schema)};
     calls->n_elements = 1;
     return 1;
 }

@@ -3,6 +3,8 @@
  * that tokenises the request shortens it, and the splitter on the loop reads the short form. */
 #include "text/toolcall/calls_types.h"
 
+#include <string.h>
+
 #include "base/check.h"
 #include "base/err.h"
 #include "base/str.h"
@@ -11,6 +13,7 @@
 #define MAX_REFS   8
 #define MAX_LOOKED 1000   /* limit on schemas visited for one value: references may multiply them */
 #define MAX_WALKED 100000 /* the same for all values of one schema */
+#define MAX_LISTED 64     /* words or alternatives of one schema that are looked at */
 
 static unsigned type_of_word(struct bytes word)
 {
@@ -60,6 +63,59 @@ const json_t *calls_follow_ref(const json_t *root, struct bytes ref)
     return root;
 }
 
+/* True if the schema is one other, with nothing beside it that says more. */
+static bool is_lone_all_of(const json_t *schema)
+{
+    static const char *const notes[] = {"allOf",    "title",      "description", "default",
+                                        "examples", "$defs",      "definitions", "$comment",
+                                        "$schema",  "deprecated", "readOnly",    "writeOnly"};
+    json_t *value;
+    const char *key;
+
+    if (json_array_size(json_object_get(schema, "allOf")) != 1)
+        return false;
+    json_object_foreach((json_t *)schema, key, value)
+    {
+        size_t i = 0;
+
+        while (i < ARRAY_LEN(notes) && strcmp(notes[i], key) != 0)
+            i++;
+        if (i == ARRAY_LEN(notes))
+            return false;
+    }
+    return true;
+}
+
+const json_t *calls_resolve(const json_t *root, const json_t *schema)
+{
+    for (unsigned i = 0; i < MAX_REFS; i++) {
+        const json_t *ref = json_object_get(schema, "$ref");
+
+        if (json_is_string(ref))
+            schema = calls_follow_ref(root, api_json_str(ref));
+        else if (is_lone_all_of(schema))
+            schema = json_array_get(json_object_get(schema, "allOf"), 0);
+        else
+            break;
+    }
+    return schema;
+}
+
+static unsigned types_of(const json_t *root, const json_t *schema, unsigned depth, unsigned *n_left);
+
+/* The types that all schemas of the list allow. */
+static unsigned shared_types(const json_t *root, const json_t *list, unsigned depth, unsigned *n_left)
+{
+    unsigned types = CALLS_AS_ANY;
+
+    for (size_t i = 0; i < json_array_size(list) && i < MAX_LISTED; i++) {
+        unsigned one = types_of(root, json_array_get(list, i), depth + 1, n_left);
+
+        types &= one | ((one & CALLS_AS_NUMBER) != 0 ? CALLS_AS_INTEGER : 0);
+    }
+    return types;
+}
+
 static unsigned types_of(const json_t *root, const json_t *schema, unsigned depth, unsigned *n_left)
 {
     static const char *const choices[] = {"anyOf", "oneOf"};
@@ -77,16 +133,18 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
         return type_of_word(api_json_str(type));
     for (size_t i = 0; i < json_array_size(type); i++)
         types |= type_of_word(api_json_str(json_array_get(type, i)));
-    for (size_t i = 0; i < json_array_size(list) && types == 0; i++)
+    for (size_t i = 0; i < json_array_size(list) && i < MAX_LISTED && json_array_size(type) == 0; i++)
         types |= calls_type_of_value(json_array_get(list, i));
     for (size_t c = 0; c < 2 && types == 0; c++) {
         const json_t *branches = json_object_get(schema, choices[c]);
 
-        for (size_t i = 0; i < json_array_size(branches) && i < 64 && types != CALLS_AS_ANY; i++)
+        for (size_t i = 0; i < json_array_size(branches) && i < MAX_LISTED && types != CALLS_AS_ANY; i++)
             types |= types_of(root, json_array_get(branches, i), depth + 1, n_left);
     }
     if (json_object_get(schema, "const") != NULL && types == 0)
         types = calls_type_of_value(json_object_get(schema, "const"));
+    if (types == 0)
+        types = shared_types(root, json_object_get(schema, "allOf"), depth, n_left);
     return types == 0 ? CALLS_AS_ANY : types;
 }
 
@@ -95,6 +153,45 @@ unsigned calls_types_of(const json_t *root, const json_t *schema)
     unsigned n_left = MAX_LOOKED;
 
     return types_of(root, schema, 0, &n_left);
+}
+
+static const json_t *only_branch(const json_t *root, const json_t *schema, unsigned types, unsigned *n_left)
+{
+    const json_t *list = json_object_get(schema, "anyOf"), *found = NULL;
+
+    list = list != NULL ? list : json_object_get(schema, "oneOf");
+    if (json_array_size(list) > MAX_LISTED)
+        return NULL;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if ((types_of(root, json_array_get(list, i), 0, n_left) & types) == 0)
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = json_array_get(list, i);
+    }
+    return found;
+}
+
+const json_t *calls_only_branch(const json_t *root, const json_t *schema, unsigned types)
+{
+    unsigned n_left = MAX_LOOKED;
+
+    return only_branch(root, schema, types, &n_left);
+}
+
+const json_t *calls_schema_of_type(const json_t *root, const json_t *schema, unsigned types)
+{
+    unsigned n_left = MAX_LOOKED;
+
+    schema = calls_resolve(root, schema);
+    for (unsigned i = 0; i < MAX_REFS && json_object_get(schema, "properties") == NULL &&
+                         json_object_get(schema, "items") == NULL;
+         i++) {
+        if (json_object_get(schema, "anyOf") == NULL && json_object_get(schema, "oneOf") == NULL)
+            break;
+        schema = calls_resolve(root, only_branch(root, schema, types, &n_left));
+    }
+    return schema;
 }
 
 /* ---- the short form ---- */

@@ -37,5 +37,11 @@ bool calls_is_bare_key(struct bytes key); /* the same for {K:V} without quotes *
 void calls_put_entities(struct bytes key, struct buf *out);
 /* Resolves a reference such as "#/$defs/a" in root; borrowed.  NULL: it leads nowhere. */
 const json_t *calls_follow_ref(const json_t *root, struct bytes ref);
+/* Follows references, and an allOf of one schema; borrowed.  NULL: it leads nowhere. */
+const json_t *calls_resolve(const json_t *root, const json_t *schema);
+/* The only alternative of schema, which is resolved, that allows one of the types; borrowed.  NULL: none, or several. */
+const json_t *calls_only_branch(const json_t *root, const json_t *schema, unsigned types);
+/* The schema that says what a value of one of the types holds: behind references and alternatives.  NULL: unknown. */
+const json_t *calls_schema_of_type(const json_t *root, const json_t *schema, unsigned types);
 
 #endif

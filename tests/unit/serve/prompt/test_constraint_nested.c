@@ -331,6 +331,115 @@ static void marks_of_several_tokens_are_dropped(void **state)
     }
 }
 
+/* What the constraint lets a model write is read as the schema says. */
+struct read_case {
+    const char *source, *before, *after;
+    const char *schema; /* of the argument v, and definitions */
+    const char *value;
+    const char *read; /* NULL: the constraint does not let it through */
+};
+
+static void check_read(const struct read_case *one)
+{
+    struct sink sink = {.n_calls = 0};
+    struct token_ids ids = {0};
+    struct gen_model model;
+    struct answer *answer;
+    struct ask asked;
+    char fields[24000], text[1024];
+
+    snprintf(
+        fields, sizeof(fields),
+        "\"tool_choice\":{\"type\":\"any\",\"disable_parallel_tool_use\":true},\"tools\":[{\"name\":\"f\","
+        "\"input_schema\":{\"type\":\"object\",\"properties\":{\"v\":%s,\"required\":[\"v\"]}}],",
+        one->schema);
+    snprintf(text, sizeof(text), "%s%s%s", one->before, one->value, one->after);
+    assert_int_equal(sim_model_open_with(one->source, 4096, &model), 0);
+    ask(&model, fields, false, &asked);
+    if (takes(&asked, text) != (one->read != NULL))
+        fail_msg("%s: %s: %s", one->schema, text, (const char *)asked.constraint.data);
+    const struct answer_opts opts = {.scratch = &scratch, .model = &model, .request = &asked.request};
+    assert_int_equal(answer_new(&opts, &sink_all, &sink, &answer), 0);
+    assert_int_equal(tokenizer_encode(model.tokenizer, bytes_str(text), TOKEN_PARSE_SPECIAL, 10000, &ids), 0);
+    assert_true(answer_push(answer, ids.ids, ids.n) >= 0);
+    (void)answer_finish(answer, GEN_STOP_END_TURN);
+    if (one->read != NULL && !bytes_is(buf_view(&sink.arguments), one->read))
+        fail_msg("%s: %s: %.*s", one->schema, text, (int)sink.arguments.len_bytes,
+                 (const char *)sink.arguments.data);
+    answer_free(answer);
+    sink_fini(&sink);
+    token_ids_fini(&ids);
+    ask_fini(&asked);
+    sim_model_close(&model);
+}
+
+#define K_ONE FAMILY("<|open|><|close|><|sep|>"), K_BEFORE, K_AFTER
+#define M_ONE FAMILY(M), M "<tool_call>\n" M "<invoke name=\"f\">", M "</invoke>\n" M "</tool_call>"
+#define X_ONE FAMILY("<tool_call> <function="), "<tool_call>\n<function=f>\n", "</function>\n</tool_call>"
+#define D_ONE                                                                                                \
+    FAMILY(BAR "DSML" BAR " function_calls>"),                                                               \
+        D_TAG("function_calls>") "\n" D_TAG("invoke name=\"f\">") "\n",                                      \
+        D_END("invoke") "\n" D_END("function_calls")
+#define X_VALUE(text) "<parameter=v>\n" text "\n</parameter>\n"
+#define MODEL_O       "{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\"}},\"required\":[\"s\"]}"
+
+#define TWO_LIMITS                                                                                           \
+    "{\"allOf\":[{\"type\":\"string\",\"maxLength\":5},{\"maxLength\":3},{\"minLength\":1}],\"minLength\":"  \
+    "2}}"
+#define TWO_MODELS                                                                                           \
+    "{\"anyOf\":[" MODEL_O ",{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}}}]}}"
+/* With much text beside it, so that the parser has the short form of it. */
+#define X16(text) text text text text text text text text text text text text text text text text
+#define LONG(schema)                                                                                         \
+    schema "},\"title\":\"" X16(                                                                             \
+        X16("0123456789012345678901234567890123456789012345678901234567890123456789")) "\""
+
+static void values_are_read_as_their_schema_says(void **state)
+{
+    static const struct read_case cases[] = {
+        {X_ONE, "{\"enum\":[1,\"auto\"]}}", X_VALUE("auto"), "{\"v\": \"auto\"}"},
+        {X_ONE, "{\"enum\":[1,\"auto\"]}}", X_VALUE("1"), "{\"v\": 1}"},
+        {X_ONE, "{\"enum\":[\"auto\",1]}}", X_VALUE("1"), "{\"v\": 1}"},
+        {X_ONE, "{\"enum\":[1,\"auto\"]}}", X_VALUE("\"auto\""), NULL},
+        {K_ONE, "{\"enum\":[1,\"auto\"]}}", VALUE("v", "string", "auto"), "{\"v\": \"auto\"}"},
+        {K_ONE, "{\"enum\":[1,null]}}", VALUE("v", "null", "null"), "{\"v\": null}"},
+        {M_ONE, "{\"enum\":[1,\"auto\"]}}", IN("v", "auto"), "{\"v\": \"auto\"}"},
+        {M_ONE, "{\"anyOf\":[" MODEL_O ",{\"type\":\"null\"}]}}", IN("v", IN("s", "3")),
+         "{\"v\": {\"s\": \"3\"}}"},
+        {M_ONE, "{\"anyOf\":[{\"$ref\":\"#/$defs/M\"},{\"type\":\"null\"}]}},\"$defs\":{\"M\":" MODEL_O "}",
+         IN("v", IN("s", "3")), "{\"v\": {\"s\": \"3\"}}"},
+        {M_ONE, "{\"anyOf\":[{\"type\":\"array\",\"items\":{\"type\":\"string\"}},{\"type\":\"null\"}]}}",
+         IN("v", IN("item", "3")), "{\"v\": [\"3\"]}"},
+        {M_ONE,
+         "{\"type\":\"object\",\"properties\":{\"item\":{\"type\":\"string\"}},\"required\":[\"item\"]}}",
+         IN("v", IN("item", "3")), "{\"v\": {\"item\": \"3\"}}"},
+        {X_ONE, "{\"allOf\":[{\"type\":\"string\",\"maxLength\":3}]}}", X_VALUE("abc"), "{\"v\": \"abc\"}"},
+        {K_ONE, "{\"allOf\":[{\"type\":\"string\",\"maxLength\":3}]}}", VALUE("v", "string", "abcd"), NULL},
+        {K_ONE, "{\"allOf\":[{\"type\":\"integer\"}]}}", VALUE("v", "string", "abcd"), NULL},
+        {K_ONE, "{\"allOf\":[{\"type\":\"integer\"}]}}", VALUE("v", "number", "3"), "{\"v\": 3}"},
+        {K_ONE, "{\"allOf\":[{\"enum\":[\"red\"]}],\"description\":\"d\"}}", VALUE("v", "string", "blue"),
+         NULL},
+        {K_ONE, "{\"allOf\":[{\"enum\":[\"red\"]}],\"description\":\"d\"}}", VALUE("v", "string", "red"),
+         "{\"v\": \"red\"}"},
+        {M_ONE, "{\"allOf\":[" MODEL_O "]}}", IN("v", IN("s", "3")), "{\"v\": {\"s\": \"3\"}}"},
+        {K_ONE, TWO_LIMITS, VALUE("v", "string", "abcd"), NULL},
+        {K_ONE, TWO_LIMITS, VALUE("v", "string", "abc"), "{\"v\": \"abc\"}"},
+        {K_ONE, TWO_LIMITS, VALUE("v", "number", "3"), NULL},
+        {X_ONE, TWO_LIMITS, X_VALUE("123"), "{\"v\": \"123\"}"},
+        {X_ONE, TWO_LIMITS, X_VALUE("1234"), NULL},
+        {M_ONE, TWO_LIMITS, IN("v", "12"), "{\"v\": \"12\"}"},
+        {D_ONE, TWO_LIMITS, D_VALUE("v", "false", "\"123\""), "{\"v\": \"123\"}"},
+        {M_ONE, TWO_MODELS, IN("v", IN("s", "3")), NULL},
+        {M_ONE, TWO_MODELS, IN("v", "{\"n\": 3}"), "{\"v\": {\"n\": 3}}"},
+        {M_ONE, LONG(MODEL_O), IN("v", IN("s", "3")), NULL},
+        {M_ONE, LONG(MODEL_O), IN("v", "{\"s\": \"3\"}"), "{\"v\": {\"s\": \"3\"}}"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        check_read(&cases[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,6 +448,7 @@ int main(void)
         cmocka_unit_test(values_may_end_at_any_characters),
         cmocka_unit_test(parts_of_an_answer_follow_each_other),
         cmocka_unit_test(a_part_names_its_recipient),
+        cmocka_unit_test(values_are_read_as_their_schema_says),
         cmocka_unit_test(marks_of_several_tokens_are_dropped),
     };
 

@@ -160,10 +160,14 @@ def another_worker_reads_the_last_window_from_the_store():
             again = ask(c, TEXT, port=one.http, max_tokens=24)  # blocks that are used twice are saved
             assert again.serving["reused"] == whole_blocks(again) and again.text == first.text, again.serving
             one.stop()  # saves the rest
-            other = ready(c.worker("decode", **settings))
-            until("the store is not used", lambda: other.status()["remote"]["up"])  # a worker is ready before its store is
-            third = ask(c, TEXT, port=other.http, max_tokens=24)
-            assert third.text == first.text, (first.text, third.text)
+            for _ in range(6):  # a store that answers later than the prompt would be computed is not waited for
+                other = ready(c.worker("decode", **settings))
+                until("the store is not used", lambda: other.status()["remote"]["up"])  # a worker is ready before its store is
+                third = ask(c, TEXT, port=other.http, max_tokens=24)
+                assert third.text == first.text, (first.text, third.text)
+                if other.status()["remote"]["late"] == 0:
+                    break
+                other.stop()
             assert third.serving["reused"] == whole_blocks(third), (third.serving, other.status()["remote"])
             c.assert_quiet()
 

@@ -10,7 +10,9 @@
  *
  * A long step sees that mean.  A short one meets the time slices of the operating system: most steps run through, and some
  * wait for a slice of another worker.  So the gaps between tokens are of two lengths, with the same mean.  The same holds
- * where steps have all cores and tokens want more: under Linux most of the time that either waits is in whole slices. */
+ * where steps have all cores and tokens want more: under Linux most of the time that either waits is in whole slices.
+ *
+ * Steps also vary for reasons that are not modelled (sim_opts.step_noise): the time of each is drawn, with or without hosts. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -494,7 +494,7 @@ static struct bytes next_kimi_id(struct bytes text, struct bytes name, size_t *a
 /* True if a call of Solar Open with this name stands behind the mark of names. */
 static bool is_solar_call(struct bytes text, struct bytes name)
 {
-    static const char mark[] = "<|tool_call:args|>";
+    static const char mark[] = CALLS_SOLAR_ARGUMENTS;
     size_t at = name.len_bytes + sizeof(mark) - 1;
 
     if (text.len_bytes < at || !bytes_equal(bytes_of(text.data, name.len_bytes), name) ||
@@ -508,7 +508,7 @@ static bool is_solar_call(struct bytes text, struct bytes name)
 /* The same for an id between the marks of a call of Solar Open, before its name. */
 static struct bytes next_solar_id(struct bytes text, struct bytes name, size_t *at)
 {
-    static const char begin[] = "<|tool_call:begin|>", mark[] = "<|tool_call:name|>";
+    static const char begin[] = CALLS_SOLAR_BEGIN, mark[] = CALLS_SOLAR_NAME;
     size_t from = *at;
 
     while ((from = bytes_find(text, bytes_str(begin), from)) != SIZE_MAX) {

@@ -49,28 +49,6 @@ void constraint_pair(struct constraint_place *place, const char *key, const json
     buf_fini(&quoted);
 }
 
-static void put_pairs(struct constraint_place *place, const json_t *schema, unsigned depth)
-{
-    json_t *required = constraint_required(schema), *field;
-    bool had_needed = place->has_needed;
-    const char *key;
-
-    place->constraint->out->is_bad |= required == NULL;
-    place->has_needed = false;
-    json_object_foreach(json_object_get(schema, "properties"), key, field)
-    {
-        bool is_needed = json_object_get(required, key) != NULL;
-
-        if (!is_needed)
-            constraint_open_rep(place->constraint);
-        constraint_pair(place, key, field, is_needed, depth);
-        if (!is_needed)
-            constraint_close_rep(place->constraint, 0, 1);
-    }
-    place->has_needed = had_needed;
-    json_decref(required);
-}
-
 static void put_bracketed(struct constraint_place *place, const json_t *schema, unsigned depth)
 {
     struct constraint *constraint = place->constraint;
@@ -121,25 +99,6 @@ void constraint_element(struct constraint_place *place, const char *key, const j
     place->types = types;
 }
 
-static void put_members(struct constraint_place *place, const json_t *schema, unsigned depth)
-{
-    json_t *required = constraint_required(schema), *field;
-    const char *key;
-
-    place->constraint->out->is_bad |= required == NULL;
-    json_object_foreach(json_object_get(schema, "properties"), key, field)
-    {
-        bool is_needed = json_object_get(required, key) != NULL;
-
-        if (!is_needed)
-            constraint_open_rep(place->constraint);
-        constraint_element(place, key, field, depth);
-        if (!is_needed)
-            constraint_close_rep(place->constraint, 0, 1);
-    }
-    json_decref(required);
-}
-
 static void put_item_elements(struct constraint_place *place, const json_t *schema, unsigned depth)
 {
     const json_t *max = json_object_get(schema, "maxItems");
@@ -186,24 +145,6 @@ void constraint_any_element(struct constraint *constraint, const struct calls_ta
 
 /* ---- either ---- */
 
-/* True if the schema has only keywords of this list. */
-static bool has_only(const json_t *schema, const char *const *known)
-{
-    json_t *value;
-    const char *key;
-
-    json_object_foreach((json_t *)schema, key, value)
-    {
-        size_t i = 0;
-
-        while (known[i] != NULL && strcmp(known[i], key) != 0)
-            i++;
-        if (known[i] == NULL)
-            return false;
-    }
-    return true;
-}
-
 static bool is_bound(const json_t *bound)
 {
     return bound == NULL ||
@@ -223,18 +164,38 @@ static bool has_all_required(const json_t *schema)
     return true;
 }
 
+static void put_members(struct constraint_place *place, const json_t *schema, unsigned depth)
+{
+    json_t *required = constraint_required(schema), *field;
+    bool had_needed = place->has_needed;
+    const char *key;
+
+    place->constraint->out->is_bad |= required == NULL;
+    place->has_needed = false;
+    json_object_foreach(json_object_get(schema, "properties"), key, field)
+    {
+        bool is_needed = json_object_get(required, key) != NULL;
+
+        if (!is_needed)
+            constraint_open_rep(place->constraint);
+        if (place->tags->has_braces)
+            constraint_pair(place, key, field, is_needed, depth);
+        else
+            constraint_element(place, key, field, depth);
+        if (!is_needed)
+            constraint_close_rep(place->constraint, 0, 1);
+    }
+    place->has_needed = had_needed;
+    json_decref(required);
+}
+
 static void put_object(struct constraint_place *place, const json_t *schema, unsigned depth)
 {
-    bool has_braces = place->tags->has_braces;
-
     constraint_open_seq(place->constraint);
-    if (has_braces)
+    if (place->tags->has_braces)
         constraint_text(place->constraint, "{");
-    if (has_braces)
-        put_pairs(place, schema, depth);
-    else
-        put_members(place, schema, depth);
-    if (has_braces)
+    put_members(place, schema, depth);
+    if (place->tags->has_braces)
         constraint_text(place->constraint, "}");
     constraint_close(place->constraint);
 }
@@ -253,14 +214,14 @@ bool constraint_nested(struct constraint_place *place, const json_t *schema, uns
     if ((!place->tags->has_braces && !place->tags->has_elements) || place->is_unclear || depth >= MAX_NESTED)
         return false;
     if (bytes_is(type, "object") && json_object_size(json_object_get(schema, "properties")) > 0 &&
-        has_only(schema, of_objects) && has_all_required(schema)) {
+        calls_has_only(schema, of_objects) && has_all_required(schema)) {
         if (place->tags->has_elements && !are_elements(json_object_get(schema, "properties")))
             return false;
         put_object(place, schema, depth + 1);
         return true;
     }
     if (!bytes_is(type, "array") || !json_is_object(json_object_get(schema, "items")) ||
-        !has_only(schema, of_lists) || !is_bound(min) || !is_bound(max) ||
+        !calls_has_only(schema, of_lists) || !is_bound(min) || !is_bound(max) ||
         (max != NULL && json_integer_value(max) < json_integer_value(min)))
         return false;
     constraint_open_seq(place->constraint);

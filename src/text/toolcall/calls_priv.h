@@ -75,11 +75,6 @@ struct calls_parser {     /* how a format is parsed; a part of its row in format
 #define CALLS_DEEPSEEK_SEP "<" CALLS_BAR "tool" CALLS_BLOCK "sep" CALLS_BAR ">"
 /* Between the id of a call and its arguments, in Kimi's format. */
 #define CALLS_KIMI_ARGUMENTS "<|tool_call_argument_begin|>"
-/* The marks of a call of Solar Open. */
-#define CALLS_SOLAR_BEGIN     "<|tool_call:begin|>"
-#define CALLS_SOLAR_NAME      "<|tool_call:name|>"
-#define CALLS_SOLAR_ARGUMENTS "<|tool_call:args|>"
-#define CALLS_SOLAR_END       "<|tool_call:end|>"
 /* Functionary 3.2: before each recipient, and the line of a text's recipient. */
 #define CALLS_FUNCTIONARY_MARK ">>>"
 #define CALLS_FUNCTIONARY_TEXT "all\n"

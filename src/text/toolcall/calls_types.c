@@ -63,27 +63,31 @@ const json_t *calls_follow_ref(const json_t *root, struct bytes ref)
     return root;
 }
 
-/* True if the schema is one other, with nothing beside it that says more. */
-static bool is_lone_all_of(const json_t *schema)
+bool calls_has_only(const json_t *schema, const char *const *known)
 {
-    static const char *const notes[] = {"allOf",    "title",      "description", "default",
-                                        "examples", "$defs",      "definitions", "$comment",
-                                        "$schema",  "deprecated", "readOnly",    "writeOnly"};
     json_t *value;
     const char *key;
 
-    if (json_array_size(json_object_get(schema, "allOf")) != 1)
-        return false;
     json_object_foreach((json_t *)schema, key, value)
     {
         size_t i = 0;
 
-        while (i < ARRAY_LEN(notes) && strcmp(notes[i], key) != 0)
+        while (known[i] != NULL && strcmp(known[i], key) != 0)
             i++;
-        if (i == ARRAY_LEN(notes))
+        if (known[i] == NULL)
             return false;
     }
     return true;
+}
+
+/* True if the schema is one other, with nothing beside it that says more. */
+static bool is_lone_all_of(const json_t *schema)
+{
+    static const char *const notes[] = {"allOf",    "title",       "description", "default", "examples",
+                                        "$defs",    "definitions", "$comment",    "$schema", "deprecated",
+                                        "readOnly", "writeOnly",   NULL};
+
+    return json_array_size(json_object_get(schema, "allOf")) == 1 && calls_has_only(schema, notes);
 }
 
 const json_t *calls_resolve(const json_t *root, const json_t *schema)

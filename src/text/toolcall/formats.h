@@ -59,6 +59,12 @@ enum calls_format {
     CALLS_FORMAT_COUNT
 };
 
+/* The marks of a call of Solar Open, which a transcript of its ids looks for too. */
+#define CALLS_SOLAR_BEGIN     "<|tool_call:begin|>"
+#define CALLS_SOLAR_NAME      "<|tool_call:name|>"
+#define CALLS_SOLAR_ARGUMENTS "<|tool_call:args|>"
+#define CALLS_SOLAR_END       "<|tool_call:end|>"
+
 /* ---- constrain ---- */
 
 enum calls_piece_kind {

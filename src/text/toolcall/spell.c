@@ -249,10 +249,7 @@ static void spell_arguments(struct calls_spelling *out, const struct calls_gramm
         return;
     }
     if (grammar->tags != NULL && (grammar->tags->has_braces || grammar->tags->has_elements)) {
-        if (grammar->tags->has_braces)
-            spell_items(out, grammar->tags, buf_view(&spaced));
-        else
-            spell_elements(out, grammar->tags, buf_view(&spaced));
+        (grammar->tags->has_braces ? spell_items : spell_elements)(out, grammar->tags, buf_view(&spaced));
         buf_fini(&spaced);
         return;
     }

@@ -344,8 +344,8 @@ bool is_stop(const struct tokenizer *tokenizer, token_id id)
     return false;
 }
 
-enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct rng *rng, uint32_t n,
-                   struct sink *sink)
+static enum gen_stop draw_into(const struct gen_model *model, const struct ask *ask, struct rng *rng,
+                               uint32_t n, const struct answer_sink *into, struct sink *sink)
 {
     const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &ask->request};
     struct grammar_run *run;
@@ -355,7 +355,7 @@ enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct 
 
     memset(sink, 0, sizeof(*sink));
     assert_int_equal(grammar_run_new(ask->grammar, &run), 0);
-    assert_int_equal(answer_new(&opts, &sink_calls, sink, &answer), 0);
+    assert_int_equal(answer_new(&opts, into, sink, &answer), 0);
     for (; n > 0 && rc == 0; n--) {
         token_id id = draw_one(grammar_mask(run, n), tokenizer_vocab_size(model->tokenizer), rng);
 
@@ -375,4 +375,17 @@ enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct 
     answer_free(answer);
     grammar_run_free(run);
     return why;
+}
+
+enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct rng *rng, uint32_t n,
+                   struct sink *sink)
+{
+    return draw_into(model, ask, rng, n, &sink_calls, sink);
+}
+
+void draw_call(const struct gen_model *model, const struct ask *forced, struct rng *rng, uint32_t n,
+               struct sink *sink)
+{
+    draw_into(model, forced, rng, n, &sink_all, sink);
+    assert_true(sink->n_calls == 1 && sink->text.len_bytes == 0);
 }

@@ -78,5 +78,8 @@ bool is_stop(const struct tokenizer *tokenizer, token_id id);
 /* Samples an answer of at most n tokens and reads it back into the sink. */
 enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct rng *rng, uint32_t n,
                    struct sink *sink);
+/* The same for one call and no text, without a check of its arguments. */
+void draw_call(const struct gen_model *model, const struct ask *forced, struct rng *rng, uint32_t n,
+               struct sink *sink);
 
 #endif

@@ -14,8 +14,6 @@
 #include "base/check.h"
 #include "text/json/json.h"
 
-static struct answer_scratch scratch;
-
 #define BRACES                                                                                               \
     "\"tool_choice\":{\"type\":\"any\",\"disable_parallel_tool_use\":true},\"tools\":[{\"name\":\"f\","      \
     "\"input_schema\":{\"type\":\"object\",\"properties\":{\"o\":{\"type\":\"object\",\"properties\":{"      \
@@ -30,36 +28,17 @@ static struct answer_scratch scratch;
 /* Draws a call and checks that its arguments have the shapes of BRACES. */
 static void draw_braces(const struct gen_model *model, const struct ask *forced, struct rng *rng)
 {
-    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &forced->request};
-    struct sink sink = {.n_calls = 0};
-    struct grammar_run *run;
-    struct answer *answer;
+    struct sink sink;
     json_t *root = NULL, *list;
-    int rc = 0;
 
-    assert_int_equal(grammar_run_new(forced->grammar, &run), 0);
-    assert_int_equal(answer_new(&opts, &sink_all, &sink, &answer), 0);
-    for (uint32_t n = 300; n > 0 && rc == 0; n--) {
-        token_id id = draw_one(grammar_mask(run, n), tokenizer_vocab_size(model->tokenizer), rng);
-
-        if (is_stop(model->tokenizer, id))
-            break;
-        assert_int_equal(grammar_accept(run, id), 0);
-        rc = answer_push(answer, &id, 1); /* 1: the call was the last */
-    }
-    assert_true(rc >= 0);
-    if (rc == 0)
-        assert_int_equal(answer_finish(answer, GEN_STOP_END_TURN), 0);
+    draw_call(model, forced, rng, 300, &sink);
     if (api_json_load(buf_view(&sink.arguments), NULL, &root) != 0)
         fail_msg("%.*s", (int)sink.arguments.len_bytes, (const char *)sink.arguments.data);
     list = json_object_get(json_object_get(root, "o"), "l");
     assert_in_range(json_array_size(list), 1, 2);
     assert_true(bytes_is(api_json_str(json_array_get(list, 0)), "x") ||
                 bytes_is(api_json_str(json_array_get(list, 0)), "y z"));
-    assert_true(sink.n_calls == 1 && sink.text.len_bytes == 0);
     json_decref(root);
-    answer_free(answer);
-    grammar_run_free(run);
     sink_fini(&sink);
 }
 

@@ -55,32 +55,13 @@ static bool are_good(const json_t *root)
 
 static void draw_nested(const struct gen_model *model, const struct ask *forced, struct rng *rng)
 {
-    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &forced->request};
-    struct sink sink = {.n_calls = 0};
-    struct grammar_run *run;
-    struct answer *answer;
+    struct sink sink;
     json_t *root = NULL;
-    int rc = 0;
 
-    assert_int_equal(grammar_run_new(forced->grammar, &run), 0);
-    assert_int_equal(answer_new(&opts, &sink_all, &sink, &answer), 0);
-    for (uint32_t n = 400; n > 0 && rc == 0; n--) {
-        token_id id = draw_one(grammar_mask(run, n), tokenizer_vocab_size(model->tokenizer), rng);
-
-        if (is_stop(model->tokenizer, id))
-            break;
-        assert_int_equal(grammar_accept(run, id), 0);
-        rc = answer_push(answer, &id, 1); /* 1: the call was the last */
-    }
-    assert_true(rc >= 0);
-    if (rc == 0)
-        assert_int_equal(answer_finish(answer, GEN_STOP_END_TURN), 0);
+    draw_call(model, forced, rng, 400, &sink);
     if (api_json_load(buf_view(&sink.arguments), NULL, &root) != 0 || !are_good(root))
         fail_msg("%.*s", (int)sink.arguments.len_bytes, (const char *)sink.arguments.data);
-    assert_true(sink.n_calls == 1 && sink.text.len_bytes == 0);
     json_decref(root);
-    answer_free(answer);
-    grammar_run_free(run);
     sink_fini(&sink);
 }
 

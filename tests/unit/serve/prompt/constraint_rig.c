@@ -389,3 +389,19 @@ void draw_call(const struct gen_model *model, const struct ask *forced, struct r
     draw_into(model, forced, rng, n, &sink_all, sink);
     assert_true(sink->n_calls == 1 && sink->text.len_bytes == 0);
 }
+
+void check_begun_cases(const char *template, const struct begun_case *cases, size_t n_cases)
+{
+    struct gen_model model;
+
+    assert_int_equal(sim_model_open_with(template, 8192, &model), 0);
+    for (size_t i = 0; i < n_cases; i++) {
+        struct ask asked;
+
+        ask(&model, cases[i].fields, cases[i].begins, &asked);
+        if (takes(&asked, cases[i].text) != cases[i].is_taken)
+            fail_msg("case %zu: %s: %s", i, cases[i].text, (const char *)asked.constraint.data);
+        ask_fini(&asked);
+    }
+    sim_model_close(&model);
+}

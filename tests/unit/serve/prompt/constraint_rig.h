@@ -61,6 +61,13 @@ bool takes(const struct ask *ask, const char *text); /* true if the model may wr
 /* The same for text or a document at the beginning of an answer, behind the mark that the family has there. */
 bool takes_text(const struct ask *ask, const struct constraint_family *family, const char *text);
 
+struct begun_case { /* whether an answer may have this text, which begins in thinking or not */
+    const char *fields, *text;
+    bool begins, is_taken;
+};
+/* Checks the cases with a model that has this template. */
+void check_begun_cases(const char *template, const struct begun_case *cases, size_t n_cases);
+
 struct sink {
     struct buf text, thinking;
     struct buf arguments; /* arguments of the last call */

@@ -199,10 +199,7 @@ static void parts_of_an_answer_follow_each_other(void **state)
 #define CALL                                                                                                 \
     BEGINS("tools")                                                                                          \
     BEGINS("call tool=\"set\" index=\"1\"") VALUE("mode", "string", "on") VALUE("n", "number", "5") K_AFTER
-    static const struct {
-        const char *fields, *text;
-        bool begins, is_taken;
-    } cases[] = {
+    static const struct begun_case cases[] = {
         {TOOLS("true"), "Hm." ENDS("think") BEGINS("response") "Hi." ENDS("response") CALL, true, true},
         {TOOLS("true"), "Hi." ENDS("response") ENDS("message"), false, true},
         {TOOLS("true"), "Hi." ENDS("response") BEGINS("tools") BEGINS("call tool=\"x\""), false, false},
@@ -214,19 +211,9 @@ static void parts_of_an_answer_follow_each_other(void **state)
         {TOOLS("true") FORMAT, "Hm." ENDS("think") BEGINS("response") ENDS("response") CALL, true, true},
         {"\"thinking\":{\"type\":\"disabled\"},", ENDS("think") BEGINS("response") "Hi.", true, true},
         {"\"thinking\":{\"type\":\"disabled\"},", "Hm." ENDS("think"), true, false}};
-    struct gen_model model;
 
     (void)state;
-    assert_int_equal(sim_model_open_with(FAMILY("<|open|><|close|><|sep|>"), 8192, &model), 0);
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct ask asked;
-
-        ask(&model, cases[i].fields, cases[i].begins, &asked);
-        if (takes(&asked, cases[i].text) != cases[i].is_taken)
-            fail_msg("case %zu: %s: %s", i, cases[i].text, (const char *)asked.constraint.data);
-        ask_fini(&asked);
-    }
-    sim_model_close(&model);
+    check_begun_cases(FAMILY("<|open|><|close|><|sep|>"), cases, ARRAY_LEN(cases));
 }
 
 /* Functionary 3.2: the prompt ends with the mark of the first part. */

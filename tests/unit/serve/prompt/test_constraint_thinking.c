@@ -76,10 +76,7 @@ static void thinking_is_held_to_its_budget(void **state)
 static void a_call_may_end_thinking(void **state)
 {
 #define APERTUS "<|tools_prefix|>[{\"set\": " ARGS "}]<|tools_suffix|>"
-    static const struct {
-        const char *fields, *text;
-        bool begins, is_taken;
-    } cases[] = {
+    static const struct begun_case cases[] = {
         {TOOLS("true"), "<|inner_prefix|>Hm. " APERTUS, false, true},
         {TOOLS("true"), "<|inner_prefix|>Hm. " APERTUS "Yes.", false, true},
         {TOOLS("true"), "Hm. " APERTUS, true, true},
@@ -92,19 +89,9 @@ static void a_call_may_end_thinking(void **state)
         {TOOLS("true") FORMAT, "Hm. " APERTUS, true, false},
         {TOOLS("true") FORMAT, "Hm.<|inner_suffix|>" APERTUS, true, true},
         {BUDGET, "Hm. " APERTUS "<|inner_suffix|>Yes.", true, true}};
-    struct gen_model model;
 
     (void)state;
-    assert_int_equal(sim_model_open_with(FAMILY("<|tools_prefix|> <|inner_prefix|>"), 8192, &model), 0);
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct ask asked;
-
-        ask(&model, cases[i].fields, cases[i].begins, &asked);
-        if (takes(&asked, cases[i].text) != cases[i].is_taken)
-            fail_msg("case %zu: %s: %s", i, cases[i].text, (const char *)asked.constraint.data);
-        ask_fini(&asked);
-    }
-    sim_model_close(&model);
+    check_begun_cases(FAMILY("<|tools_prefix|> <|inner_prefix|>"), cases, ARRAY_LEN(cases));
 }
 
 /* Granite 3.2: a sentence opens thinking where an answer begins; elsewhere it is text. */

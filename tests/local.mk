@@ -23,6 +23,8 @@ fuzz_ldflags =
 endif
 tests_fuzz_libreplay_a_SOURCES = tests/fuzz/replay.c
 
+tests/unit/%.$(OBJEXT) tests/conformance/%.$(OBJEXT) tests/fuzz/%.$(OBJEXT): CFLAGS += $(TEST_CFLAGS)
+
 include tests/lint/local.mk
 include tests/fuzz/frame.mk
 include tests/fuzz/classes.mk

@@ -197,25 +197,41 @@ static const json_t *narrower_limit(const char *keyword, const json_t *one, cons
                : other;
 }
 
+/* Adds the keyword's limit.  False: both limits together say more than one. */
+static bool keep_limit(const char *keyword, const json_t *schema, json_t *kept)
+{
+    const json_t *one = json_object_get(schema, keyword), *had = json_object_get(kept, keyword);
+    const json_t *now = narrower_limit(keyword, one, had);
+
+    if (now == NULL)
+        return one == NULL && had == NULL;
+    if (now != had)
+        json_object_set(kept, keyword, (json_t *)now);
+    return true;
+}
+
+static bool has_alternatives(const json_t *schema)
+{
+    static const char *const keywords[] = {"anyOf", "oneOf", "enum", "const"};
+
+    for (size_t i = 0; i < ARRAY_LEN(keywords); i++)
+        if (json_object_get(schema, keywords[i]) != NULL)
+            return true;
+    return false;
+}
+
 /* Adds what the schema and its allOf say of a string.  False: they say more than one string of a tag may have to match. */
 static bool keep_string(const struct constraint_place *place, const json_t *schema, json_t *kept,
                         unsigned depth)
 {
-    static const char *const keywords[] = {"minLength", "maxLength", "pattern", "format"};
-    static const char *const others[] = {"anyOf", "oneOf", "enum", "const"};
+    static const char *const limits[] = {"minLength", "maxLength", "pattern", "format"};
     const json_t *parts = json_object_get(schema, "allOf");
 
-    for (size_t i = 0; i < 4; i++) {
-        const json_t *one = json_object_get(schema, keywords[i]), *had = json_object_get(kept, keywords[i]);
-        const json_t *now = narrower_limit(keywords[i], one, had);
-
-        if (now == NULL && (one != NULL || had != NULL))
+    if (depth > 0 && has_alternatives(schema))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++)
+        if (!keep_limit(limits[i], schema, kept))
             return false;
-        if (now != NULL && now != had)
-            json_object_set(kept, keywords[i], (json_t *)now);
-        if (depth > 0 && json_object_get(schema, others[i]) != NULL)
-            return false;
-    }
     for (size_t i = 0; i < json_array_size(parts); i++)
         if (depth == MAX_DEPTH ||
             !keep_string(place, calls_resolve(place->root, json_array_get(parts, i)), kept, depth + 1))

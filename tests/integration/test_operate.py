@@ -126,6 +126,14 @@ def the_admin_door_wants_the_cluster_key():
             assert said.returncode == 0 and said.stdout.strip(), (words, said)
 
 
+def status_names_the_versions():
+    version = subprocess.run([os.path.join(BUILD, "baton-router"), "--version"], capture_output=True, text=True).stdout.split()[1]
+    with Cluster() as c:
+        c.relay()
+        statuses = [daemon.status() for daemon in c.routers + c.workers]
+        assert [status["version"] for status in statuses + statuses[0]["workers"]] == [version] * 5, (version, statuses)
+
+
 def metrics_tell_the_phases():
     with Cluster() as c:
         c.relay()
@@ -261,5 +269,5 @@ def a_second_start_names_the_first():
 
 main([a_second_start_names_the_first, kernel_choices_are_measured_once, tune_prints_a_table, keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
       a_signal_stops_a_starting_daemon,
-      the_admin_door_wants_the_cluster_key, metrics_tell_the_phases, shared_memory_between_users,
+      the_admin_door_wants_the_cluster_key, status_names_the_versions, metrics_tell_the_phases, shared_memory_between_users,
       a_small_pool_says_which_key_to_raise])

@@ -31,7 +31,7 @@
 int eviction_init(struct eviction_queue *queue, struct eviction_entry *places, uint32_t n_ids)
 {
     *queue = (struct eviction_queue){.oldest = KV_BLOCK_NONE, .newest = KV_BLOCK_NONE, .places = places};
-    for (unsigned rank = EVICTION_SPARE; rank < EVICTION_N_RANKS; rank++) {
+    for (unsigned rank = EVICTION_FIRST; rank < EVICTION_N_RANKS; rank++) {
         if (rank == EVICTION_PLAIN)
             continue;
         queue->heaps[rank].ids = calloc(n_ids, sizeof(kv_block_id));
@@ -234,7 +234,7 @@ kv_block_id eviction_next(struct eviction_queue *queue, uint64_t now_ns)
     kv_block_id id = KV_BLOCK_NONE;
 
     eviction_end_pins(queue, now_ns);
-    for (unsigned rank = EVICTION_SPARE; rank < EVICTION_N_RANKS && id == KV_BLOCK_NONE; rank++)
+    for (unsigned rank = EVICTION_FIRST; rank < EVICTION_N_RANKS && id == KV_BLOCK_NONE; rank++)
         if (rank != EVICTION_REPLICATED || !eviction_replicated_waits(queue, now_ns))
             id = eviction_first(queue, rank);
     return id;
@@ -257,7 +257,7 @@ bool eviction_is_expired(const struct eviction_queue *queue, kv_block_id id, uin
 kv_block_id eviction_expired(struct eviction_queue *queue, uint64_t now_ns, uint64_t lifetime_ns)
 {
     eviction_end_pins(queue, now_ns);
-    for (unsigned rank = EVICTION_SPARE; rank < EVICTION_PINNED; rank++) {
+    for (unsigned rank = EVICTION_FIRST; rank < EVICTION_PINNED; rank++) {
         kv_block_id id = eviction_first(queue, rank);
 
         if (id != KV_BLOCK_NONE && eviction_is_expired(queue, id, now_ns, lifetime_ns))

@@ -40,13 +40,14 @@ void hash_index_remove(struct hash_index *index, kv_block_id id);
 
 /* Where a block is in its tenant's queue.  Lower ranks are evicted first (eviction.c has one exception). */
 enum eviction_rank {
-    EVICTION_NOWHERE,    /* not in the queue */
+    EVICTION_NOWHERE,    /* not in the queue; those after it in the order of eviction */
     EVICTION_SPARE,      /* unlikely to be of use */
     EVICTION_REPLICATED, /* not pinned, other workers have it */
     EVICTION_PLAIN,      /* not pinned */
     EVICTION_PIN_ENDED,  /* the pin has expired */
     EVICTION_PINNED,     /* pinned */
-    EVICTION_N_RANKS
+    EVICTION_N_RANKS,
+    EVICTION_FIRST = EVICTION_NOWHERE + 1
 };
 
 struct eviction_entry {       /* of one block, in a queue or not */

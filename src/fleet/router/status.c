@@ -21,6 +21,8 @@ static void put_worker(const struct router_worker *worker, const struct picker_l
 
     buf_append_str(out, "{\"node\": ");
     json_put_str(out, bytes_str(worker->node));
+    buf_append_str(out, ", \"version\": ");
+    json_put_str(out, bytes_str(worker->version));
     buf_printf(out,
                ", \"role\": \"%s\", \"up\": %s, \"usable\": %s, \"draining\": %s, \"unfit\": %s, \"model\": ",
                router_role_text(worker->role), is_up ? "true" : "false",
@@ -64,7 +66,7 @@ static void put_head(const struct router *router, struct buf *out)
 {
     buf_append_str(out, "{\"daemon\": \"baton-router\", \"node\": ");
     json_put_str(out, bytes_str(router->conf->node));
-    buf_append_str(out, ", \"link\": ");
+    buf_append_str(out, ", \"version\": \"" PACKAGE_VERSION "\", \"link\": ");
     json_put_str(out, bytes_str(router->conf->link_advertise[0] != '\0' ? router->conf->link_advertise
                                                                         : router->link_address));
     buf_printf(out,

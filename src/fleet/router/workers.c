@@ -126,6 +126,7 @@ static void worker_introduce(struct router_worker *worker, const Baton__Hello *h
     worker->role = hello->role == BATON__ROLE__ROLE_PREFILL ? PICKER_PREFILL : PICKER_DECODE;
     worker->epoch = hello->epoch;
     str_copy(worker->node, sizeof(worker->node), hello->node);
+    str_copy(worker->version, sizeof(worker->version), hello->build);
     str_copy(worker->link_address, sizeof(worker->link_address), hello->kv->link_address);
     str_copy(worker->kv_address, sizeof(worker->kv_address), hello->kv->tcp_address);
     worker->layout = hello->kv->layout;

@@ -53,6 +53,7 @@ struct router_worker {
     struct link *link; /* NULL: not connected now */
     enum picker_role role;
     char node[64];
+    char version[72]; /* of its build */
     uint64_t epoch;
     char link_address[128], kv_address[128]; /* as peers dial them; kv_address "": none over TCP */
     uint64_t layout, host, instance;

@@ -491,12 +491,12 @@ int calls_solar_header(struct calls *calls)
 
 /* ---- Functionary ---- */
 
-int calls_function_header(struct calls *calls)
+int calls_name_header(struct calls *calls)
 {
-    struct bytes text = buf_view(&calls->held);
-    size_t end = bytes_find(text, bytes_str(">"), 0);
+    struct bytes text = buf_view(&calls->held), after = bytes_str(calls->row->grammar.name_after);
+    size_t end = bytes_find(text, after, 0);
 
     if (end == SIZE_MAX)
         return 0;
-    return calls_begin_at_brace(calls, bytes_of(text.data, end), end + 1);
+    return calls_begin_at_brace(calls, bytes_of(text.data, end), end + after.len_bytes);
 }

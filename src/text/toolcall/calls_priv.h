@@ -140,7 +140,7 @@ int calls_fenced_header(struct calls *calls); /* N ```json {...}, or an object *
  * needed; -1: other text, or no name of a function. */
 int calls_begin_at_brace(struct calls *calls, struct bytes name, size_t body);
 int calls_kimi_header(struct calls *calls);
-int calls_function_header(struct calls *calls); /* N>{...}, behind <function= */
+int calls_name_header(struct calls *calls); /* N, the row's grammar.name_after, {...} */
 int calls_solar_header(struct calls *calls);
 /* The form of a long call that has no usual header; *at_out: where its arguments begin.  Never UNKNOWN. */
 enum calls_late calls_find_late(struct bytes text, struct bytes *name_out, size_t *at_out);

@@ -407,7 +407,7 @@ static const struct calls_row rows[CALLS_FORMAT_COUNT] = {
                            .detect = {{"<function=example_function_name>{", "</function>"}},
                            .is_tried_first = true,
                            .parser = PARSER(.opens = {"<function="}, .close = "</function>",
-                                            .header = calls_function_header, .tail = calls_mark_tail,
+                                            .header = calls_name_header, .tail = calls_mark_tail,
                                             .marks = (const char *const[]){NULL}),
                            .grammar = {.mark = "<function=",
                                        .name_before = "<function=",

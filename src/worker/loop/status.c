@@ -159,7 +159,7 @@ int worker_status_json(struct worker *worker, struct buf *out)
     buf_printf(out, "{\"daemon\": \"%s\", \"role\": \"%s\", \"node\": ", worker->daemon,
                role_text(worker->role));
     json_put_str(out, bytes_str(worker->conf->node));
-    buf_append_str(out, ", ");
+    buf_append_str(out, ", \"version\": \"" PACKAGE_VERSION "\", ");
     link_access_put(worker->access, out);
     buf_append_str(out, "\"model\": ");
     json_put_str(out, bytes_str(worker->model.name));

@@ -247,7 +247,7 @@ def deletions_and_bans_of_one_router_reach_all():
         status, first = respond(a, keys["one"], input="hello there")
         where = "/v1/responses/" + first["id"]
         for router in c.routers:  # each has a copy of its own now
-            assert send(router, where, None, keys["one"], "GET")[0] == 200
+            wait_until(lambda: send(router, where, None, keys["one"], "GET")[0] == 200, "a response is unknown to another router")
         assert send(other, where, None, keys["one"], "DELETE")[0] == 200
         wait_until(lambda: all(send(r, where, None, keys["one"], "GET")[0] == 404 for r in c.routers),
                    "a deleted response is still shown")

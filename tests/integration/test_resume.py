@@ -179,7 +179,7 @@ def a_router_and_a_worker_at_once():
             c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="10ms", engine__sim_answer_tokens="100000")
         wait_both(c, 0, 3)
         ports = [r.http for r in c.routers]
-        clients = [Client(*(messages if i % 2 else chat)(f"question {i} {PROMPT}", max_tokens=300)) for i in range(n)]
+        clients = [Client(*(messages if i % 2 else chat)(f"question {i} {PROMPT}", max_tokens=800)) for i in range(n)]
         threads = [threading.Thread(target=client.run, args=([ports[0], ports[1]],)) for client in clients]
         for thread in threads:
             thread.start()

@@ -218,7 +218,7 @@ static void subnormals_are_flushed_alike(void **state)
 }
 
 #ifdef CHECK_EMULATED
-enum { COMPANY_STEP = 9 }; /* under emulation of another processor, some batches are enough */
+enum { COMPANY_STEP = 17 }; /* under emulation of another processor, some batches are enough */
 #else
 enum { COMPANY_STEP = 1 };
 #endif

@@ -96,6 +96,13 @@ static void compare_with_float64(const struct source *source, const float *x, co
     free(meant);
 }
 
+/* Every so many shapes; batches of all sizes up to EVERY_SIZE, then some. */
+#ifdef CHECK_EMULATED
+enum { SHAPE_STEP = 3, EVERY_SIZE = 9, SIZE_STEP = 31 };
+#else
+enum { SHAPE_STEP = 1, EVERY_SIZE = 36, SIZE_STEP = 7 };
+#endif
+
 static const uint32_t shapes[][2] = {{1, 32},    {16, 64},  {17, 96},  {33, 160},
                                      {100, 320}, {64, 512}, {130, 288}};
 
@@ -107,7 +114,7 @@ static void is_near_float64(void **state)
 
     rng_init(&rng, 1);
     for (uint32_t i = CHECK_FIRST_TABLE; (table = kern_table_at(i)) != NULL; i++)
-        for (uint32_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s += CHECK_STEP)
+        for (uint32_t s = 0; s < sizeof(shapes) / sizeof(shapes[0]); s += SHAPE_STEP)
             for (int j = 0; j < N_TYPES; j++) {
                 struct source source = source_make(&rng, source_types[j], shapes[s][0],
                                                    source_cols(source_types[j], shapes[s][1]));
@@ -260,13 +267,6 @@ static void compare_variants(struct team *team, const struct matmul_args *args, 
     }
     check_choice_end();
 }
-
-/* The batches: all sizes up to EVERY_SIZE, then some. */
-#ifdef CHECK_EMULATED
-enum { EVERY_SIZE = 9, SIZE_STEP = 23 };
-#else
-enum { EVERY_SIZE = 36, SIZE_STEP = 7 };
-#endif
 
 /* A hundred tokens at once, in smaller batches of every kind, with teams of 1 to 4: always the same bits. */
 static void bits_do_not_depend_on_neighbours(void **state)

@@ -60,9 +60,9 @@ libkern_avx512vbmi_a_CFLAGS = $(kern_cflags_avx512) -mavx512vnni -mavx512vbmi
 libkern_avx512bf16_a_SOURCES = src/compute/kernels/kern_bf16.c
 libkern_avx512bf16_a_CPPFLAGS = $(kern_cppflags_avx512)
 libkern_avx512bf16_a_CFLAGS = $(kern_cflags_avx512) -mavx512bf16
-# The tables of other machines (configure.ac): see ./check.
-.PHONY: foreign-kernels
-foreign-kernels: @KERN_FOREIGN_LIBS@
+# The tables that this machine does not choose (configure.ac): see ./check.
+.PHONY: other-kernels
+other-kernels: @KERN_OTHER_LIBS@
 # The tables of the machine that builds (configure.ac): a program that links libkern_here.a before libcompute_kernels.a
 # needs no other instruction set.
 EXTRA_LIBRARIES += libkern_here.a

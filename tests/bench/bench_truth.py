@@ -17,13 +17,15 @@ does not measure them from outside.  --both: N workers of the role both, instead
 
 Workers start one after another, because each measures itself at its start, and serve a load of the same kind for half a
 minute, because they learn what they report.  They are measured before and after the load that counts, and the simulator gets
-the mean: machines are not equally fast all the time.
+the mean.  Machines are not equally fast all the time: with --engine bundled the step times are those of the requests of the
+load that had the fleet for themselves.
 
 --runs: the load is sent so many times with other texts, and simulated as often; the table has the means of each figure.
 Daemons whose models compute differ between two runs of one load by more than the simulator may (default 3 with --engine
 bundled, else 1).
 """
 import argparse
+import datetime
 import json
 import math
 import os
@@ -80,20 +82,49 @@ def run_daemons(trace, args):
             bench(c, "--trace", warmup.name, "--seed", "1000")
         measured = [measure(c, args, row, 0)]
         status = c.daemon("decode0").status()
-        real, shares, logged = zip(*(logged_run(c, trace, seed) for seed in range(args.runs)))
+        runs = [logged_run(c, trace, seed) for seed in range(args.runs)]
         measured.append(measure(c, args, row, 1))
-        times = [(a + b) / 2 for a, b in zip(*measured)]
-        return real, shares, Times(",".join(f"{t:.6g}" for t in times[:5]), times[5], times[6]), status, logged
+        idle = Times([statistics.fmean(pair) for pair in zip(*(m.steps for m in measured))],
+                     *(statistics.fmean(getattr(m, name) for m in measured) for name in ("token_cpu", "noise")))
+        return [(*run, idle if args.engine == "sim" else times_alone(run, idle, args)) for run in runs], status
 
 
 class Times(typing.NamedTuple):
-    steps: str  # as baton-sim takes them
-    token_cpu: float
-    noise: float
+    steps: list  # as baton-sim takes them: seconds of a step, for each row, context token, prompt token and attended pair
+    token_cpu: float = 0
+    noise: float = 0
+
+
+def times_alone(run, idle, args):
+    """The times of those requests of a run that had the fleet for themselves.  A virtual machine is twice as fast in one minute
+    as in the next, so what was measured before a run is not true in it."""
+    requests = []
+    for line in map(json.loads, run[2].splitlines()):
+        if line.get("event") == "access" and line["status"] == 200:
+            end = datetime.datetime.fromisoformat(line["ts"]).timestamp()
+            requests.append((end - line["total_us"] / 1e6, end, line))
+    requests.sort(key=lambda request: request[0])
+    client = run[0]["ttft_ms"]["mean"] / 1e3 - statistics.fmean(line["ttft_us"] / 1e6 for _, _, line in requests)
+    alone, until = [], 0
+    for i, (start, end, line) in enumerate(requests):
+        if start > until + 0.002 and (i + 1 == len(requests) or requests[i + 1][0] > end) and line["tokens_cached"] == 0 and line["tokens_out"] > 1:
+            alone.append(line)
+        until = max(until, end)
+    step, context = fit_line([(line["tokens_in"] + line["tokens_out"] / 2, (line["total_us"] - line["ttft_us"]) / 1e6 / (line["tokens_out"] - 1), line["tokens_out"])
+                              for line in alone])
+    row = step * idle.steps[1] / (idle.steps[0] + idle.steps[1])
+    token, pair = fit_prompts([(line["tokens_in"], max(line["ttft_us"] / 1e6 + client - 2 * seconds_of(args.latency) - -(-line["tokens_in"] // (CHUNK + SEATS)) * (step - row), 1e-4))
+                               for line in alone])
+    print(f"{len(alone)} of {len(requests)} requests alone: step, row, context, token, pair " + steps_text((step - row, row, context, token, pair)))
+    return idle._replace(steps=[step - row, row, context, token, pair])
+
+
+def steps_text(steps):
+    return ",".join(f"{t:.6g}" for t in steps)
 
 
 def logged_run(cluster, trace, seed):
-    """The client's figures, the share of requests that were handed over, and the arrivals and lengths that the router logged.
+    """The client's figures, the share of requests that were handed over, and the router's log.
     Texts are those of no other run."""
     time.sleep(1)  # the last lines of what was before are written
     before = n_placed(cluster)
@@ -103,16 +134,19 @@ def logged_run(cluster, trace, seed):
         time.sleep(1)  # the last lines are written
         lines = log.read()
     pairs, alone = (b - a for a, b in zip(before, n_placed(cluster)))
-    return real, pairs / max(pairs + alone, 1), subprocess.run([os.path.join(BUILD, "baton-trace"), "export"], input=lines, check=True, capture_output=True).stdout
+    return real, pairs / max(pairs + alone, 1), lines
 
 
 def n_placed(cluster):
     return [cluster.routers[0].metric(f"baton_router_{name}_total") for name in ("handed_off", "local")]
 
 
+def bench_line(cluster):
+    return os.path.join(BUILD, "baton-bench"), "--url", f"http://127.0.0.1:{cluster.routers[0].http}", "--json"
+
+
 def bench(cluster, *options):
-    out = subprocess.run([os.path.join(BUILD, "baton-bench"), "--url", f"http://127.0.0.1:{cluster.routers[0].http}", "--json",
-                          *options], capture_output=True, text=True)
+    out = subprocess.run([*bench_line(cluster), *options], capture_output=True, text=True)
     if out.returncode != 0:
         sys.exit(f"baton-bench: {out.stderr}")
     return json.loads(out.stdout)
@@ -131,10 +165,10 @@ def measure(cluster, args, row, again):
     token, pair = fit_prompts([(n, alone[key]["ttft_ms"]["p50"] / 1e3 - 2 * seconds_of(args.latency) - -(-n // (CHUNK + SEATS)) * step)
                                for key, n in length.items()])
     if is_sim:
-        return step, row, context, token, pair, 0, 0
+        return Times([step, row, context, token, pair])
     noise = statistics.fmean(step_noise(one) for one in alone.values())
-    means = (time_s * (1 + noise ** 2) ** 0.5 for time_s in (step, row, context, token, pair))  # the above are medians
-    return *means, measure_token_cpu(cluster), noise
+    means = [time_s * (1 + noise ** 2) ** 0.5 for time_s in (step, row, context, token, pair)]  # the above are medians
+    return Times(means, measure_token_cpu(cluster), noise)
 
 
 def step_noise(one):
@@ -159,13 +193,18 @@ def measure_row(cluster):
 
 
 def fit_prompts(points):
-    """token and pair of seconds = token n + pair n n / 2, with least squares of relative errors; neither is below 0."""
-    rows = [(n / s, n * n / 2 / s) for n, s in points]
-    aa, ab, bb = (sum(x[i] * x[j] for x in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
-    a, b = (sum(x[i] for x in rows) for i in (0, 1))
-    pair = max((aa * b - ab * a) / (aa * bb - ab * ab), 0)
-    token = (a - ab * pair) / aa
-    return (token, pair) if token >= 0 else (0, b / bb)
+    """token and pair of seconds = token n + pair n n / 2, with least squares of the seconds of a token; neither is below 0."""
+    token, half = fit_line([(n, s / n, 1) for n, s in points])
+    return max(token, 0), 2 * half
+
+
+def fit_line(points):
+    """a and b of y = a + b x, with least squares of weighted points (x, y, weight); b is not below 0."""
+    n = sum(weight for _, _, weight in points)
+    x, y = (sum(point[i] * point[2] for point in points) / n for i in (0, 1))
+    xx = sum(weight * (at - x) ** 2 for at, _, weight in points)
+    b = max(sum(weight * (at - x) * (to - y) for at, to, weight in points) / xx, 0)
+    return y - b * x, b
 
 
 def measure_token_cpu(cluster):
@@ -198,7 +237,7 @@ def run_sim(trace, times, status, args):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump(status, f)
         f.flush()
-        return run_sim_with(trace, ["--measured", f.name] if args.times == "status" else ["--prefill-times", times.steps, "--decode-times", times.steps], times, args)
+        return run_sim_with(trace, ["--measured", f.name] if args.times == "status" else ["--prefill-times", steps_text(times.steps), "--decode-times", steps_text(times.steps)], times, args)
 
 
 def run_sim_with(trace, steps, times, args):
@@ -211,9 +250,10 @@ def run_sim_with(trace, steps, times, args):
     return json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
 
 
-def simulate(lines, times, status, args):
+def simulate(log, times, status, args):
+    """With the arrivals and lengths that the router logged."""
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as trace:
-        trace.write(lines)
+        trace.write(subprocess.run([os.path.join(BUILD, "baton-trace"), "export"], input=log, check=True, capture_output=True).stdout)
         trace.flush()
         return run_sim(trace.name, times, status, args)
 
@@ -238,11 +278,12 @@ def main():
     args.runs = args.runs or (3 if args.engine == "bundled" else 1)
     with tempfile.NamedTemporaryFile(suffix=".csv") as trace:
         draw_trace(trace.name, args, args.seconds, args.seed)
-        real, shares, times, status, logged = run_daemons(trace.name, args)
-    reports = [simulate(lines, times, status, args) for lines in logged]
+        runs, status = run_daemons(trace.name, args)
+    real, shares, logs, times = zip(*runs)
+    reports = [simulate(log, one, status, args) for log, one in zip(logs, times)]
     said = [report["classes"][0] for report in reports]
     print(f"steps by the status of a decode worker: {status.get('steps_ms')}")
-    print(f"measured step times (step, row, context, token, pair): {times.steps} s; a token outside of the step: {times.token_cpu * 1e6:.0f} us of a core; noise: {times.noise:.2f}")
+    print(f"step times (step, row, context, token, pair): {steps_text(times[0].steps)} s; a token outside of the step: {times[0].token_cpu * 1e6:.0f} us of a core; noise: {times[0].noise:.2f}")
     print(f"{'':12} {'daemons':>10} {'simulator':>10} {'error':>8} {'limit':>7}")
     is_good = True
     for name, ms, seconds in (("TTFT", "ttft_ms", "ttft_s"), ("ITL", "itl_ms", "itl_s"), ("E2E", "e2e_ms", "e2e_s")):

@@ -8,9 +8,11 @@
  *    clock   |----full speed----|--------two thirds: 3 on 2 cores--------|--full speed--|
  *    host    |------------------|--------------------------|--------------|
  *
- * A long step sees that mean.  A short one meets the time slices of the operating system: most steps run through, and some
- * wait for a slice of another worker.  So the gaps between tokens are of two lengths, with the same mean.  The same holds
- * where steps have all cores and tokens want more: under Linux most of the time that either waits is in whole slices.
+ * A long step sees that mean.  A short one meets the time slices of the operating system: most steps run through, and
+ * some wait while another has the core: as long as the others want for each slice of computing, but not less than half a
+ * slice, for the core comes back with a tick of the clock.  These are means of an exponential distribution.  Waits are so
+ * many that the mean of the gaps between tokens is the same.  All this also holds where steps have all cores and tokens want
+ * more.
  *
  * Steps also vary for reasons that are not modelled (sim_opts.step_noise): the time of each is drawn, with or without hosts. */
 #include <math.h>
@@ -22,12 +24,18 @@
 #define CORE        UINT64_C(1000000) /* of demand */
 #define MOST_DEMAND (1000 * CORE)
 #define TWO_PI      6.283185307179586
+#define LEAST_WAIT  0.5 /* slices, on average */
+#define MANY_WAITS  16  /* more in a step together have about their mean */
+
+/* What busy workers want of each core; 1: what there is, or less. */
+static double hosts_busy(const struct sim *sim, uint64_t demand)
+{
+    return fmax(1, (double)demand / (double)(sim->opts->host_cores * CORE));
+}
 
 static double host_speed(const struct sim *sim, const struct sim_host *host)
 {
-    double cores = (double)(sim->opts->host_cores * CORE);
-
-    return (double)host->demand <= cores ? 1 : cores / (double)host->demand;
+    return 1 / hosts_busy(sim, host->demand);
 }
 
 static double host_now(const struct sim *sim, const struct sim_host *host)
@@ -71,12 +79,7 @@ uint64_t sim_hosts_now(const struct sim *sim, const struct sim_worker *worker)
 
 double sim_hosts_stretch(const struct sim *sim, const struct sim_worker *worker)
 {
-    double wanted, cores = (double)(sim->opts->host_cores * CORE);
-
-    if (sim->hosts == NULL)
-        return 1;
-    wanted = (double)(hosts_at(sim, worker)->demand + CORE);
-    return wanted > cores ? wanted / cores : 1;
+    return sim->hosts != NULL ? hosts_busy(sim, hosts_at(sim, worker)->demand + CORE) : 1;
 }
 
 double sim_hosts_noise(struct sim *sim, double n_steps)
@@ -108,29 +111,64 @@ static void hosts_add_steps(struct sim *sim, const struct sim_worker *worker, ui
                      (worker->n_by_kind[i] - n_fresh[i]) * n_steps);
 }
 
+/* So many waits for others, together. */
+static double hosts_waits(struct sim *sim, uint64_t n_waits, double mean_ns)
+{
+    double ns = 0;
+
+    if (n_waits > MANY_WAITS)
+        return (double)n_waits * mean_ns;
+    for (uint64_t i = 0; i < n_waits; i++)
+        ns -= mean_ns * log(1 - rng_unit(&sim->rng));
+    return ns;
+}
+
+/* The whole ones of what has come together, with some more. */
+static uint64_t hosts_take(double *sum, double more)
+{
+    uint64_t n = (uint64_t)(*sum += more);
+
+    *sum -= (double)n;
+    return n;
+}
+
+/* The gap between two tokens at the client, whose steps end so far apart.  A token that waits for a core on its way is late;
+ * those that follow it come with it. */
+static double hosts_deliver(struct sim *sim, struct sim_worker *worker, double ns, double busy)
+{
+    struct sim_host_run *run = &worker->host;
+    double before_ns = run->late_ns, slice_ns = (double)sim->opts->slice_ns;
+
+    run->late_ns = fmax(before_ns - ns, 0);
+    if (busy > 1)
+        run->late_ns +=
+            hosts_waits(sim, hosts_take(&run->delays, (busy - 1) * ns / slice_ns), LEAST_WAIT * slice_ns);
+    return ns + run->late_ns - before_ns;
+}
+
 /* Adds them for all sequences but n_fresh of each class. */
 static void hosts_add_gaps(struct sim *sim, struct sim_worker *worker, const struct gaps *gaps,
                            const uint32_t *n_fresh)
 {
-    bool has_slices = gaps->busy > 1 && sim->opts->slice_ns > 0;
+    bool has_waits = gaps->busy > 1 && sim->opts->slice_ns > 0;
     double runs_ns =
-        has_slices ? fmin(fmax(gaps->gap_ns / gaps->busy, gaps->step_ns), gaps->gap_ns) : gaps->gap_ns;
-    double wait_ns = (double)sim->opts->slice_ns * fmax(1, gaps->busy - 1);
-    double n_waits = has_slices ? (gaps->gap_ns - runs_ns) / wait_ns : 0;
-    uint64_t n = gaps->n, n_longer;
+        has_waits ? fmin(fmax(gaps->gap_ns / gaps->busy, gaps->step_ns), gaps->gap_ns) : gaps->gap_ns;
+    double wait_ns = (double)sim->opts->slice_ns * fmax(LEAST_WAIT, gaps->busy - 1);
+    double n_waits = has_waits ? (gaps->gap_ns - runs_ns) / wait_ns : 0;
+    bool is_drawn =
+        sim->opts->step_noise <= 0 || worker->run_steps == 1; /* the time of one step is drawn already */
 
-    worker->host.n_longer += (double)n * (n_waits - floor(n_waits));
-    n_longer = (uint64_t)fmin((double)n, floor(worker->host.n_longer));
-    worker->host.n_longer -= (double)n_longer;
-    runs_ns += floor(n_waits) * wait_ns;
-    if (sim->opts->step_noise <= 0 || worker->run_steps == 1) { /* the time of one step is drawn already */
-        hosts_add_steps(sim, worker, n - n_longer, runs_ns, n_fresh);
-        hosts_add_steps(sim, worker, n_longer, runs_ns + wait_ns, n_fresh);
+    if (!has_waits && is_drawn && worker->host.late_ns == 0) {
+        hosts_add_steps(sim, worker, gaps->n, runs_ns, n_fresh);
         return;
     }
-    for (uint64_t i = 0; i < n; i++)
-        hosts_add_steps(sim, worker, 1, runs_ns * sim_hosts_noise(sim, 1) + (i < n_longer ? wait_ns : 0),
-                        n_fresh);
+    for (uint32_t i = 0; i < gaps->n; i++) {
+        double ns = is_drawn ? runs_ns : runs_ns * sim_hosts_noise(sim, 1);
+
+        ns += hosts_waits(sim, hosts_take(&worker->host.waits, n_waits), wait_ns);
+        ns = hosts_deliver(sim, worker, ns, has_waits ? gaps->busy : 1);
+        hosts_add_steps(sim, worker, 1, ns, n_fresh);
+    }
 }
 
 void sim_hosts_count_run(struct sim *sim, struct sim_worker *worker, double step_ns)
@@ -172,9 +210,9 @@ static double hosts_step_end_ns(const struct sim *sim, const struct sim_host *ho
 static void hosts_count(struct sim *sim, const struct sim_host *host, struct sim_worker *worker, uint32_t n)
 {
     struct sim_host_run *run = &worker->host;
-    double speed = host_speed(sim, host);
     uint32_t first = run->n_counted + 1;
-    struct gaps gaps = {.n = 1, .busy = host->n_busy < sim->opts->host_cores ? 1 : 1 / speed};
+    struct gaps gaps = {.n = 1,
+                        .busy = host->n_busy < sim->opts->host_cores ? 1 : hosts_busy(sim, host->demand)};
     uint32_t n_fresh[SIM_MAX_CLASSES] = {0};
     double first_ns, last_ns, first_s;
 
@@ -203,9 +241,10 @@ static void hosts_count(struct sim *sim, const struct sim_host *host, struct sim
 /* The demand changes now: what happened before had the old speed. */
 static void hosts_pass(struct sim *sim, struct sim_host *host, uint64_t demand)
 {
-    uint64_t cores = sim->opts->host_cores * CORE, n;
+    bool is_short = hosts_busy(sim, host->demand > demand ? host->demand : demand) > 1;
+    uint64_t n;
 
-    if (sim->now_ns > host->since_ns && (host->demand > cores || demand > cores))
+    if (sim->now_ns > host->since_ns && is_short)
         for (uint32_t slot = (uint32_t)(host - sim->hosts); slot < sim->n_workers; slot += sim->n_hosts) {
             struct sim_worker *worker = &sim->workers[slot];
 

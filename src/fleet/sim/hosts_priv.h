@@ -27,7 +27,8 @@ struct sim_host_run {          /* a worker's run */
     uint64_t demand, began_ns; /* by the clock */
     uint32_t n_counted;        /* steps whose gaps are in the result ... */
     uint64_t counted_ns;       /* ... the last of which ended then, by the clock */
-    double n_longer;           /* steps, in parts, that will have one wait more than the others */
+    double waits, delays;      /* of steps, and of tokens on their way: parts that no token has had yet */
+    double late_ns;            /* of the latest token */
     double stretch;            /* clock time for each second of the latest run; 0: none yet */
 };
 

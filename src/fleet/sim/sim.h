@@ -72,7 +72,7 @@ struct sim_opts {
      * worker has all that it needs. */
     uint32_t host_cores, host_workers;
     uint64_t token_cpu_ns; /* of its host, that an answer's token takes outside of the step */
-    uint64_t slice_ns;     /* that a worker waits while another has its core; 0: each gets an even part */
+    uint64_t slice_ns; /* of computing, after which a worker gives its core away; 0: each gets an even part */
     uint64_t heartbeat_ns, report_delay_ns, start_ns;
     double crash_every_s; /* mean time between failures of the whole fleet; 0: none */
     double cancel_share;  /* of the requests: the client leaves before the end */

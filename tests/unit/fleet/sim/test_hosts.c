@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hosts whose cores workers share: exact sharing, queueing theory, the two lengths of gaps, what tokens cost outside of the
+/* Hosts whose cores workers share: exact sharing, queueing theory, gaps of steps and waits, what tokens cost outside of the
  * step. */
 #include <math.h>
 #include <setjmp.h>
@@ -147,7 +147,7 @@ static void sharing_follows_theory(void **state)
 }
 
 /* Two streams beside each other on one core: steps of 10 ms take 20 ms. */
-static void gaps_have_two_lengths(void **state)
+static void gaps_are_steps_and_waits(void **state)
 {
     struct sim_opts opts = options(1);
     const struct sim_hist *itl;
@@ -161,13 +161,16 @@ static void gaps_have_two_lengths(void **state)
     about((double)itl->least_ns, (double)itl->most_ns, 0.01);
     sim_result_fini(&result);
 
-    opts.slice_ns = 30 * NS_PER_MS; /* so one step of three waits for 30 ms */
-    result = run_given(&opts, (struct given){.n = 2, .answer_tokens = 1001});
+    opts.slice_ns =
+        30 *
+        NS_PER_MS; /* so one step of three waits, 30 ms on average, and two tokens of three on their way */
+    result = run_given(&opts, (struct given){.n = 2, .answer_tokens = 10001});
     itl = &result.classes[0].itl;
-    assert_int_equal(itl->n, 2000);
-    about(sim_hist_mean_s(itl), 0.02, 0.001);
-    about(sim_hist_quantile_s(itl, 0.6), 0.01, 0.05);
-    about(sim_hist_quantile_s(itl, 0.72), 0.04, 0.05);
+    assert_int_equal(itl->n, 20000);
+    about(sim_hist_mean_s(itl), 0.02, 0.03);
+    assert_true(itl->least_ns == 0); /* tokens that come with a late one */
+    assert_true(sim_hist_quantile_s(itl, 0.5) < 0.02);
+    assert_true(sim_hist_quantile_s(itl, 0.99) > 0.06 && sim_hist_quantile_s(itl, 0.99) < 0.2);
     sim_result_fini(&result);
 }
 
@@ -314,7 +317,7 @@ int main(void)
         cmocka_unit_test(prompts_share_a_core),
         cmocka_unit_test(three_get_two_thirds),
         cmocka_unit_test(sharing_follows_theory),
-        cmocka_unit_test(gaps_have_two_lengths),
+        cmocka_unit_test(gaps_are_steps_and_waits),
         cmocka_unit_test(tokens_cost_outside_of_the_step),
         cmocka_unit_test(gaps_add_up),
         cmocka_unit_test(gaps_of_crashes_add_up),

@@ -71,8 +71,10 @@ def reload_takes_all_or_nothing():
         assert "router0.conf:2: queue.max: " in log and "slo.ttf: " in log and "ttft" in log, log
         assert c.ask("hello").is_whole
         with open(router.conf, "w") as f:
-            f.write("[queue]\nmax = 9\n")
+            f.write("[queue]\nmax = 9\n[http]\ndefault_max_tokens = 3\n")
         assert ctl(router, "reload").returncode == 0
+        answer = c.ask("hello", max_tokens=20)
+        assert (answer.usage["output_tokens"], answer.stop) == (3, "max_tokens"), answer.usage
         router.kill(signal.SIGHUP)
         time.sleep(0.3)
         assert c.ask("hello").is_whole

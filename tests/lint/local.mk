@@ -7,6 +7,7 @@ source_checks = \
 	tests/lint/check-format \
 	tests/lint/check-frames \
 	tests/lint/check-headers \
+	tests/lint/check-keys \
 	tests/lint/check-layers \
 	tests/lint/check-lint \
 	tests/lint/check-names \

@@ -40,4 +40,7 @@ void router_on_drain_limit(void *daemon); /* of daemon.drain_limit */
 /* Applies settings to objects that keep a copy of them. */
 void router_apply(const struct daemon *daemon);
 
+/* router.c: the bounds of the endpoint, at the start and at each reload. */
+struct front_bounds router_front_bounds(const struct router_conf *conf);
+
 #endif

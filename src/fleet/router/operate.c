@@ -116,7 +116,10 @@ static void router_take_conf(void *arg, const void *conf)
 {
     struct daemon *daemon = arg;
 
+    const struct front_bounds bounds = router_front_bounds(conf);
+
     daemon->router.conf = conf;
+    front_set_bounds(daemon->front, &bounds);
     router_apply(daemon);
 }
 

@@ -223,6 +223,11 @@ static int router_build_reload(struct daemon *daemon, struct fault *fault)
     return reload_new(&opts, &daemon->reloads) < 0 ? fault_set(fault, E_NOMEM, "out of memory") : 0;
 }
 
+struct front_bounds router_front_bounds(const struct router_conf *conf)
+{
+    return (struct front_bounds){.max_tokens = (uint32_t)conf->default_max_tokens};
+}
+
 static int router_build_front(struct daemon *daemon, struct fault *fault)
 {
     const struct router_conf *conf = daemon->router.conf;
@@ -254,6 +259,7 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
     opts.model_wait_ns = conf->queue_timeout_ns;
     opts.max_model_waits = (uint32_t)conf->queue_max;
+    opts.bounds = router_front_bounds(conf);
     opts.max_requests = (uint32_t)conf->http_max_requests;
     opts.failed_logins_per_min = (uint32_t)conf->http_wrong_keys;
     opts.spans = daemon->router.spans;

@@ -42,7 +42,8 @@ static const struct config_key keys[] = {
     {"http", "job_threads", CONFIG_U64, KEY(http_job_threads), "2", 1, 64, NULL, false,
      "Threads that parse and tokenise long prompts."},
     {"http", "default_max_tokens", CONFIG_U64, KEY(default_max_tokens), "0", 0, 1e9, NULL, true,
-     "Upper bound on the tokens of an answer, even if the client asks for more. 0: only the context limits it."},
+     "Most tokens of an answer: the default of chats and responses that name no limit, and an upper bound even if the "
+     "client asks for more. 0: only the context limits answers."},
     {"cache", "replay_memory", CONFIG_SIZE, KEY(replay_bytes), "64MiB", 0, 1e12, NULL, false,
      "Memory for the tokens of recent answers. When a client sends such an answer back, the prompt uses "
      "exactly these tokens, so that its cached KV is found even if the client's text differs. 0: answers are "

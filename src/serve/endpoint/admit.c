@@ -98,6 +98,14 @@ int admit_model(struct request *request, const char *model, struct api_error *er
     return E_AUTH;
 }
 
+void admit_bound_answer(struct request *request)
+{
+    uint32_t most = request->front->opts.bounds.max_tokens;
+
+    if (most > 0 && request->gen.work.max_new_tokens > most)
+        request->gen.work.max_new_tokens = most;
+}
+
 int admit_reserve(struct request *request, struct api_error *error)
 {
     uint64_t n_choices = request->gen.n_choices > 1 ? request->gen.n_choices : 1;

@@ -18,6 +18,8 @@ int admit_key(struct front *front, const struct http_exchange *exchange, struct 
 int admit_begin(struct request *request, struct api_error *error);
 /* 403: this key may not use the model. */
 int admit_model(struct request *request, const char *model, struct api_error *error);
+/* Lowers the most tokens of its answer to the endpoint's bound.  Call it before anything reads that number. */
+void admit_bound_answer(struct request *request);
 /* 429: the prompt's tokens plus the maximum of answer tokens exceed a limit. */
 int admit_reserve(struct request *request, struct api_error *error);
 /* Ends the request: counts the input tokens (less the cached ones) and output tokens that were really

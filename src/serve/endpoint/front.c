@@ -516,6 +516,11 @@ void front_free(struct front *front)
     free(front);
 }
 
+void front_set_bounds(struct front *front, const struct front_bounds *bounds)
+{
+    front->opts.bounds = *bounds;
+}
+
 int front_listen(struct front *front, const char *address, struct fault *fault)
 {
     return http_server_listen(front->server, address, fault);

@@ -36,6 +36,11 @@ struct front;
 
 enum front_metrics_for { FRONT_METRICS_ADMIN, FRONT_METRICS_CLIENTS }; /* values of http.metrics */
 
+struct front_bounds { /* options that may change while the front runs */
+    /* Of an answer, also if its request names more tokens or none.  0: only the context bounds it. */
+    uint32_t max_tokens;
+};
+
 struct front_opts {
     struct ev_loop *loop;         /* borrowed */
     struct ev_jobs *jobs;         /* borrowed; NULL: all work runs inline */
@@ -71,6 +76,7 @@ struct front_opts {
     uint64_t ping_ns;           /* idle time of a stream before a ping event */
     uint64_t model_wait_ns;     /* how long a request waits for a model that the backend does not know yet */
     uint32_t max_model_waits;   /* how many requests may wait for a model; more are refused at once */
+    struct front_bounds bounds; /* of the first requests */
     uint32_t max_requests;      /* requests in flight, of all kinds; more get 529 */
     uint32_t inline_bytes;      /* larger bodies are parsed and tokenised on a job thread */
     const char *public_prefix;  /* file (serve/prompt/public_prefix.h); NULL: tenants share nothing */
@@ -90,6 +96,9 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
 /* Cancels running requests.  Accepts NULL.  It waits for their jobs in the pool, so free the pool after
  * the front. The loop must not run any more. */
 void front_free(struct front *front);
+
+/* Requests that are parsed later get these bounds. */
+void front_set_bounds(struct front *front, const struct front_bounds *bounds);
 
 /* As http_server_listen; may be called several times. */
 int front_listen(struct front *front, const char *address, struct fault *fault);

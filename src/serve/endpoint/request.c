@@ -456,6 +456,7 @@ static void parse_done(void *arg)
             continue_conversation(request);
         return;
     }
+    admit_bound_answer(request);
     request_take_model(request);
 }
 

@@ -274,6 +274,50 @@ static void metrics_tell_what_happened(void **state)
     rig_end(&rig);
 }
 
+static void at_most_50_tokens(struct front_opts *opts, struct sim_opts *sim)
+{
+    opts->bounds.max_tokens = 50;
+}
+
+static void is_cut_at(struct rig *rig, const char *path, const char *body, const char *why, int n)
+{
+    bool is_messages = strcmp(path, "/v1/messages") == 0;
+    struct buf request = {0};
+    json_t *root;
+
+    put_post(&request, path, "", body);
+    root = ask(rig, &request, 200, NULL);
+    assert_string_equal(
+        is_messages ? str_at(root, "stop_reason", NULL)
+                    : str_at(json_array_get(json_object_get(root, "choices"), 0), "finish_reason", NULL),
+        why);
+    assert_int_equal(num_at(root, "usage", is_messages ? "output_tokens" : "completion_tokens"), n);
+    json_decref(root);
+    buf_fini(&request);
+}
+
+/* A request names more tokens, none, or fewer; the bound changes while the front runs. */
+static void a_bound_limits_every_answer(void **state)
+{
+    static const char more[] =
+        "{\"model\":\"sim\",\"max_tokens\":64000,\"messages\":[{\"role\":\"user\",\"content\":"
+        "\"count 5000\"}]}";
+    static const char none[] =
+        "{\"model\":\"sim\",\"messages\":[{\"role\":\"user\",\"content\":\"count 5000\"}]}";
+    static const char fewer[] =
+        "{\"model\":\"sim\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"count 5000\"}]}";
+    struct front_bounds bounds = {.max_tokens = 20};
+    struct rig rig;
+
+    rig_begin(&rig, at_most_50_tokens);
+    is_cut_at(&rig, "/v1/messages", more, "max_tokens", 50);
+    is_cut_at(&rig, "/v1/chat/completions", none, "length", 50);
+    is_cut_at(&rig, "/v1/messages", fewer, "max_tokens", 9);
+    front_set_bounds(rig.front, &bounds);
+    is_cut_at(&rig, "/v1/messages", more, "max_tokens", 20);
+    rig_end(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +326,7 @@ int main(void)
         cmocka_unit_test(counts_agree_and_caches_show),
         cmocka_unit_test(stop_sequences_end_text),
         cmocka_unit_test(limits_have_their_reasons),
+        cmocka_unit_test(a_bound_limits_every_answer),
         cmocka_unit_test(calls_become_blocks),
         cmocka_unit_test(failures_come_as_status_or_event),
         cmocka_unit_test(metrics_tell_what_happened),

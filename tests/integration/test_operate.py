@@ -80,6 +80,18 @@ def reload_takes_all_or_nothing():
         assert c.ask("hello").is_whole
 
 
+def a_reload_reaches_the_wait_for_an_unknown_model():
+    with Cluster() as c:
+        router = c.router()
+        c.wait_ready()
+        with open(router.conf, "w") as f:
+            f.write("[queue]\nmax = 0\n")
+        assert ctl(router, "reload").returncode == 0
+        began = time.monotonic()
+        status, _, body = fetch(router.http, "POST", "/v1/messages", c.body("hello"))
+        assert status == 503 and time.monotonic() - began < 10, (status, body)  # not after queue.timeout
+
+
 def drain_and_undrain():
     with Cluster() as c:
         c.router()
@@ -269,7 +281,8 @@ def a_second_start_names_the_first():
         c.ask("And the first one still answers.")
 
 
-main([a_second_start_names_the_first, kernel_choices_are_measured_once, tune_prints_a_table, keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing, drain_and_undrain,
+main([a_second_start_names_the_first, kernel_choices_are_measured_once, tune_prints_a_table, keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing,
+      a_reload_reaches_the_wait_for_an_unknown_model, drain_and_undrain,
       a_signal_stops_a_starting_daemon,
       the_admin_door_wants_the_cluster_key, status_names_the_versions, metrics_tell_the_phases, shared_memory_between_users,
       a_small_pool_says_which_key_to_raise])

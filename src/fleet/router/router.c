@@ -225,7 +225,9 @@ static int router_build_reload(struct daemon *daemon, struct fault *fault)
 
 struct front_bounds router_front_bounds(const struct router_conf *conf)
 {
-    return (struct front_bounds){.max_tokens = (uint32_t)conf->default_max_tokens};
+    return (struct front_bounds){.max_tokens = (uint32_t)conf->default_max_tokens,
+                                 .max_model_waits = (uint32_t)conf->queue_max,
+                                 .model_wait_ns = conf->queue_timeout_ns};
 }
 
 static int router_build_front(struct daemon *daemon, struct fault *fault)
@@ -257,8 +259,6 @@ static int router_build_front(struct daemon *daemon, struct fault *fault)
     opts.keeps_streams = conf->keeps_streams;
     opts.sign_key = daemon->router.sign_key;
     opts.public_prefix = conf->public_prefix[0] ? conf->public_prefix : NULL;
-    opts.model_wait_ns = conf->queue_timeout_ns;
-    opts.max_model_waits = (uint32_t)conf->queue_max;
     opts.bounds = router_front_bounds(conf);
     opts.max_requests = (uint32_t)conf->http_max_requests;
     opts.failed_logins_per_min = (uint32_t)conf->http_wrong_keys;

@@ -39,6 +39,8 @@ enum front_metrics_for { FRONT_METRICS_ADMIN, FRONT_METRICS_CLIENTS }; /* values
 struct front_bounds { /* options that may change while the front runs */
     /* Of an answer, also if its request names more tokens or none.  0: only the context bounds it. */
     uint32_t max_tokens;
+    uint32_t max_model_waits; /* how many requests may wait for a model; more are refused at once */
+    uint64_t model_wait_ns;   /* how long a request waits for a model that the backend does not know yet */
 };
 
 struct front_opts {
@@ -74,8 +76,6 @@ struct front_opts {
     bool keeps_streams;         /* events have ids, so that clients can resume streams (resume.c) */
     bool shares_port;           /* several fronts listen on the same address */
     uint64_t ping_ns;           /* idle time of a stream before a ping event */
-    uint64_t model_wait_ns;     /* how long a request waits for a model that the backend does not know yet */
-    uint32_t max_model_waits;   /* how many requests may wait for a model; more are refused at once */
     struct front_bounds bounds; /* of the first requests */
     uint32_t max_requests;      /* requests in flight, of all kinds; more get 529 */
     uint32_t inline_bytes;      /* larger bodies are parsed and tokenised on a job thread */
@@ -97,7 +97,7 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
  * the front. The loop must not run any more. */
 void front_free(struct front *front);
 
-/* Requests that are parsed later get these bounds. */
+/* Requests that are parsed later, or wait for their model now, get these bounds. */
 void front_set_bounds(struct front *front, const struct front_bounds *bounds);
 
 /* As http_server_listen; may be called several times. */

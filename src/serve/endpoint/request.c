@@ -493,8 +493,9 @@ static bool request_awaits_model(struct request *request, const struct api_error
     struct front *front = request->front;
     uint64_t waited_ns = clock_now_ns() - request->received_ns;
 
-    if (error->status != 503 || front->state == FRONT_DRAINING || waited_ns >= front->opts.model_wait_ns ||
-        (!request->awaits_model && front->n_awaiting >= front->opts.max_model_waits))
+    if (error->status != 503 || front->state == FRONT_DRAINING ||
+        waited_ns >= front->opts.bounds.model_wait_ns ||
+        (!request->awaits_model && front->n_awaiting >= front->opts.bounds.max_model_waits))
         return false;
     front->n_awaiting += !request->awaits_model;
     request->awaits_model = true;

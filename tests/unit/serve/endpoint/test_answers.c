@@ -296,6 +296,13 @@ static void is_cut_at(struct rig *rig, const char *path, const char *body, const
     buf_fini(&request);
 }
 
+static void at_most_20_tokens(void *arg)
+{
+    const struct front_bounds bounds = {.max_tokens = 20};
+
+    front_set_bounds(arg, &bounds);
+}
+
 /* A request names more tokens, none, or fewer; the bound changes while the front runs. */
 static void a_bound_limits_every_answer(void **state)
 {
@@ -306,14 +313,13 @@ static void a_bound_limits_every_answer(void **state)
         "{\"model\":\"sim\",\"messages\":[{\"role\":\"user\",\"content\":\"count 5000\"}]}";
     static const char fewer[] =
         "{\"model\":\"sim\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"count 5000\"}]}";
-    struct front_bounds bounds = {.max_tokens = 20};
     struct rig rig;
 
     rig_begin(&rig, at_most_50_tokens);
     is_cut_at(&rig, "/v1/messages", more, "max_tokens", 50);
     is_cut_at(&rig, "/v1/chat/completions", none, "length", 50);
     is_cut_at(&rig, "/v1/messages", fewer, "max_tokens", 9);
-    front_set_bounds(rig.front, &bounds);
+    raw_loop_call(&rig.raw, at_most_20_tokens, rig.front);
     is_cut_at(&rig, "/v1/messages", more, "max_tokens", 20);
     rig_end(&rig);
 }

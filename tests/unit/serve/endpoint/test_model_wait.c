@@ -11,14 +11,14 @@
 
 static void waiting_long(struct front_opts *opts, struct sim_opts *sim)
 {
-    opts->model_wait_ns = 60 * NS_PER_S;
-    opts->max_model_waits = 2;
+    opts->bounds.model_wait_ns = 60 * NS_PER_S;
+    opts->bounds.max_model_waits = 2;
 }
 
 static void waiting_briefly(struct front_opts *opts, struct sim_opts *sim)
 {
-    opts->model_wait_ns = NS_PER_S / 5;
-    opts->max_model_waits = 2;
+    opts->bounds.model_wait_ns = NS_PER_S / 5;
+    opts->bounds.max_model_waits = 2;
 }
 
 static int send_message(const struct rig *rig, const char *more)
@@ -72,6 +72,26 @@ static void the_wait_is_bounded(void **state)
     rig_end(&rig);
 }
 
+static void wait_no_more(void *arg)
+{
+    const struct front_bounds bounds = {.max_model_waits = 2};
+
+    front_set_bounds(arg, &bounds);
+}
+
+static void a_wait_follows_its_bounds(void **state)
+{
+    struct rig rig;
+    int fd;
+
+    rig_begin(&rig, waiting_long);
+    rig.counts->knows_nothing = true;
+    fd = send_message(&rig, "");
+    raw_loop_call(&rig.raw, wait_no_more, rig.front);
+    is_answered(fd, 503);
+    rig_end(&rig);
+}
+
 /* A client that leaves, and a server that stops, end the wait. */
 static void a_waiting_request_can_be_left(void **state)
 {
@@ -92,6 +112,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_wait_for_their_model),
         cmocka_unit_test(the_wait_is_bounded),
+        cmocka_unit_test(a_wait_follows_its_bounds),
         cmocka_unit_test(a_waiting_request_can_be_left),
     };
 

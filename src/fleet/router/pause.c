@@ -12,7 +12,7 @@
  * meanwhile.
  *
  * No stream is paused for ever, or twice without progress (picker_pause_may()).  It is continued only if the time
- * between tokens stays within the objectives of the higher classes with running streams (picker_pause_itl_ns()).
+ * between tokens stays within the objectives of the higher classes with running streams of its model (picker_pause_itl_ns()).
  * Otherwise it would take back their seat at once, and the next request would pause it again.
  *
  * A paused stream that no connected worker could run is requeued at once, like a stream whose worker was lost;
@@ -97,10 +97,13 @@ static void pause_over(struct job *job)
 void router_pause_track(struct job *job, enum job_state was)
 {
     struct router_pauses *pauses = &job->router->pauses;
+    struct router_model *model = job->model;
     uint32_t at = job->class_at;
 
-    pauses->n_seated[at] += job_is_in(job, JOB_AT_WORKERS);
-    pauses->n_seated[at] -= (JOB_AT_WORKERS >> was & 1) != 0;
+    model->n_seated[at] += job_is_in(job, JOB_AT_WORKERS);
+    model->n_seated[at] -= (JOB_AT_WORKERS >> was & 1) != 0;
+    model->n_paused[at] += job->state == JOB_PAUSED;
+    model->n_paused[at] -= was == JOB_PAUSED;
     if (was == JOB_PAUSED)
         pause_over(job);
     if (job->state != JOB_ANSWERING)
@@ -115,7 +118,7 @@ uint64_t router_pause_itl_ns(const struct job *job)
 
     if (router->conf->classes.n == 0) /* so that a reload takes effect */
         return router_job_class(job).itl_slo_ns;
-    return picker_pause_itl_ns(&router->classes, job->class_at, router->pauses.n_seated);
+    return picker_pause_itl_ns(&router->classes, job->class_at, job->model->n_seated);
 }
 
 /* ---- pausing ---- */
@@ -256,8 +259,7 @@ bool router_pause_is_first(const struct job *job)
     const struct router *router = job->router;
 
     for (uint32_t i = 0; router->pauses.n_paused > 0 && i < router->classes.n; i++)
-        if (router->classes.all[i].priority >= router_job_class(job).priority &&
-            !list_is_empty(&router->pauses.paused[i]))
+        if (router->classes.all[i].priority >= router_job_class(job).priority && job->model->n_paused[i] > 0)
             return true;
     return false;
 }

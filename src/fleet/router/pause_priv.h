@@ -12,8 +12,6 @@
 struct router_pauses {                      /* pause.c */
     struct list paused[PICKER_MAX_CLASSES]; /* jobs in PAUSED, the first paused first */
     struct list seated[PICKER_MAX_CLASSES]; /* jobs whose streams may be paused, the youngest first */
-    uint32_t n_seated[PICKER_MAX_CLASSES];  /* number of jobs at workers, including those that may not be
-                                             * paused */
     uint32_t n_paused;
     uint64_t failed_ns; /* time of the latest failed attempt for a waiting job */
     struct picker_pause_budget budget;
@@ -27,13 +25,13 @@ void router_pause_declare(struct router *router);
 void router_pause_track(struct job *job, enum job_state was);
 /* Pauses streams of lower classes and places the job, which has not begun, in their seat.  False: not possible. */
 bool router_pause_for(struct job *job);
-/* True if a paused stream must be placed before this new job. */
+/* True if a paused stream of its model must be placed before this new job. */
 bool router_pause_is_first(const struct job *job);
 /* Places the next paused stream of the class.  False: none can be placed now. */
 bool router_pause_go_on(struct router *router, struct router_model *model, uint32_t class_at);
 void router_pause_tick(struct router *router);
 /* The time between tokens that a job's placement must keep: its own and, if it may be paused, that of the higher
- * classes. */
+ * classes with streams of its model. */
 uint64_t router_pause_itl_ns(const struct job *job);
 
 #endif

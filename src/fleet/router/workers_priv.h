@@ -43,6 +43,8 @@ struct router_model {
     struct picker_roles roles;                        /* the load, and the policy of roles */
     struct picker_roles_plan roles_plan;              /* the latest decision */
     uint32_t n_queued;                                /* jobs that wait for a placement */
+    uint32_t n_seated[PICKER_MAX_CLASSES]; /* jobs at workers, including those that may not be paused */
+    uint32_t n_paused[PICKER_MAX_CLASSES]; /* jobs in PAUSED */
     bool is_losing; /* a worker of it was lost, and not all of that worker's jobs have left it yet */
 };
 

@@ -179,7 +179,7 @@ static void assert_empty(void)
             assert_int_equal(fair_n_waiting(rig.router.models[0].turns[i]), 0);
         assert_true(list_is_empty(&rig.router.pauses.paused[i]));
         assert_true(list_is_empty(&rig.router.pauses.seated[i]));
-        assert_int_equal(rig.router.pauses.n_seated[i], 0);
+        assert_int_equal(rig.router.models[0].n_seated[i] + rig.router.models[0].n_paused[i], 0);
     }
     assert_int_equal(rig.router.pauses.n_paused, 0);
     assert_int_equal(hashmap_count(rig.router.by_number), 0);

@@ -285,6 +285,32 @@ static void a_stream_that_fits_no_worker_waits_as_lost(void **state)
     assert_false(low->has_failed);
 }
 
+/* Another model has other workers: its streams hold no placement to their objectives, and those that are paused let
+ * requests of this one pass. */
+static void other_models_hold_nothing_back(void **state)
+{
+    struct router_model *other = &rig.router.models[1];
+    struct rig_client *low;
+
+    rig.router.classes.all[2].itl_slo_ns = 10 * NS_PER_S;
+    rig.router.classes.all[1].itl_slo_ns = 20 * NS_PER_MS;
+    ask("high", 100, 50);
+    low = ask("low", 100, 50);
+    assert_int_equal(router_pause_itl_ns(job_of(low->handle)), 20 * NS_PER_MS);
+    low = rig_submit_model(&rig, 1, 100, 50);
+    assert_int_equal(router_pause_itl_ns(job_of(low->handle)), 10 * NS_PER_S);
+    rig_cancel(low);
+
+    fill(seats() - 2, 50);
+    ask("high", 500, 5);
+    assert_int_equal(rig.router.pauses.n_paused, 1);
+    rig.class_allowed = "low";
+    low = rig_submit_model(&rig, 1, 101, 50);
+    assert_false(router_pause_is_first(job_of(low->handle)));
+    for (uint32_t at = 0; at < rig.router.classes.n; at++)
+        assert_int_equal(other->n_seated[at] + other->n_paused[at], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +322,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_paused_stream_may_be_cancelled, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(without_workers_it_waits_as_a_lost_one, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(it_does_not_come_back_beside_a_stricter_class, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(other_models_hold_nothing_back, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(one_turn_pauses_a_few_streams, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_stream_that_fits_no_worker_waits_as_lost, open_rig, close_rig),
     };

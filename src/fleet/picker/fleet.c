@@ -457,6 +457,25 @@ uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group)
     return n;
 }
 
+bool picker_fleet_holds(const struct picker_fleet *fleet, uint32_t group, uint32_t n_tokens)
+{
+    bool has_any = false;
+
+    for (uint32_t i = 0; i < fleet->n_pools; i++) {
+        const struct pick_pool *pool = &fleet->pools[i];
+
+        if (pool->group != group || pool->n == 0)
+            continue;
+        if (pool->least_total > n_tokens) /* most prompts fit all workers */
+            return true;
+        for (uint32_t at = 0; at < pool->n; at++)
+            if (pool->rows[at].total_tokens > n_tokens)
+                return true;
+        has_any = true;
+    }
+    return !has_any;
+}
+
 /* ---- the ledger ---- */
 
 void picker_fleet_charge(struct picker_fleet *fleet, uint32_t slot, const struct picker_charge *charge,

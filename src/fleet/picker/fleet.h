@@ -52,6 +52,8 @@ int picker_fleet_set(struct picker_fleet *fleet, uint32_t slot, const struct pic
 /* The row that estimates use: the report combined with the ledger. */
 void picker_fleet_row(const struct picker_fleet *fleet, uint32_t slot, struct picker_worker *out);
 uint32_t picker_fleet_n_usable(const struct picker_fleet *fleet, uint32_t group);
+/* False: the group has workers, but none is large enough for so many tokens, even when idle. */
+bool picker_fleet_holds(const struct picker_fleet *fleet, uint32_t group, uint32_t n_tokens);
 /* Idle workers of the group have no queue from now on.  Their last reports and the expected times may still have one,
  * of a prompt that took less time than predicted.  Changes nothing where reports carry no times. */
 void picker_fleet_forget_queues(struct picker_fleet *fleet, uint32_t group);

@@ -54,7 +54,7 @@ bool picker_turn_next(const struct picker_turn *turn)
         }
         if (turn->is_odd != NULL && turn->is_odd(turn->arg, item, rc)) {
             fair_rewind(turn->turns);
-            turn->make_odd(turn->arg, item);
+            turn->make_odd(turn->arg, item, rc);
             return true;
         }
         if (rc == E_NOT_FOUND || *turn->passed(turn->arg, item) >= max_passed)

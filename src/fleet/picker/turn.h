@@ -36,9 +36,9 @@ struct picker_turn { /* one queue and its owner's functions */
     /* True if try_place()'s code means that no connected worker could ever run the request.  Other requests must
      * not wait for it.  NULL: never. */
     bool (*is_odd)(void *arg, struct fair_item *item, int rc);
-    void (*make_odd)(void *arg, struct fair_item *item);    /* takes it out of the line */
-    uint32_t *(*passed)(void *arg, struct fair_item *item); /* requests placed while it was in front */
-    uint32_t max_passed;                                    /* limit of that number; 0: 64 */
+    void (*make_odd)(void *arg, struct fair_item *item, int rc); /* takes it out of the line */
+    uint32_t *(*passed)(void *arg, struct fair_item *item);      /* requests placed while it was in front */
+    uint32_t max_passed;                                         /* limit of that number; 0: 64 */
 };
 
 /* Under admission control a request in front waits for time at a worker, and a shorter one that passes takes that

@@ -8,6 +8,7 @@
 /* admission.c */
 void router_admission_declare(struct router *router);
 void router_refused(const struct job *job, enum refusal_reason reason); /* counts it, keeps it for `why` */
+void router_refuse_size(struct job *job); /* refusals.c: a waiting job that no connected worker could hold */
 /* The job's objectives; whether its class may have one more job in the queue. */
 struct picker_class router_job_class(const struct job *job);
 bool router_class_has_room(const struct job *job);

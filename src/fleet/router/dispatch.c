@@ -240,6 +240,15 @@ void router_job_free(struct job *job)
     free(job);
 }
 
+/* The code of a placement that is not tried, because earlier jobs come first.  A job that no worker could hold needs no
+ * turn to be refused. */
+static int submit_code(const struct job *job)
+{
+    uint32_t group = (uint32_t)(job->model - job->router->models);
+
+    return picker_fleet_holds(job->router->fleet, group, job->order.n_tokens) ? E_OVERLOADED : E_LIMIT;
+}
+
 static int backend_submit(void *self, const struct gen_start *start, struct gen_handle **out,
                           struct gen_failure *failure_out)
 {
@@ -259,7 +268,7 @@ static int backend_submit(void *self, const struct gen_start *start, struct gen_
     picker_demand_arrived(&job->model->roles.demand, clock_now_ns(), job->order.n_tokens);
     must_wait = job->model->n_queued > 0 || job->model->is_losing || job->chain == CHAIN_MATCHING ||
                 router_pause_is_first(job);
-    rc = must_wait ? E_OVERLOADED : router_job_place(job);
+    rc = must_wait ? submit_code(job) : router_job_place(job);
     if (rc == E_OVERLOADED && !job->model->is_losing && router_pause_for(job))
         rc = 0;
     if (rc < 0)

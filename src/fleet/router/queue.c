@@ -4,6 +4,7 @@
  *      submit --no worker now--> its tenant's line in model.turns --placed--> workers
  *                                  |  |
  *                                  |  +--no connected worker suits it--------------------> odd
+ *                                  |  +--no connected worker is large enough-------------> 400
  *                                  +--queue full: newest job of the largest tenant ------> pushed out: 529
  *      replace --no worker now-----------------------------------------------------------> odd
  *
@@ -262,6 +263,12 @@ static bool is_odd(const struct job *job, int rc)
            (rc == E_NOT_FOUND && (!picker_slots_is_empty(&job->barred) || job->keeps_layout));
 }
 
+/* True if it has had no worker, here or at another router.  Otherwise a worker that held it may return. */
+static bool queue_is_fresh(const struct job *job)
+{
+    return job->state == JOB_QUEUED && job->sum.n_redispatched == 0 && !job->is_stored;
+}
+
 static void make_odd(struct job *job)
 {
     queue_leave_lines(job);
@@ -284,9 +291,14 @@ static bool turn_is_odd(void *arg, struct fair_item *item, int rc)
     return is_odd(container_of(item, struct job, place.turn), rc);
 }
 
-static void turn_make_odd(void *arg, struct fair_item *item)
+static void turn_make_odd(void *arg, struct fair_item *item, int rc)
 {
-    make_odd(container_of(item, struct job, place.turn));
+    struct job *job = container_of(item, struct job, place.turn);
+
+    if (rc == E_LIMIT && queue_is_fresh(job)) /* the workers that could hold it left since it was submitted */
+        router_refuse_size(job);
+    else
+        make_odd(job);
 }
 
 static uint32_t *turn_passed(void *arg, struct fair_item *item)
@@ -321,6 +333,12 @@ static bool place_next(struct router *router, struct router_model *model)
     return is_placed;
 }
 
+static void queue_try_odd(struct job *job)
+{
+    if (router_job_place(job) == E_LIMIT && queue_is_fresh(job))
+        router_refuse_size(job);
+}
+
 bool router_place_step(struct router *router)
 {
     struct router_slices *slices = &router->slices;
@@ -331,7 +349,7 @@ bool router_place_step(struct router *router)
             (void)router_chains_work(router);
         node = router_walk_step(&slices->odd, &router->turns.odd);
         if (node != NULL) {
-            (void)router_job_place(container_of(node, struct job, place.odd));
+            queue_try_odd(container_of(node, struct job, place.odd));
             return true;
         }
         slices->model = 1;

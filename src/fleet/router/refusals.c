@@ -80,6 +80,12 @@ static int job_turn_away(struct job *job, enum refusal_reason reason, int rc)
     return rc;
 }
 
+void router_refuse_size(struct job *job)
+{
+    router_refused(job, REFUSED_SIZE);
+    router_job_fail(job, too_large.status, too_large.type, too_large.message, 0);
+}
+
 int router_wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_out)
 {
     struct router *router = job->router;

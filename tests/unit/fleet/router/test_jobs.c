@@ -147,6 +147,29 @@ static void a_request_that_fits_no_worker_is_refused_at_once(void **state)
     assert_false(rig_submit(&rig, 40, 5)->has_failed);
 }
 
+/* Others wait: it needs no turn.  The large worker leaves: its turn says so. */
+static void a_request_that_fits_no_worker_does_not_wait(void **state)
+{
+    struct link *large = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+    struct rig_client *client = rig_submit(&rig, 10, 5), *waiting;
+
+    while (job_of(client->handle)->state == JOB_PLACED)
+        client = rig_submit(&rig, 10, 5);
+    assert_true(rig.router.models[0].n_queued > 0);
+    client = rig_submit(&rig, 100 * 32, 5);
+    assert_true(client->has_failed);
+    assert_int_equal(client->status, 400);
+
+    rig.tenant = "other";
+    waiting = rig_submit(&rig, 200, 5);
+    assert_false(waiting->has_failed);
+    rig_worker(&rig, "d1", PICKER_DECODE, 1, 4);
+    rig_lose(&rig, large);
+    rig_flush(&rig);
+    assert_true(waiting->has_failed);
+    assert_int_equal(waiting->status, 400);
+}
+
 static void no_queue_means_no_waiting(void **state)
 {
     rig.conf.queue_max = 0;
@@ -294,6 +317,7 @@ int main(void)
         T(a_model_without_workers_delays_no_other_model),
         T(a_request_that_all_workers_failed_delays_no_other),
         T(a_request_that_fits_no_worker_is_refused_at_once),
+        T(a_request_that_fits_no_worker_does_not_wait),
         T(no_queue_means_no_waiting),
         T(the_queue_ends_by_time),
         T(slow_steps_refuse_no_request),

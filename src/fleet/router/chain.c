@@ -14,7 +14,8 @@
  *
  * A prompt of a million tokens takes ten milliseconds to hash and learn, and streams wait while the loop works.  So
  * every call processes at most SLICE_BLOCKS, and the loop's next turns do the rest.  A job in MATCHING waits in the
- * queue: with a part of its chain, a placement might choose a worker that has less of the prefix.
+ * queue: with a part of its chain, a placement might choose a worker that has less of the prefix.  If the queue has no
+ * room for it at arrival, it is placed with that part (HASHING).
  *
  * The index should know the whole prompt before the next placement, so that simultaneous prompts with the
  * same prefix are placed together. So a slice of the rest is done before the next placement.  Until all is
@@ -105,6 +106,12 @@ int router_chain_begin(struct job *job)
     chain_enter(job, CHAIN_MATCHING);
     rc = chain_match(job, SLICE_BLOCKS);
     return rc < 0 ? rc : 0;
+}
+
+void router_chain_end_match(struct job *job)
+{
+    if (job->chain == CHAIN_MATCHING)
+        chain_enter(job, CHAIN_HASHING);
 }
 
 /* The worker of a part; PICKER_NONE: none, or its process is gone. */

@@ -249,6 +249,20 @@ static int submit_code(const struct job *job)
     return picker_fleet_holds(job->router->fleet, group, job->order.n_tokens) ? E_OVERLOADED : E_LIMIT;
 }
 
+/* True if the job must wait for its turn, or for the hashes of a long prompt that is cached.  Without room in the queue
+ * the placement takes the hashes so far: the rest of the prefix is not worth a refusal. */
+static bool submit_waits(struct job *job)
+{
+    const struct router *router = job->router;
+
+    if (job->model->n_queued > 0 || job->model->is_losing || router_pause_is_first(job))
+        return true;
+    if (job->chain == CHAIN_MATCHING &&
+        (router->n_queued >= router->conf->queue_max || !router_class_has_room(job)))
+        router_chain_end_match(job);
+    return job->chain == CHAIN_MATCHING;
+}
+
 static int backend_submit(void *self, const struct gen_start *start, struct gen_handle **out,
                           struct gen_failure *failure_out)
 {
@@ -266,8 +280,7 @@ static int backend_submit(void *self, const struct gen_start *start, struct gen_
     job->handle.events = start->events;
     job->handle.arg = start->arg;
     picker_demand_arrived(&job->model->roles.demand, clock_now_ns(), job->order.n_tokens);
-    must_wait = job->model->n_queued > 0 || job->model->is_losing || job->chain == CHAIN_MATCHING ||
-                router_pause_is_first(job);
+    must_wait = submit_waits(job);
     rc = must_wait ? submit_code(job) : router_job_place(job);
     if (rc == E_OVERLOADED && !job->model->is_losing && router_pause_for(job))
         rc = 0;

@@ -23,6 +23,7 @@
 #include "fleet/picker/refusal.h"
 #include "cache/prefix/block_queue.h"
 #include "proto/capabilities.h"
+#include "fleet/router/chain_priv.h"
 #include "fleet/router/job_priv.h"
 #include "fleet/router/names_priv.h"
 #include "fleet/router/pause_priv.h"
@@ -195,15 +196,6 @@ void router_resume_worker_up(struct job *job, uint32_t slot);
 int router_resume_take(struct job *job, const Baton__Resumed *resumed);
 void router_resume_not_kept(struct job *job);              /* 404; 503: a worker has not replied */
 void router_resume_tick(struct job *job, uint64_t now_ns); /* RESUMING */
-
-/* chain.c */
-/* Hashes as much of the prompt as the placement needs, or a slice of it. E_NOMEM. */
-int router_chain_begin(struct job *job);
-/* Returns how many blocks the index learns at the placement. It learns the others later. */
-size_t router_chain_booked(struct job *job);
-void router_chain_work(struct job *job); /* does a slice of the remaining work */
-/* Does a slice of all jobs. True: there is more to do. */
-bool router_chains_work(struct router *router);
 
 /* router_metrics.c */
 void router_declare_metrics(struct router *router);

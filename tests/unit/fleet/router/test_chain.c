@@ -238,6 +238,29 @@ static void a_long_known_prompt_waits_for_its_chain(void **state)
     assert_int_equal(job->chain, CHAIN_DONE);
 }
 
+/* The queue has no room for it: it is placed with the hashes so far, and the index learns the others. */
+static void without_room_to_wait_a_long_known_prompt_is_placed(void **state)
+{
+    static struct block_hash hashes[LONG_BLOCKS];
+    struct rig_client *known = submit_long(hashes), *again;
+    uint32_t slot = job_of(known->handle)->decode.slot;
+    const struct job *job;
+
+    while (router_chains_work(&rig.router))
+        ;
+    rig_cancel(known);
+    rig.conf.queue_max = 0;
+    again = rig_submit(&rig, LONG_TOKENS, 20);
+    assert_false(again->has_failed);
+    job = job_of(again->handle);
+    assert_int_equal(job->state, JOB_PLACED);
+    assert_int_equal(job->decode.slot, slot);
+    while (router_chains_work(&rig.router))
+        ;
+    assert_int_equal(job->chain, CHAIN_DONE);
+    assert_memory_equal(job->hashes, hashes, sizeof(hashes));
+}
+
 static void one_that_goes_while_it_waits_leaves_nothing(void **state)
 {
     static struct block_hash hashes[LONG_BLOCKS];
@@ -264,6 +287,7 @@ int main(void)
         T(a_job_that_is_sent_again_is_hashed_whole),
         T(a_long_prompt_is_hashed_in_slices),
         T(a_long_known_prompt_waits_for_its_chain),
+        T(without_room_to_wait_a_long_known_prompt_is_placed),
         T(one_that_goes_while_it_waits_leaves_nothing),
     };
 

@@ -92,6 +92,22 @@ def a_reload_reaches_the_wait_for_an_unknown_model():
         assert status == 503 and time.monotonic() - began < 10, (status, body)  # not after queue.timeout
 
 
+def a_fleet_changes_its_block_size_without_its_router():
+    with Cluster() as c:
+        c.router()
+        worker = c.worker("decode")
+        c.wait_ready(decode=1)
+        prompt = LONG + "word " * 10
+        c.ask(prompt)
+        worker.stop()
+        worker.settings["kv.block_tokens"] = "16"
+        worker.start()
+        c.wait_ready(decode=1)
+        c.ask(prompt)
+        read = c.ask(prompt).usage["cache_read_input_tokens"]
+        assert read % 32 == 16, read  # whole blocks of 16 tokens
+
+
 def drain_and_undrain():
     with Cluster() as c:
         c.router()
@@ -282,7 +298,7 @@ def a_second_start_names_the_first():
 
 
 main([a_second_start_names_the_first, kernel_choices_are_measured_once, tune_prints_a_table, keys_and_tenants, nothing_but_loopback_without_keys, reload_takes_all_or_nothing,
-      a_reload_reaches_the_wait_for_an_unknown_model, drain_and_undrain,
+      a_reload_reaches_the_wait_for_an_unknown_model, a_fleet_changes_its_block_size_without_its_router, drain_and_undrain,
       a_signal_stops_a_starting_daemon,
       the_admin_door_wants_the_cluster_key, status_names_the_versions, metrics_tell_the_phases, shared_memory_between_users,
       a_small_pool_says_which_key_to_raise])

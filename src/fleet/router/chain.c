@@ -108,6 +108,12 @@ int router_chain_begin(struct job *job)
     return rc < 0 ? rc : 0;
 }
 
+void router_chain_drop(struct job *job)
+{
+    job->n_blocks = job->n_hashes = job->learn_from = job->learn_to = 0;
+    chain_enter(job, CHAIN_DONE);
+}
+
 void router_chain_end_match(struct job *job)
 {
     if (job->chain == CHAIN_MATCHING)

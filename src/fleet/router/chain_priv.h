@@ -13,6 +13,7 @@ struct router;
 int router_chain_begin(struct job *job);
 /* Ends MATCHING: the placement takes the blocks that are hashed so far. */
 void router_chain_end_match(struct job *job);
+void router_chain_drop(struct job *job); /* forgets its blocks: the placement finds none of them cached */
 /* Returns how many blocks the index learns at the placement. It learns the others later. */
 size_t router_chain_booked(struct job *job);
 void router_chain_work(struct job *job); /* does a slice of the remaining work */

@@ -31,25 +31,51 @@ static struct router_model *model_find(struct router *router, const char *finger
     return NULL;
 }
 
-int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint32_t block_tokens,
-                      struct router_model **out)
+/* Takes another size of blocks, unless another connected worker of the model has the old one.  The index knows no block
+ * of workers that are not connected; the hashes of jobs that wait for one match no block of the new size. */
+static int model_take_size(struct router *router, struct router_model *model, uint32_t block_tokens,
+                           const struct router_worker *place, struct fault *fault)
 {
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++) {
+        const struct router_worker *worker = &router->workers[slot];
+
+        if (worker->link != NULL && worker->model == model && worker != place)
+            return fault_set(
+                fault, E_MISMATCH,
+                "model %s is served here with another block size: kv.block_tokens is %u at worker "
+                "%s, and %u at this one; give all workers of a model one value",
+                model->gen.name, worker->block_tokens, worker->node, block_tokens);
+    }
+    model->gen.block_tokens = block_tokens;
+    list_for_each (node, &router->jobs) {
+        struct job *job = container_of(node, struct job, all);
+
+        if (job->model == model)
+            router_chain_drop(job);
+    }
+    return 0;
+}
+
+int router_model_meet(struct router *router, const Baton__Hello *hello, const struct router_worker *place,
+                      struct router_model **out, struct fault *fault)
+{
+    const Baton__ModelInfo *info = hello->model;
     struct router_model *model = model_find(router, info->fingerprint);
 
-    if (model != NULL) {
-        if (model->gen.block_tokens != block_tokens)
-            return E_MISMATCH;
-        *out = model;
-        return 0;
-    }
-    if (router->n_models == ROUTER_MAX_MODELS || info->vocabulary_bytes == 0 ||
-        info->vocabulary_bytes > IMAGE_MAX_BYTES)
-        return E_LIMIT;
+    *out = model;
+    if (model != NULL)
+        return model->gen.block_tokens == hello->kv->block_tokens
+                   ? 0
+                   : model_take_size(router, model, hello->kv->block_tokens, place, fault);
+    if (router->n_models == ROUTER_MAX_MODELS)
+        return fault_set(fault, E_LIMIT, "this router serves %d models already", ROUTER_MAX_MODELS);
+    if (info->vocabulary_bytes == 0 || info->vocabulary_bytes > IMAGE_MAX_BYTES)
+        return fault_set(fault, E_LIMIT, "model %s has no vocabulary, or one beyond 256 MiB", info->name);
     model = &router->models[router->n_models++];
     str_copy(model->gen.name, sizeof(model->gen.name), info->name);
     str_copy(model->gen.fingerprint, sizeof(model->gen.fingerprint), info->fingerprint);
     model->gen.context_length = info->context_length;
-    model->gen.block_tokens = block_tokens;
+    model->gen.block_tokens = hello->kv->block_tokens;
     model->gen.created_unix_s = info->created_unix_s;
     model->image_bytes = info->vocabulary_bytes;
     *out = model;

@@ -130,8 +130,10 @@ int router_worker_set_role(struct router *router, uint32_t slot, Baton__Role rol
 int router_role_order(struct router *router, const struct admin_role *wanted, struct fault *fault);
 
 /* models.c */
-int router_model_meet(struct router *router, const Baton__ModelInfo *info, uint32_t block_tokens,
-                      struct router_model **out);
+/* Finds the model of a worker that registers, or makes one.  place: the slot that the worker takes.
+ * E_MISMATCH: another connected worker of the model has blocks of another size.  E_LIMIT. */
+int router_model_meet(struct router *router, const Baton__Hello *hello, const struct router_worker *place,
+                      struct router_model **out, struct fault *fault);
 void router_model_limit(struct router *router, struct router_model *model);
 void router_model_fetch(struct router *router, struct router_model *model);
 int router_model_part(struct router *router, struct link *from, const Baton__VocabularyPart *part);

@@ -146,6 +146,7 @@ static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage 
     const Baton__Hello *hello = (const Baton__Hello *)message;
     struct router_model *model;
     struct router_worker *worker;
+    struct link *old;
     int rc;
 
     if (hello->role != BATON__ROLE__ROLE_PREFILL && hello->role != BATON__ROLE__ROLE_DECODE)
@@ -157,20 +158,16 @@ static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage 
         return fault_set(fault, E_PROTO, "a model's fingerprint has 32 digits");
     if (!name_fits(hello->node)) /* answers, headers and logs contain it */
         return fault_set(fault, E_PROTO, "a node's name is 1 to 63 letters, digits, '.', '_' and '-'");
-    rc = router_model_meet(router, hello->model, hello->kv->block_tokens, &model);
-    if (rc == E_MISMATCH)
-        return fault_set(fault, rc, "model %s is served here with another block size", hello->model->name);
-    if (rc < 0)
-        return fault_set(fault, rc, "too many models, or a vocabulary beyond 256 MiB");
     worker = slot_for(router, hello->node);
     if (worker == NULL)
         return fault_set(fault, E_LIMIT, "this router takes %d workers", PICKER_MAX_WORKERS);
-    if (worker->link != NULL) {
-        struct link *old = worker->link;
-
-        rc = router_names_check(router, worker, link, hello, fault);
-        if (rc < 0)
-            return rc;
+    old = worker->link;
+    rc = old != NULL ? router_names_check(router, worker, link, hello, fault) : 0;
+    if (rc == 0)
+        rc = router_model_meet(router, hello, worker, &model, fault);
+    if (rc < 0)
+        return rc;
+    if (old != NULL) {
         worker_lose(router, worker);
         link_close(old);
         listener_release(router->links);

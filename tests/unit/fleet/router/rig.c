@@ -332,9 +332,12 @@ struct link *rig_worker(struct rig *rig, const char *node, enum picker_role role
     hello.capabilities = rig->capabilities;
     hello.model = &model;
     hello.kv = &kv;
-    model.fingerprint = rig->router.models[0].gen.fingerprint;
+    model.fingerprint =
+        rig->fingerprint != NULL ? (char *)rig->fingerprint : rig->router.models[0].gen.fingerprint;
+    model.name = "sim";
+    model.vocabulary_bytes = 1000;
     model.context_length = 4096;
-    kv.block_tokens = 32;
+    kv.block_tokens = rig->block_tokens > 0 ? rig->block_tokens : 32;
     kv.n_blocks = n_blocks;
     kv.max_seqs = 8;
     load.blocks_free = load.blocks_total = n_blocks;

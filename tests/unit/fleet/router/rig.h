@@ -53,8 +53,10 @@ struct rig {
     struct sample_opts sample; /* sampling options of the next clients */
     const char *constraint;    /* NULL: none */
     bool scores_prompt;
-    uint64_t capabilities; /* capabilities of the next workers; 0: none stated */
-    uint32_t tokens_from;  /* the least id in the next prompts; the others are less than 100 above it */
+    uint64_t capabilities;   /* capabilities of the next workers; 0: none stated */
+    uint32_t block_tokens;   /* of the next workers; 0: 32 */
+    const char *fingerprint; /* of the next workers' model; NULL: the first model's */
+    uint32_t tokens_from;    /* the least id in the next prompts; the others are less than 100 above it */
     uint32_t pin_tokens[WORK_N_PINS];
     uint32_t n_soon[GEN_SOON_STEPS]; /* calls of on_soon */
     bool has_same_prompts;           /* otherwise each client has its own prompt */

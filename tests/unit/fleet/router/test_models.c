@@ -80,9 +80,40 @@ static void the_loop_does_not_build(void **state)
     rig_close(&rig);
 }
 
+/* Only a connected worker holds a model to its block size.  Jobs that wait meanwhile go on with the new one. */
+static void a_model_takes_another_block_size(void **state)
+{
+    struct rig_client *early, *late;
+    struct link *d;
+
+    assert_int_equal(rig_open(&rig), 0);
+    d = rig_worker(&rig, "d0", PICKER_DECODE, 1, 1000);
+    early = rig_submit(&rig, 640, 50);
+    rig_tokens(&rig, d, 0, 3);
+    assert_int_equal(job_of(early->handle)->n_blocks, 20);
+    rig.block_tokens = 16;
+    assert_null(rig_worker(&rig, "d1", PICKER_DECODE, 2, 1000));
+    assert_int_equal(rig.router.models[0].gen.block_tokens, 32);
+
+    rig_lose(&rig, d);
+    d = rig_worker(&rig, "d1", PICKER_DECODE, 2, 1000);
+    assert_non_null(d);
+    assert_int_equal(rig.router.models[0].gen.block_tokens, 16);
+    assert_int_equal(rig_last(d)->n_tokens, 643);
+    assert_int_equal(job_of(early->handle)->n_blocks, 0); /* of the old size */
+    late = rig_submit(&rig, 640, 50);
+    assert_int_equal(job_of(late->handle)->n_blocks, 40);
+    rig.block_tokens = 64; /* the same worker in another life, before its old link is down */
+    assert_non_null(rig_worker(&rig, "d1", PICKER_DECODE, 3, 1000));
+    assert_int_equal(rig.router.models[0].gen.block_tokens, 64);
+    (void)state;
+    rig_close(&rig);
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(the_loop_does_not_build)};
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(the_loop_does_not_build),
+                                              cmocka_unit_test(a_model_takes_another_block_size)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

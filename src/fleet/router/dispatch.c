@@ -131,6 +131,18 @@ static const struct gen_model *backend_model(void *self, const char *name)
     return found;
 }
 
+static void backend_model_keep(void *self, const struct gen_model *model)
+{
+    (void)self;
+    container_of(model, struct router_model, gen)->n_held++;
+}
+
+static void backend_model_drop(void *self, const struct gen_model *model)
+{
+    (void)self;
+    container_of(model, struct router_model, gen)->n_held--;
+}
+
 static const struct gen_model *backend_model_at(void *self, size_t index)
 {
     struct router *router = self;
@@ -193,6 +205,7 @@ int router_job_make(struct router *router, const struct gen_model *model, struct
     job->router = router;
     job->submitted_ns = clock_now_ns();
     job->model = container_of(model, struct router_model, gen);
+    job->model->n_jobs++;
     job->order = work_order_move(order);
     gen_handle_init(&job->handle, &router->outbox, &job->order, NULL, NULL);
     job->score_next = job->order.work.score_from;
@@ -234,6 +247,7 @@ void router_job_free(struct job *job)
     list_remove(&job->unsent);
     list_remove(&job->seated);
     job->router->n_freed++;
+    job->model->n_jobs--;
     work_order_fini(&job->order);
     gen_handle_fini(&job->handle);
     free(job->hashes);
@@ -360,6 +374,8 @@ struct backend router_backend(struct router *router)
 {
     static const struct backend_ops ops = {.model = backend_model,
                                            .model_at = backend_model_at,
+                                           .model_keep = backend_model_keep,
+                                           .model_drop = backend_model_drop,
                                            .why_not_yet = backend_why_not_yet,
                                            .submit = backend_submit,
                                            .resume = router_resume,

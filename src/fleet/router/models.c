@@ -8,7 +8,8 @@
  * A job thread builds the model, because 150,000 tokens take a tenth of a second and other models' streams
  * must continue.
  *
- * A model stays for the router's life (requests borrow it), so the number of models is bounded. The image
+ * The number of models is bounded.  A model keeps its row while a connected worker has it, or requests use it, and after
+ * that until another model needs the row: its workers may return, and requests may wait for them.  The image
  * comes from an authenticated peer but is treated as hostile: sizes are bounded, and every offset is checked
  * when it is read. */
 #include "fleet/router/router_priv.h"
@@ -23,12 +24,64 @@
 
 #define IMAGE_MAX_BYTES (UINT64_C(256) << 20)
 
+static void model_build_free(struct model_build *build);
+
 static struct router_model *model_find(struct router *router, const char *fingerprint)
 {
     for (uint32_t i = 0; i < router->n_models; i++)
         if (strcmp(router->models[i].gen.fingerprint, fingerprint) == 0)
             return &router->models[i];
     return NULL;
+}
+
+bool router_model_is_linked(const struct router *router, const struct router_model *model)
+{
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        if (router->workers[slot].link != NULL && router->workers[slot].model == model)
+            return true;
+    return false;
+}
+
+static void model_fini(struct router_model *model)
+{
+    verdicts_free(model->gen.verdicts);
+    chat_format_free(model->gen.chat);
+    tokenizer_unref(model->gen.tokenizer);
+    buf_fini(&model->image);
+    model_build_free(model->build);
+    for (uint32_t at = 0; at < PICKER_MAX_CLASSES; at++)
+        fair_free(model->turns[at]);
+}
+
+/* Empties the row.  The slots of workers that are gone forget that they had it. */
+static void model_forget(struct router *router, struct router_model *model)
+{
+    for (uint32_t slot = 0; slot < PICKER_MAX_WORKERS; slot++)
+        if (router->workers[slot].model == model)
+            router->workers[slot].model = NULL;
+    model_fini(model);
+    *model = (struct router_model){.n_jobs = 0};
+}
+
+/* Returns an empty row: a new one, or that of a model that nothing uses, preferably one that was never complete.
+ * NULL: all are in use. */
+static struct router_model *model_row(struct router *router)
+{
+    struct router_model *spare = NULL;
+
+    if (router->n_models < ROUTER_MAX_MODELS)
+        return &router->models[router->n_models++];
+    for (uint32_t i = 0; i < router->n_models; i++) {
+        struct router_model *model = &router->models[i];
+
+        if (model->n_jobs == 0 && model->n_held == 0 && model->build == NULL &&
+            (spare == NULL || (spare->is_ready && !model->is_ready)) &&
+            !router_model_is_linked(router, model))
+            spare = model;
+    }
+    if (spare != NULL)
+        model_forget(router, spare);
+    return spare;
 }
 
 /* Takes another size of blocks, unless another connected worker of the model has the old one.  The index knows no block
@@ -67,11 +120,11 @@ int router_model_meet(struct router *router, const Baton__Hello *hello, const st
         return model->gen.block_tokens == hello->kv->block_tokens
                    ? 0
                    : model_take_size(router, model, hello->kv->block_tokens, place, fault);
-    if (router->n_models == ROUTER_MAX_MODELS)
-        return fault_set(fault, E_LIMIT, "this router serves %d models already", ROUTER_MAX_MODELS);
     if (info->vocabulary_bytes == 0 || info->vocabulary_bytes > IMAGE_MAX_BYTES)
         return fault_set(fault, E_LIMIT, "model %s has no vocabulary, or one beyond 256 MiB", info->name);
-    model = &router->models[router->n_models++];
+    model = model_row(router);
+    if (model == NULL)
+        return fault_set(fault, E_LIMIT, "this router serves %d models already", ROUTER_MAX_MODELS);
     str_copy(model->gen.name, sizeof(model->gen.name), info->name);
     str_copy(model->gen.fingerprint, sizeof(model->gen.fingerprint), info->fingerprint);
     model->gen.context_length = info->context_length;
@@ -241,16 +294,7 @@ int router_model_part(struct router *router, struct link *from, const Baton__Voc
 
 void router_models_free(struct router *router)
 {
-    for (uint32_t i = 0; i < router->n_models; i++) {
-        struct router_model *model = &router->models[i];
-
-        verdicts_free(model->gen.verdicts);
-        chat_format_free(model->gen.chat);
-        tokenizer_unref(model->gen.tokenizer);
-        buf_fini(&model->image);
-        model_build_free(model->build); /* its job has ended, and the loop too */
-        for (uint32_t at = 0; at < PICKER_MAX_CLASSES; at++)
-            fair_free(model->turns[at]);
-    }
+    for (uint32_t i = 0; i < router->n_models; i++)
+        model_fini(&router->models[i]); /* the job of a build has ended, and the loop too */
     router->n_models = 0;
 }

@@ -134,6 +134,8 @@ int router_role_order(struct router *router, const struct admin_role *wanted, st
  * E_MISMATCH: another connected worker of the model has blocks of another size.  E_LIMIT. */
 int router_model_meet(struct router *router, const Baton__Hello *hello, const struct router_worker *place,
                       struct router_model **out, struct fault *fault);
+/* True if a connected worker has it. */
+bool router_model_is_linked(const struct router *router, const struct router_model *model);
 void router_model_limit(struct router *router, struct router_model *model);
 void router_model_fetch(struct router *router, struct router_model *model);
 int router_model_part(struct router *router, struct link *from, const Baton__VocabularyPart *part);

@@ -15,7 +15,7 @@
 #include "fleet/router/queue_priv.h"
 #include "cache/prefix/block_events.h"
 
-/* ---- models: built from a vocabulary image, once per fingerprint, and kept ---- */
+/* ---- models: built from a vocabulary image, once per fingerprint, and kept while there is room (models.c) ---- */
 
 struct router_model {
     struct gen_model gen;
@@ -42,6 +42,7 @@ struct router_model {
     struct picker_ahead ahead;                        /* jobs at workers that have not begun them */
     struct picker_roles roles;                        /* the load, and the policy of roles */
     struct picker_roles_plan roles_plan;              /* the latest decision */
+    uint32_t n_jobs, n_held;                          /* jobs; requests of the front that use it */
     uint32_t n_queued;                                /* jobs that wait for a placement */
     uint32_t n_seated[PICKER_MAX_CLASSES]; /* jobs at workers, including those that may not be paused */
     uint32_t n_paused[PICKER_MAX_CLASSES]; /* jobs in PAUSED */

@@ -110,9 +110,48 @@ static void a_model_takes_another_block_size(void **state)
     rig_close(&rig);
 }
 
+/* Registers a worker with a model of its own. */
+static struct link *worker_of_model(unsigned number)
+{
+    char node[16], fingerprint[33];
+
+    snprintf(node, sizeof(node), "d%u", number);
+    snprintf(fingerprint, sizeof(fingerprint), "%032u", number);
+    rig.fingerprint = fingerprint;
+    return rig_worker(&rig, node, PICKER_DECODE, number, 1000);
+}
+
+static void rows_are_used_again(void **state)
+{
+    struct link *links[ROUTER_MAX_MODELS];
+
+    assert_int_equal(rig_open(&rig), 0);
+    rig.router.models[0].n_held = rig.router.models[1].n_held = 1;
+    for (unsigned i = 2; i < ROUTER_MAX_MODELS; i++)
+        assert_non_null(links[i] = worker_of_model(i));
+    assert_int_equal(rig.router.n_models, ROUTER_MAX_MODELS);
+    assert_null(worker_of_model(100));
+
+    rig_lose(&rig, links[5]);
+    assert_true(strcmp(rig.router.models[5].gen.fingerprint, "00000000000000000000000000000005") == 0);
+    assert_non_null(worker_of_model(100));
+    assert_true(strcmp(rig.router.models[5].gen.fingerprint, "00000000000000000000000000000100") == 0);
+    assert_int_equal(rig.router.n_models, ROUTER_MAX_MODELS);
+    assert_null(worker_of_model(5));
+
+    rig_lose(&rig, links[6]);
+    rig.router.models[6].n_held++; /* by a request of the front */
+    assert_null(worker_of_model(5));
+    rig.router.models[6].n_held--;
+    assert_non_null(worker_of_model(5));
+    (void)state;
+    rig_close(&rig);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {cmocka_unit_test(the_loop_does_not_build),
+                                              cmocka_unit_test(rows_are_used_again),
                                               cmocka_unit_test(a_model_takes_another_block_size)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -160,27 +160,32 @@ bool router_is_returning(const struct router *router)
 
 /* Until the first model is known, the router cannot say that a name is wrong. A restarted router learns within
  * seconds which models its workers serve, but a client that receives 404 gives up. So after a restart an unknown
- * name is no error before link.return_grace is over. */
+ * name is no error before link.return_grace is over.  A model whose worker left before its vocabulary was complete
+ * does not come. */
 static const char *backend_why_not_yet(void *self, const char *name)
 {
     struct router *router = self;
-    const char *why = "no worker has registered with this router yet";
+    bool has_ready = false, has_failed = false, is_coming = false;
 
     for (uint32_t i = 0; i < router->n_models; i++) {
         const struct router_model *model = &router->models[i];
 
-        if (!model->is_ready && !model->is_failed && name != NULL && strcmp(name, model->gen.name) == 0)
+        has_ready |= model->is_ready;
+        has_failed |= model->is_failed;
+        if (model->is_ready || model->is_failed ||
+            (model->build == NULL && !router_model_is_linked(router, model)))
+            continue;
+        if (name != NULL && strcmp(name, model->gen.name) == 0)
             return "the router is fetching its vocabulary from a worker";
+        is_coming = true;
     }
-    for (uint32_t i = 0; i < router->n_models; i++) {
-        if (router->models[i].is_ready)
-            return router_is_returning(router) ? "the router has restarted, and workers may still come back"
-                                               : NULL;
-        if (!router->models[i].is_failed)
-            return "the router is fetching the first vocabulary from a worker";
-        why = "the router could not read the vocabulary of any worker; its log says why";
-    }
-    return why;
+    if (has_ready)
+        return router_is_returning(router) ? "the router has restarted, and workers may still come back"
+                                           : NULL;
+    if (is_coming)
+        return "the router is fetching the first vocabulary from a worker";
+    return has_failed ? "the router could not read the vocabulary of any worker; its log says why"
+                      : "no worker has registered with this router yet";
 }
 
 /* The class multiplies the tenant's weight, at the workers too. */

@@ -52,12 +52,15 @@ static void names_are_not_known_before_the_first_model(void **state)
 {
     struct backend backend = router_backend(&rig.router);
     uint32_t n = rig.router.n_models;
+    struct link *other;
 
     rig.router.n_models = 0;
     assert_non_null(strstr(backend.ops->why_not_yet(backend.self, "sim"), "no worker has registered"));
     assert_non_null(backend.ops->why_not_yet(backend.self, NULL));
     rig.router.n_models = n;
     rig.router.models[1].is_ready = false; /* its vocabulary is arriving, and another model is served */
+    rig.fingerprint = rig.router.models[1].gen.fingerprint;
+    other = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
     assert_null(backend.ops->model(backend.self, "other"));
     assert_non_null(strstr(backend.ops->why_not_yet(backend.self, "other"), "vocabulary"));
     assert_null(backend.ops->why_not_yet(backend.self, "unheard"));
@@ -66,6 +69,23 @@ static void names_are_not_known_before_the_first_model(void **state)
     rig.router.models[0].is_ready = false;
     assert_non_null(backend.ops->why_not_yet(backend.self, "unheard"));
     rig.router.models[0].is_ready = true;
+    rig_lose(&rig, other);
+}
+
+/* Its worker left before the vocabulary was complete; another model came later and is served. */
+static void a_model_that_does_not_come_makes_no_name_wait(void **state)
+{
+    struct backend backend = router_backend(&rig.router);
+    struct link *first = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
+
+    rig.router.models[0].is_ready = false;
+    assert_null(backend.ops->why_not_yet(backend.self, "unheard")); /* the other one is ready */
+    assert_non_null(backend.ops->why_not_yet(backend.self, "sim"));
+    rig_lose(&rig, first);
+    assert_null(backend.ops->why_not_yet(backend.self, "sim"));
+    rig.router.models[1].is_ready = false;
+    assert_non_null(strstr(backend.ops->why_not_yet(backend.self, "sim"), "no worker"));
+    rig.router.models[0].is_ready = rig.router.models[1].is_ready = true;
 }
 
 static void gaps_and_foreign_ids_move_the_job(void **state)
@@ -285,6 +305,7 @@ int main(void)
         T(a_model_whose_workers_are_gone_is_away),
         T(names_are_not_unknown_before_the_fleet_is_back),
         T(names_are_not_known_before_the_first_model),
+        T(a_model_that_does_not_come_makes_no_name_wait),
         T(gaps_and_foreign_ids_move_the_job),
         T(an_error_of_the_request_is_no_failure),
         T(an_answer_is_never_longer_than_asked),

@@ -114,21 +114,34 @@ int router_job_place(struct job *job)
 
 /* ---- the backend ---- */
 
+/* True if the later one of two models has at least as many usable workers for its jobs. */
+static bool model_is_freer(const struct router *router, const struct router_model *later,
+                           const struct router_model *earlier)
+{
+    uint64_t n = picker_fleet_n_usable(router->fleet, (uint32_t)(later - router->models));
+    uint64_t n_earlier = picker_fleet_n_usable(router->fleet, (uint32_t)(earlier - router->models));
+
+    return n * (earlier->n_jobs + 1) >= n_earlier * (later->n_jobs + 1);
+}
+
+/* While a fleet changes to another file, two models have one name and share its requests.  A model without usable workers
+ * is known too: requests may wait for them. */
 static const struct gen_model *backend_model(void *self, const char *name)
 {
     struct router *router = self;
-    const struct gen_model *found = NULL;
+    const struct router_model *found = NULL;
 
     for (uint32_t i = 0; i < router->n_models; i++) {
-        struct router_model *model = &router->models[i];
+        const struct router_model *model = &router->models[i];
 
         if (!model->is_ready || (name != NULL && strcmp(name, model->gen.name) != 0))
             continue;
-        if (picker_fleet_n_usable(router->fleet, i) > 0)
+        if (name == NULL && picker_fleet_n_usable(router->fleet, i) > 0)
             return &model->gen;
-        found = &model->gen; /* known, but its workers are away: requests may wait for them */
+        if (found == NULL || model_is_freer(router, model, found))
+            found = model;
     }
-    return found;
+    return found != NULL ? &found->gen : NULL;
 }
 
 static void backend_model_keep(void *self, const struct gen_model *model)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Continues a stream that another router began, or this router in an earlier life.
  *
- *      the client's request --> RESUMING: RESUME to each worker of the model that keeps tails
+ *      the client's request --> RESUMING: RESUME to each worker of its model that keeps tails
  *                                  |            | RESUMED: here
  *                                  |            v
  *                                  |         PLACED at that worker, as if this router had dispatched the job
@@ -42,12 +42,20 @@ static const struct gen_failure unknown_yet = {
     .message = "A worker does not say whether it keeps this stream; come back again",
 };
 
+/* True if a worker of this model may have the stream: the first router may have used another file of that name. */
+static bool resume_concerns(const struct job *job, const struct router_model *model)
+{
+    return model == job->model ||
+           (model != NULL && model->is_ready && strcmp(model->gen.name, job->model->gen.name) == 0 &&
+            tokenizer_vocab_size(model->gen.tokenizer) == tokenizer_vocab_size(job->model->gen.tokenizer));
+}
+
 static void resume_ask(struct job *job, uint32_t slot)
 {
     const struct router_worker *worker = &job->router->workers[slot];
     Baton__Resume resume = BATON__RESUME__INIT;
 
-    if (worker->link == NULL || !link_is_up(worker->link) || worker->model != job->model ||
+    if (worker->link == NULL || !link_is_up(worker->link) || !resume_concerns(job, worker->model) ||
         (worker->capabilities & CAPABILITY_RESUMES) == 0)
         return;
     resume.request = job->number;
@@ -170,18 +178,38 @@ static int resume_complete_order(struct job *job, const Baton__Resumed *resumed,
     return 1;
 }
 
+/* The job is RESUMING, and a worker of another model of its name has the stream.  E_NOMEM. */
+static int resume_move(struct job *job, struct router_model *model)
+{
+    router_queue_exit(job);
+    job->model->n_jobs--;
+    job->model->n_seated[job->class_at]--;
+    job->model = model;
+    model->n_jobs++;
+    model->n_seated[job->class_at]++;
+    return router_queue_enter(job);
+}
+
 /* Takes the worker's order.  The first router may have found other cached answers in the prompt; then its
- * hashes differ too.  E_NOMEM. */
-static int resume_take_order(struct job *job, struct work_order *order, bool is_completed)
+ * hashes differ too.  Of another model the prompt must be the same: then so is the vocabulary, by which the front reads
+ * the answer.  E_NOMEM, E_NOT_FOUND. */
+static int resume_take_order(struct job *job, struct work_order *order, bool is_completed,
+                             struct router_model *model)
 {
     size_t n_bytes = order->n_prompt * sizeof(*order->tokens);
     bool is_same = is_completed || (order->n_prompt == job->order.n_prompt &&
                                     memcmp(order->tokens, job->order.tokens, n_bytes) == 0);
+    bool is_moved = model != job->model;
+    int rc = !is_moved ? 0 : is_same ? resume_move(job, model) : E_NOT_FOUND;
 
+    if (rc < 0) {
+        work_order_fini(order);
+        return rc;
+    }
     work_order_fini(&job->order);
     job->order = work_order_move(order);
     job->handle.cap_tokens = job->order.n_tokens;
-    if (is_same)
+    if (is_same && !is_moved)
         return 0;
     list_remove(&job->unhashed);
     free(job->hashes);
@@ -190,7 +218,7 @@ static int resume_take_order(struct job *job, struct work_order *order, bool is_
     return router_chain_begin(job);
 }
 
-int router_resume_take(struct job *job, const Baton__Resumed *resumed)
+int router_resume_take(struct job *job, const Baton__Resumed *resumed, struct router_model *model)
 {
     struct work_order order = {0};
     int rc = router_resume_unpack(job, resumed->submit, &order);
@@ -201,13 +229,13 @@ int router_resume_take(struct job *job, const Baton__Resumed *resumed)
         work_order_fini(&order);
         return rc;
     }
-    return resume_take_order(job, &order, rc > 0);
+    return resume_take_order(job, &order, rc > 0, model);
 }
 
 static int resume_adopt(struct job *job, uint32_t slot, const Baton__Resumed *resumed)
 {
     struct router *router = job->router;
-    int rc = router_resume_take(job, resumed);
+    int rc = router_resume_take(job, resumed, router->workers[slot].model);
 
     if (rc < 0)
         return rc;

@@ -196,8 +196,9 @@ int router_resume(void *self, const struct gen_start *start, struct gen_handle *
                   struct gen_failure *failure_out); /* backend_ops.resume */
 void router_resume_answer(struct router *router, uint32_t slot, const Baton__Resumed *resumed);
 void router_resume_worker_up(struct job *job, uint32_t slot);
-/* Takes a packed order in place of the job's own.  E_PROTO, E_UNSUPPORTED, E_NOT_FOUND (of another prompt), E_NOMEM. */
-int router_resume_take(struct job *job, const Baton__Resumed *resumed);
+/* Takes a packed order in place of the job's own, and the model of its worker, which has the same name.
+ * E_PROTO, E_UNSUPPORTED, E_NOT_FOUND (of another prompt), E_NOMEM. */
+int router_resume_take(struct job *job, const Baton__Resumed *resumed, struct router_model *model);
 void router_resume_not_kept(struct job *job);              /* 404; 503: a worker has not replied */
 void router_resume_tick(struct job *job, uint64_t now_ns); /* RESUMING */
 

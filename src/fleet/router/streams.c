@@ -160,7 +160,7 @@ static int streams_adopt(struct job *job, struct bytes value)
     if (rc < 0)
         return rc;
     resumed.submit = (Baton__Submit *)message;
-    rc = resumed.submit->n_tokens_later > 0 ? E_PROTO : router_resume_take(job, &resumed);
+    rc = resumed.submit->n_tokens_later > 0 ? E_PROTO : router_resume_take(job, &resumed, job->model);
     frame_message_free(message);
     return rc;
 }

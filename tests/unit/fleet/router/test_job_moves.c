@@ -229,6 +229,61 @@ static void order_to_resume(struct work_order *out)
     strcpy(out->work.request_id, "msg_1");
 }
 
+/* Asks for the stream with the first model, and answers as a worker of the second one, which has the same name; first_id:
+ * of the worker's prompt.  Returns the job. */
+static struct job *resume_from_the_other(token_id first_id)
+{
+    struct router *router = &rig.router;
+    struct work_order order, worker_order;
+    struct gen_handle *handle;
+    struct gen_failure failure;
+    struct work_submit packed;
+    Baton__Resumed resumed = BATON__RESUMED__INIT;
+
+    order_to_resume(&order);
+    order_to_resume(&worker_order);
+    worker_order.tokens[0] = first_id;
+    assert_int_equal(
+        router_resume(router,
+                      &(struct gen_start){&router->models[0].gen, &order, &no_events_at_all, NULL, NULL},
+                      &handle, &failure),
+        0);
+    assert_int_equal(job_of(handle)->n_asked, 1);
+    assert_int_equal(work_submit_pack(&worker_order, TOKEN_LIST_MAX_BYTES, &packed), 0);
+    resumed.request = job_of(handle)->number;
+    resumed.is_here = true;
+    resumed.submit = &packed.submit;
+    router_resume_answer(router, 0, &resumed);
+    work_submit_fini(&packed);
+    work_order_fini(&worker_order);
+    return job_of(handle);
+}
+
+static void a_stream_of_another_file_is_resumed_there(void **state)
+{
+    struct router_model *first = &rig.router.models[0], *second = &rig.router.models[1];
+    struct job *job;
+
+    strcpy(second->gen.name, first->gen.name);
+    rig.capabilities = CAPABILITY_STATED | CAPABILITY_RESUMES;
+    rig.fingerprint = second->gen.fingerprint;
+    assert_non_null(rig_worker(&rig, "d0", PICKER_DECODE, 1, 100));
+    job = resume_from_the_other(0);
+    assert_int_equal(job->state, JOB_PLACED);
+    assert_ptr_equal(job->model, second);
+    assert_int_equal(first->n_jobs + first->n_seated[0], 0);
+    assert_int_equal(second->n_jobs, 1);
+    assert_int_equal(second->n_seated[0], 1);
+    router_job_enter(job, JOB_OVER);
+    router_job_free(job);
+    assert_int_equal(second->n_jobs + second->n_seated[0], 0);
+
+    job = resume_from_the_other(5); /* another prompt: perhaps another vocabulary */
+    assert_int_equal(job->state, JOB_FAILED);
+    assert_ptr_equal(job->model, first);
+    router_job_free(job);
+}
+
 /* No worker had the stream in time, so the shared store is asked; then a worker has it after all. */
 static void a_worker_answers_before_the_store(void **state)
 {
@@ -287,6 +342,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
     static const struct CMUnitTest tests[] = {
+        T(a_stream_of_another_file_is_resumed_there),
         T(a_paused_stream_is_resumed_at_its_length),
         T(a_whole_answer_needs_no_worker_for_its_end),
         T(work_is_counted_once),

@@ -148,11 +148,41 @@ static void rows_are_used_again(void **state)
     rig_close(&rig);
 }
 
+static struct router_model *found(void)
+{
+    struct backend backend = router_backend(&rig.router);
+
+    return container_of(backend.ops->model(backend.self, "sim"), struct router_model, gen);
+}
+
+/* A fleet changes to another file: the workers of both share the requests for their name. */
+static void models_of_one_name_share_its_requests(void **state)
+{
+    struct router_model *models = rig.router.models;
+
+    assert_int_equal(rig_open(&rig), 0);
+    assert_non_null(rig_worker(&rig, "d0", PICKER_DECODE, 1, 1000));
+    assert_ptr_equal(found(), &models[0]);
+    strcpy(models[1].gen.name, "sim");
+    assert_ptr_equal(found(), &models[0]); /* the other one has no worker */
+    rig.fingerprint = models[1].gen.fingerprint;
+    assert_non_null(rig_worker(&rig, "d1", PICKER_DECODE, 2, 1000));
+    assert_non_null(rig_worker(&rig, "d2", PICKER_DECODE, 3, 1000));
+    assert_ptr_equal(found(), &models[1]);
+    rig_submit_model(&rig, 1, 40, 5);
+    rig_submit_model(&rig, 1, 40, 5);
+    assert_ptr_equal(found(), &models[0]);
+    rig_submit(&rig, 40, 5);
+    assert_ptr_equal(found(), &models[1]);
+    (void)state;
+    rig_close(&rig);
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(the_loop_does_not_build),
-                                              cmocka_unit_test(rows_are_used_again),
-                                              cmocka_unit_test(a_model_takes_another_block_size)};
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_loop_does_not_build), cmocka_unit_test(models_of_one_name_share_its_requests),
+        cmocka_unit_test(rows_are_used_again), cmocka_unit_test(a_model_takes_another_block_size)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

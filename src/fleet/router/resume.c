@@ -40,7 +40,17 @@ static const struct gen_failure unknown_yet = {
     .status = 503,
     .type = "api_error",
     .message = "A worker does not say whether it keeps this stream; come back again",
+    .retry_after_s = 1,
 };
+
+static const struct gen_failure stopping = {
+    .status = 503,
+    .type = "api_error",
+    .message = "This router is stopping; come back at another one",
+    .retry_after_s = 1,
+};
+
+static const struct gen_failure no_memory = {.status = 500, .type = "api_error", .message = "Out of memory"};
 
 /* True if a worker of this model may have the stream: the first router may have used another file of that name. */
 static bool resume_concerns(const struct job *job, const struct router_model *model)
@@ -74,7 +84,7 @@ int router_resume(void *self, const struct gen_start *start, struct gen_handle *
     struct job *job;
     int rc = router_job_make(router, start->model, start->order, &job);
 
-    *failure_out = (struct gen_failure){.status = 500, .type = "api_error", .message = "Out of memory"};
+    *failure_out = no_memory;
     if (rc < 0)
         return rc;
     job->handle.events = start->events;
@@ -97,19 +107,31 @@ int router_resume(void *self, const struct gen_start *start, struct gen_handle *
     return 0;
 }
 
-void router_resume_not_kept(struct job *job)
+/* A client gives up at 404: only a reply that will stay the same may cause it. */
+static const struct gen_failure *resume_failure(const struct job *job, int rc)
 {
-    bool is_unknown = job->n_asked > 0 || job->is_order_unknown; /* the client comes back again */
-    const struct gen_failure *failure = is_unknown ? &unknown_yet : &not_kept;
+    if (rc == E_NOMEM)
+        return &no_memory;
+    if (rc == E_CLOSED)
+        return &stopping;
+    if (job->n_asked > 0 || job->is_order_unknown)
+        return &unknown_yet;
+    return rc == E_NOT_FOUND || rc == E_MISMATCH || rc == E_PROTO || rc == E_UNSUPPORTED ? &not_kept
+                                                                                         : &unknown_yet;
+}
 
-    router_job_fail(job, failure->status, failure->type, failure->message, is_unknown ? 1 : 0);
+void router_resume_fail(struct job *job, int rc)
+{
+    const struct gen_failure *failure = resume_failure(job, rc);
+
+    router_job_fail(job, failure->status, failure->type, failure->message, failure->retry_after_s);
 }
 
 /* No worker has it, or a worker is silent: the shared store, or workers, may have its order. */
 static void resume_elsewhere(struct job *job)
 {
     if (!router_streams_ask(job))
-        router_resume_not_kept(job);
+        router_resume_fail(job, E_NOT_FOUND);
 }
 
 void router_resume_worker_up(struct job *job, uint32_t slot)
@@ -283,5 +305,5 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
              LOG_STR("worker", router->workers[slot].node), LOG_ERR(rc));
     resume_decline(router, slot, resumed->request, false);
     job->n_asked = 0; /* this reply decides, not those of other workers */
-    router_resume_not_kept(job);
+    router_resume_fail(job, rc);
 }

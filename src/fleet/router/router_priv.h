@@ -199,7 +199,8 @@ void router_resume_worker_up(struct job *job, uint32_t slot);
 /* Takes a packed order in place of the job's own, and the model of its worker, which has the same name.
  * E_PROTO, E_UNSUPPORTED, E_NOT_FOUND (of another prompt), E_NOMEM. */
 int router_resume_take(struct job *job, const Baton__Resumed *resumed, struct router_model *model);
-void router_resume_not_kept(struct job *job);              /* 404; 503: a worker has not replied */
+/* 404; 503: a worker has not replied, or E_CLOSED, this router is stopping; 500: E_NOMEM. */
+void router_resume_fail(struct job *job, int rc);
 void router_resume_tick(struct job *job, uint64_t now_ns); /* RESUMING */
 
 /* router_metrics.c */

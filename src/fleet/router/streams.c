@@ -181,7 +181,7 @@ static void streams_on_value(void *arg, struct buf *values, enum state_claim cla
                      LOG_STR("worker", ""), LOG_ERR(rc));
         else
             job->is_order_unknown = router_kept_is_late(job->router);
-        router_resume_not_kept(job);
+        router_resume_fail(job, rc);
         return;
     }
     log_info("stream_restarted", LOG_STR("request_id", job->order.work.request_id));

@@ -284,6 +284,38 @@ static void a_stream_of_another_file_is_resumed_there(void **state)
     router_job_free(job);
 }
 
+/* A client gives up at 404, so only a reply that will stay the same causes it. */
+static void what_may_change_is_no_404(void **state)
+{
+    static const struct {
+        int rc, status;
+        uint32_t n_asked; /* workers that have not replied */
+    } cases[] = {{E_NOT_FOUND, 404, 0}, {E_MISMATCH, 404, 0}, {E_PROTO, 404, 0}, {E_UNSUPPORTED, 404, 0},
+                 {E_NOT_FOUND, 503, 1}, {E_CLOSED, 503, 0},   {E_IO, 503, 0},    {E_NOMEM, 500, 0}};
+
+    rig.capabilities = CAPABILITY_STATED | CAPABILITY_RESUMES;
+    assert_non_null(rig_worker(&rig, "d0", PICKER_DECODE, 1, 100));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct work_order order;
+        struct gen_handle *handle;
+        struct gen_failure failure;
+        struct job *job;
+
+        order_to_resume(&order);
+        assert_int_equal(router_resume(&rig.router,
+                                       &(struct gen_start){&rig.router.models[0].gen, &order,
+                                                           &no_events_at_all, NULL, NULL},
+                                       &handle, &failure),
+                         0);
+        job = job_of(handle);
+        job->n_asked = cases[i].n_asked;
+        router_resume_fail(job, cases[i].rc);
+        assert_int_equal(job->handle.failure.status, cases[i].status);
+        assert_int_equal(job->handle.failure.retry_after_s, cases[i].status == 503);
+        router_job_free(job);
+    }
+}
+
 /* No worker had the stream in time, so the shared store is asked; then a worker has it after all. */
 static void a_worker_answers_before_the_store(void **state)
 {
@@ -350,6 +382,7 @@ int main(void)
         T(jobs_of_a_frame_may_go_while_it_is_read),
         T(a_failure_may_cancel_the_next_job),
         T(a_restarted_worker_is_new),
+        T(what_may_change_is_no_404),
         T(a_worker_answers_before_the_store),
         T(an_answer_keeps_its_arithmetic),
         T(a_request_without_a_word_may_change_arithmetic),

@@ -46,7 +46,7 @@ static const char *job_state_name(enum job_state state)
 
 void router_job_enter(struct job *job, enum job_state state)
 {
-    bool was_timed = job_is_in(job, JOB_TIMED), was_reporting = job_is_in(job, JOB_REPORTS);
+    bool was_timed = job_is_in(job, JOB_TIMED), was_closing = job_is_in(job, JOB_CLOSING);
     enum job_state was = job->state;
 
     ASSERT(job->state != JOB_OVER);
@@ -70,6 +70,6 @@ void router_job_enter(struct job *job, enum job_state state)
         job->held_ns = clock_now_ns();
     if (state == JOB_FORSAKEN)
         job->forsaken_ns = clock_now_ns();
-    if (job_is_in(job, JOB_REPORTS) && !was_reporting)
+    if (job_is_in(job, JOB_CLOSING) && !was_closing)
         job->ended_ns = clock_now_ns();
 }

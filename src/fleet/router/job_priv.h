@@ -42,6 +42,8 @@ enum {
     JOB_WAITS = JOB_BIT(QUEUED) | JOB_BIT(REQUEUED) | JOB_BIT(FORSAKEN), /* in router.queue */
     JOB_HOLDS = JOB_BIT(HOLDING) | JOB_BIT(REPORTING_HOLDING),           /* its tokens wait for the report */
     JOB_REPORTS = JOB_BIT(REPORTING_PLACED) | JOB_BIT(REPORTING_HOLDING) | JOB_BIT(REPORTING),
+    /* No more tokens come. */
+    JOB_CLOSING = JOB_REPORTS | JOB_BIT(ENDED) | JOB_BIT(FAILED) | JOB_BIT(OVER),
     JOB_TIMED = JOB_HOLDS | JOB_REPORTS | JOB_BIT(RESUMING), /* router_stream_tick() ends the state */
     /* The front must receive on_accepted before any token. */
     JOB_UNACCEPTED = JOB_BIT(PLACED) | JOB_BIT(REPORTING_PLACED) | JOB_HOLDS,
@@ -83,7 +85,7 @@ struct job { /* fields used for every token come first */
                           * not wanted */
     uint64_t number;     /* number of this attempt, in messages */
     uint64_t held_ns;    /* when it entered HOLDING or RESUMING */
-    uint64_t ended_ns;   /* when it entered one of JOB_REPORTS */
+    uint64_t ended_ns;   /* when its workers ended it: it entered one of JOB_CLOSING; 0: not yet */
     enum work_end end;   /* JOB_REPORTS: how the answer ended */
     struct work_order order;  /* its tokens grow with the answer */
     struct gen_handle handle; /* the front's events; tokens that were not delivered */

@@ -124,8 +124,8 @@ void router_roles_receive(struct router_worker *worker, bool has_changed, uint64
 }
 
 /* True if the answer missed an objective of its class.  A prompt that no worker computes in time has the limit that its
- * placement had.  Pauses do not count: they are what the class allows. */
-static bool roles_missed(const struct job *job, uint64_t now_ns)
+ * placement had.  Pauses do not count: they are what the class allows.  Nor does the time in which the client takes the answer. */
+static bool roles_missed(const struct job *job)
 {
     struct picker_class objectives = router_job_class(job);
     double ttft_slo_s = (double)objectives.ttft_slo_ns / 1e9;
@@ -135,7 +135,7 @@ static bool roles_missed(const struct job *job, uint64_t now_ns)
     if (job->first_ns == 0 || job->n_pauses > 0)
         return false;
     return (double)(job->first_ns - job->submitted_ns) / 1e9 > limit_s ||
-           (n > 1 && now_ns - job->first_ns > (n - 1) * objectives.itl_slo_ns);
+           (n > 1 && job->ended_ns > job->first_ns + (n - 1) * objectives.itl_slo_ns);
 }
 
 void router_roles_ended(const struct job *job)
@@ -146,7 +146,7 @@ void router_roles_ended(const struct job *job)
     if (router_job_answered(job) == 0)
         return;
     picker_demand_ended(demand, now_ns, router_job_answered(job));
-    if (roles_missed(job, now_ns))
+    if (roles_missed(job))
         picker_demand_missed(demand, now_ns);
 }
 

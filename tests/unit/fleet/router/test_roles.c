@@ -123,13 +123,38 @@ static void answers_beyond_an_objective_count_as_missed(void **state)
     assert_int_equal(missed(), 2);
 }
 
+/* The workers kept the objective; the client took the answer ten seconds later. */
+static void a_slow_client_is_no_missed_objective(void **state)
+{
+    struct link *link = rig_worker(&rig, "a", PICKER_BOTH, 1, 1000);
+    struct rig_client *client;
+    struct job *job;
+
+    rig.conf.ttft_slo_ns = 3600 * NS_PER_S;
+    rig.conf.itl_slo_ns = 5 * NS_PER_S;
+    client = rig_submit(&rig, 8, 20);
+    job = job_of(client->handle);
+    rig_accept(&rig, link, 0);
+    rig_pause(client, true);
+    rig_tokens(&rig, link, 0, 2);
+    rig_finish(&rig, link, BATON__FINISH__FINISH_LENGTH, 0);
+    assert_false(client->has_ended);
+    job->submitted_ns -= 10 * NS_PER_S;
+    job->first_ns -= 10 * NS_PER_S;
+    job->ended_ns -= 10 * NS_PER_S;
+    rig_pause(client, false);
+    rig_flush(&rig);
+    assert_true(client->has_ended);
+    assert_int_equal(missed(), 0);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, open_rig, close_rig)
 
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {T(placements_follow_the_report),
-                                              T(orders_go_to_workers_that_know_them),
-                                              T(answers_beyond_an_objective_count_as_missed)};
+    static const struct CMUnitTest tests[] = {
+        T(placements_follow_the_report), T(orders_go_to_workers_that_know_them),
+        T(answers_beyond_an_objective_count_as_missed), T(a_slow_client_is_no_missed_objective)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -399,6 +399,11 @@ size_t answer_stop_index(const struct answer *answer)
     return answer->stop_index;
 }
 
+uint32_t answer_tokens(const struct answer *answer)
+{
+    return answer->n_tokens;
+}
+
 uint32_t answer_thinking_tokens(const struct answer *answer)
 {
     return answer->n_thinking;

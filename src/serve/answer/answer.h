@@ -58,6 +58,9 @@ int answer_finish(struct answer *answer, enum gen_stop limit);
 /* After the end: the stop reason, and the index of the stop string (GEN_STOP_SEQUENCE). */
 enum gen_stop answer_stop(const struct answer *answer);
 size_t answer_stop_index(const struct answer *answer);
+/* Number of tokens so far: of those pushed, all up to the one that made the answer complete.  How the pushes grouped
+ * them does not matter. */
+uint32_t answer_tokens(const struct answer *answer);
 /* Number of thinking tokens so far. */
 uint32_t answer_thinking_tokens(const struct answer *answer);
 

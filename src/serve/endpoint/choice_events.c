@@ -79,37 +79,31 @@ static int push_scores(struct choice *choice, const struct gen_tokens *tokens)
 
 /* Pushes a resumable stream's tokens one by one,
  * so that its events do not depend on how tokens were grouped. */
-static int push_plain(struct choice *choice, const struct gen_tokens *tokens, size_t *n_used_out)
+static int push_plain(struct choice *choice, const struct gen_tokens *tokens)
 {
-    size_t n_at_once = choice->request->resume.is_kept ? 1 : tokens->n, i = 0;
+    size_t n_at_once = choice->request->resume.is_kept ? 1 : tokens->n;
     int rc = 0;
 
-    for (; i < tokens->n && rc == 0; i += n_at_once)
+    for (size_t i = 0; i < tokens->n && rc == 0; i += n_at_once)
         rc = answer_push(choice->answer, tokens->ids + i, n_at_once);
-    *n_used_out = i;
     return rc;
 }
 
-/* Pushes tokens into the answer.  With logprobs it pushes each token alone, to know which text it made. *n_used_out:
- * tokens until the answer was complete. */
-static int choice_events_push(struct choice *choice, const struct gen_tokens *tokens, size_t *n_used_out)
+/* Pushes tokens into the answer.  With logprobs it pushes each token alone, to know which text it made. */
+static int choice_events_push(struct choice *choice, const struct gen_tokens *tokens)
 {
-    struct request *request = choice->request;
-    size_t i = 0;
     int rc = 0;
 
     choice->has_logprobs |= choice->logprobs != NULL && tokens->draws != NULL;
     if (!choice->has_logprobs || tokens->draws == NULL)
-        return push_plain(choice, tokens, n_used_out);
-    *n_used_out = tokens->n;
-    if (count_logprobs(request, tokens->n) < 0)
+        return push_plain(choice, tokens);
+    if (count_logprobs(choice->request, tokens->n) < 0)
         return E_LIMIT;
-    for (; i < tokens->n && rc == 0; i++) {
+    for (size_t i = 0; i < tokens->n && rc == 0; i++) {
         rc = logprobs_push(choice->logprobs, &tokens->draws[i]);
         if (rc == 0)
             rc = answer_push(choice->answer, &tokens->ids[i], 1);
     }
-    *n_used_out = i;
     return rc;
 }
 
@@ -173,7 +167,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     struct choice *choice = arg;
     struct request *request = choice->request;
     uint64_t now = clock_now_ns();
-    size_t n_used = tokens->n;
+    uint32_t n_before = answer_tokens(choice->answer);
     int rc;
 
     on_accepted(choice, 0); /* the backend did not call it before the first tokens */
@@ -199,14 +193,11 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
         request->dialect->take(choice, tokens);
         return;
     }
-    choice->n_output += (uint32_t)tokens->n;
-    request->n_output += (uint32_t)tokens->n;
     if (choice->transcript != NULL)
         transcript_tokens(choice->transcript, tokens->ids, tokens->n);
-    rc = choice_events_push(choice, tokens, &n_used);
+    rc = choice_events_push(choice, tokens);
     /* Tokens after a stop string came in the same report by chance: the usage does not depend on it. */
-    choice->n_output -= (uint32_t)(tokens->n - n_used);
-    request->n_output -= (uint32_t)(tokens->n - n_used);
+    request->n_output += answer_tokens(choice->answer) - n_before;
     on_pushed(choice, rc);
 }
 

@@ -34,11 +34,10 @@ struct choice { /* one answer of a request, with its own job; fields used for ev
     struct answer *answer;
     struct transcript *transcript; /* NULL: the answer is not cached */
     uint64_t last_ns;              /* time of the last tokens */
-    uint32_t n_output;
-    unsigned n_blocks;         /* blocks started so far */
-    uint32_t n_events;         /* numbered events of a Responses stream so far */
-    struct logprobs *logprobs; /* NULL: not requested */
-    bool has_logprobs;         /* the backend delivers them */
+    unsigned n_blocks;             /* blocks started so far */
+    uint32_t n_events;             /* numbered events of a Responses stream so far */
+    struct logprobs *logprobs;     /* NULL: not requested */
+    bool has_logprobs;             /* the backend delivers them */
 
     bool is_clamped;             /* max_tokens was cut to the remaining context */
     const struct prompt *prompt; /* one of the request's prompts */

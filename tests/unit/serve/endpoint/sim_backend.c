@@ -14,6 +14,7 @@
 
 #define MAX_CACHED     64
 #define FLOOD_PER_TURN 64
+#define MAX_AT_ONCE    16
 
 enum script { SAY, HANG, WAIT, BREAK, FLOOD };
 
@@ -112,23 +113,32 @@ static void fill_draw(const struct sim_job *job, token_id id, struct sample_resu
         draw->top[i] = (struct sample_top){(id + i) % vocab_size, draw->logprob - (float)i};
 }
 
-/* Sends one token.  False: the job is over, or was cancelled inside the call. */
-static bool give_token(struct sim_job *job)
+/* True if another token follows in this event, which has n. */
+static bool goes_on(const struct sim_job *job, size_t n)
+{
+    return n < job->sim->opts.tokens_at_once && n < MAX_AT_ONCE && job->n_given < job->answer.n &&
+           job->n_given < job->max_new && !(job->script == BREAK && job->n_given == job->break_at);
+}
+
+/* Sends one token, or as many as the sim gives at once.  False: the job is over, or was cancelled inside the call. */
+static bool give_tokens(struct sim_job *job)
 {
     struct sim *sim = job->sim;
     unsigned cancelled = sim->counts.n_cancelled;
-    token_id id = job->answer.ids[job->n_given % job->answer.n];
-    struct gen_tokens tokens = {.ids = &id, .n = 1};
-    struct sample_result draw;
+    token_id ids[MAX_AT_ONCE];
+    struct sample_result draws[MAX_AT_ONCE];
+    struct gen_tokens tokens = {.ids = ids, .draws = job->wants_logprob ? draws : NULL};
 
-    if (job->wants_logprob) {
-        fill_draw(job, id, &draw);
-        tokens.draws = &draw;
-    }
     if (job->n_given == 0)
         job->first_ns = clock_now_ns();
-    job->n_given++;
-    sim->counts.n_tokens++;
+    do {
+        ids[tokens.n] = job->answer.ids[job->n_given % job->answer.n];
+        if (job->wants_logprob)
+            fill_draw(job, ids[tokens.n], &draws[tokens.n]);
+        tokens.n++;
+        job->n_given++;
+        sim->counts.n_tokens++;
+    } while (goes_on(job, tokens.n));
     for (unsigned step = 0; step < GEN_SOON_STEPS; step++)
         job->events.on_soon(job->arg, step);
     job->events.on_tokens(job->arg, &tokens);
@@ -147,7 +157,7 @@ static void on_timer(void *arg)
         job->events.on_accepted(job->arg, job->n_cached);
     } else if (job->script == FLOOD) {
         for (int i = 0; i < FLOOD_PER_TURN && !job->is_paused; i++)
-            if (!give_token(job))
+            if (!give_tokens(job))
                 return;
     } else if (!job->is_paused) {
         if (job->script == BREAK && job->n_given == job->break_at) {
@@ -158,7 +168,7 @@ static void on_timer(void *arg)
             end_job(job, WORK_END_STOP_TOKEN);
             return;
         }
-        if (!give_token(job))
+        if (!give_tokens(job))
             return;
         if (job->n_given == job->max_new) {
             end_job(job, job->n_given == job->room ? WORK_END_CONTEXT : WORK_END_LENGTH);

@@ -25,9 +25,10 @@ struct sim;
 struct sim_opts {
     struct ev_loop *loop;
     const struct gen_model *model;
-    uint64_t accept_ns;   /* from submit to acceptance */
-    uint64_t token_ns;    /* between tokens */
-    unsigned max_running; /* limit on jobs; more are refused with 529.  0: no limit */
+    uint64_t accept_ns;    /* from submit to acceptance */
+    uint64_t token_ns;     /* between tokens */
+    unsigned max_running;  /* limit on jobs; more are refused with 529.  0: no limit */
+    size_t tokens_at_once; /* in one event, up to 16; 0: one */
 };
 
 struct sim_counts { /* may be read from any thread */

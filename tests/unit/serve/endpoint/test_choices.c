@@ -48,6 +48,53 @@ static void several_choices_are_several_jobs(void **state)
     rig_end(&rig);
 }
 
+static void seven_tokens_at_once(struct front_opts *opts, struct sim_opts *sim)
+{
+    sim->tokens_at_once = 7;
+}
+
+/* The backend's events group tokens by chance: tokens behind the end of an answer never count. */
+static void usage_ends_where_the_answer_ends(void **state)
+{
+    static const char call[] = "<tool_call>{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {}}</tool_call>";
+    static const char *const more[] = {"", ",'logprobs':true", ",'n':3", ",'n':3,'logprobs':true"};
+    char ask_call[200];
+    int n_call[2] = {0};
+
+    snprintf(ask_call, sizeof(ask_call), "call %s and more", call);
+    for (int at_once = 0; at_once < 2; at_once++) {
+        struct rig rig;
+
+        rig_begin(&rig, at_once ? seven_tokens_at_once : NULL);
+        for (size_t i = 0; i < ARRAY_LEN(more); i++) {
+            struct chunks chunks;
+            char fields[200];
+            json_t *root;
+
+            snprintf(fields, sizeof(fields), ",'stop':'END','stream_options':{'include_usage':true}%s",
+                     more[i]);
+            stream_chat(&rig, "say abcENDefghijklmnopqrstuvwxyz", fields, &chunks);
+            assert_int_equal(json_integer_value(json_object_get(chunks.usage, "completion_tokens")),
+                             i < 2 ? 6 : 18);
+            chunks_fini(&chunks);
+            snprintf(fields, sizeof(fields), ",'stop':'END'%s", more[i]);
+            root = ask_chat(&rig, "say abcENDefghijklmnopqrstuvwxyz", fields, 200);
+            assert_int_equal(num_at(root, "usage", "completion_tokens"), i < 2 ? 6 : 18);
+            json_decref(root);
+        }
+        json_t *root = ask_chat(&rig, ask_call,
+                                ",'parallel_tool_calls':false,'tools':[{'type':'function','function':{'name':"
+                                "'f','parameters':{}}}]",
+                                200);
+        n_call[at_once] = num_at(root, "usage", "completion_tokens");
+        assert_string_equal(str_at(choice_of(root, 0), "finish_reason", NULL), "tool_calls");
+        json_decref(root);
+        rig_end(&rig);
+    }
+    assert_true(n_call[0] > 0);
+    assert_int_equal(n_call[1], n_call[0]);
+}
+
 static void two_at_a_time(struct front_opts *opts, struct sim_opts *sim)
 {
     sim->max_running = 2;
@@ -227,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(several_choices_are_several_jobs),
+        cmocka_unit_test(usage_ends_where_the_answer_ends),
         cmocka_unit_test(choices_that_find_no_room_wait_for_the_others),
         cmocka_unit_test(a_failing_choice_fails_the_request),
         cmocka_unit_test(leaving_cancels_every_choice),

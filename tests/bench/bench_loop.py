@@ -43,6 +43,11 @@ def user(content, **fields):
     return {"model": "baton-demo", "max_tokens": 1, "temperature": 0, "messages": [{"role": "user", "content": content}], **fields}
 
 
+def first_bytes():
+    """Characters, each begins with another byte."""
+    return [chr(c) for c in (*range(1, 0x80), *range(0x80, 0x800, 0x40), *range(0x1000, 0x10000, 0x1000))]
+
+
 def tool(i, schema=None):
     return {"name": f"tool_{i}", "description": "does something", "input_schema": schema or {"type": "object", "properties": {}}}
 
@@ -103,6 +108,9 @@ def kinds():
     yield "20,000 tools, chat", chat, user("x", tools=[{"type": "function", "function": {"name": f"t{i}", "parameters": {}}}
                                                        for i in range(20000)])
     yield "10,000 stop sequences", m, user("x", stop_sequences=[f"stop {i}" for i in range(10000)])
+    yield "171 stop sequences, one of 64,000 bytes", m, user("x", stop_sequences=["X" + "~" * 64000] + [
+        c + "\u0002" for c in first_bytes() if c not in "X~"])
+    yield "a stop string of 65,000 bytes, 128 choices", chat, user("x", stop=["X" + "y" * 65000], n=128)
     yield "4 stop strings of 1 MiB, chat", chat, user("x", stop=["s" * MIB] * 4)
     yield "20,000 messages", m, {**base, "messages": turns(20000)}
     yield "20,000 messages, chat", chat, {**base, "messages": turns(20000)}

@@ -11,9 +11,9 @@
  * earliest. The node's depth is the number of bytes that may still become a match and are held back. All
  * bytes before them are delivered.
  *
- * Children are lists, not tables. Strings come from clients, and with a table per node 64 KiB of strings
- * would take 64 MiB. A step costs at most the fan-out of a node. Each fallback is paid for by an earlier
- * step that went deeper. */
+ * The children of a node stand side by side, in the order of their bytes, so a step halves them until it finds one.
+ * A table for each node would take 64 MiB for 64 KiB of strings, and those come from clients. Each fallback is paid for
+ * by an earlier step that went deeper. So the time to build the automaton, or to feed text, is linear in the bytes. */
 #include "compute/sample/stop.h"
 
 #include <stdint.h>
@@ -28,98 +28,151 @@
 #define NO_STRING -1
 
 struct node {
-    uint32_t child;    /* first child */
-    uint32_t sibling;  /* next sibling */
+    uint32_t children; /* the first child; the others follow it */
     uint32_t fallback; /* node of the longest proper suffix that is a node */
     uint32_t depth;
-    int string; /* the longest string that ends here, NO_STRING if none does */
+    int string;          /* the longest string that ends here, NO_STRING if none does */
+    uint16_t n_children; /* up to 256 */
     uint8_t byte;
 };
 
-struct stop {
-    struct node *nodes;
+struct stop_set {
+    struct node *nodes; /* breadth first, from the root */
     uint32_t n_nodes;
     uint32_t *lengths; /* [string] lengths in bytes */
-    uint32_t at;       /* node after all input so far */
-    struct buf held;   /* the last nodes[at].depth bytes of the input */
+};
+
+struct stop {
+    const struct stop_set *set;
+    uint32_t at; /* node after all input so far */
+    struct buf
+        held; /* the last nodes[at].depth bytes of the input; after a match, all from its beginning on */
     bool is_matched;
 };
 
-static uint32_t stop_child_of(const struct stop *stop, uint32_t node, uint8_t byte)
+static uint32_t stop_child_of(const struct stop_set *set, uint32_t node, uint8_t byte)
 {
-    uint32_t child = stop->nodes[node].child;
+    uint32_t low = set->nodes[node].children, high = low + set->nodes[node].n_children;
 
-    while (child != NO_NODE && stop->nodes[child].byte != byte)
-        child = stop->nodes[child].sibling;
-    return child;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (set->nodes[middle].byte == byte)
+            return middle;
+        if (set->nodes[middle].byte < byte)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NO_NODE;
 }
 
-static uint32_t stop_step(const struct stop *stop, uint32_t node, uint8_t byte)
+static uint32_t stop_step(const struct stop_set *set, uint32_t node, uint8_t byte)
 {
     for (;;) {
-        uint32_t child = stop_child_of(stop, node, byte);
+        uint32_t child = stop_child_of(set, node, byte);
 
         if (child != NO_NODE)
             return child;
         if (node == ROOT)
             return ROOT;
-        node = stop->nodes[node].fallback;
+        node = set->nodes[node].fallback;
     }
 }
 
-static uint32_t add_child(struct stop *stop, uint32_t parent, uint8_t byte)
-{
-    uint32_t id = stop->n_nodes++;
+/* ---- building ---- */
 
-    stop->nodes[id] = (struct node){.child = NO_NODE,
-                                    .sibling = stop->nodes[parent].child,
-                                    .depth = stop->nodes[parent].depth + 1,
-                                    .string = NO_STRING,
-                                    .byte = byte};
-    stop->nodes[parent].child = id;
-    return id;
+struct sorted {
+    struct bytes text;
+    int index;
+};
+
+struct range { /* of the sorted strings */
+    uint32_t begin, end;
+};
+
+struct build {
+    struct stop_set *set;
+    struct sorted *strings;
+    struct range *ranges; /* [node] the strings that begin with the node's text */
+};
+
+/* Equal strings stand in the order of their indices. */
+static int compare_strings(const void *one, const void *other)
+{
+    const struct sorted *a = one, *b = other;
+    size_t n = a->text.len_bytes < b->text.len_bytes ? a->text.len_bytes : b->text.len_bytes;
+    int order = memcmp(a->text.data, b->text.data, n);
+
+    if (order != 0)
+        return order;
+    if (a->text.len_bytes != b->text.len_bytes)
+        return a->text.len_bytes < b->text.len_bytes ? -1 : 1;
+    return a->index - b->index;
 }
 
-static void add_string(struct stop *stop, struct bytes text, int index)
+/* A node's fallback is shallower than the node, so the fallback and its children are complete. */
+static void add_child(struct build *build, uint32_t parent, struct range range)
 {
-    uint32_t node = ROOT;
+    struct stop_set *set = build->set;
+    const struct sorted *first = &build->strings[range.begin];
+    uint32_t depth = set->nodes[parent].depth + 1;
+    uint8_t byte = first->text.data[depth - 1];
+    uint32_t fallback = parent == ROOT ? ROOT : stop_step(set, set->nodes[parent].fallback, byte);
 
-    for (size_t i = 0; i < text.len_bytes; i++) {
-        uint32_t child = stop_child_of(stop, node, text.data[i]);
+    build->ranges[set->n_nodes] = range;
+    set->nodes[set->n_nodes++] =
+        (struct node){.fallback = fallback,
+                      .depth = depth,
+                      .string = first->text.len_bytes == depth ? first->index : set->nodes[fallback].string,
+                      .byte = byte};
+    set->nodes[parent].n_children++;
+}
 
-        node = child != NO_NODE ? child : add_child(stop, node, text.data[i]);
+/* The strings that end at the parent stand before those that go on. */
+static void add_children(struct build *build, uint32_t parent)
+{
+    const struct sorted *strings = build->strings;
+    struct range range = build->ranges[parent];
+    uint32_t depth = build->set->nodes[parent].depth;
+
+    while (range.begin < range.end && strings[range.begin].text.len_bytes == depth)
+        range.begin++;
+    build->set->nodes[parent].children = build->set->n_nodes;
+    while (range.begin < range.end) {
+        struct range same = {range.begin, range.begin + 1};
+
+        while (same.end < range.end &&
+               strings[same.end].text.data[depth] == strings[same.begin].text.data[depth])
+            same.end++;
+        add_child(build, parent, same);
+        range.begin = same.end;
     }
-    if (stop->nodes[node].string == NO_STRING)
-        stop->nodes[node].string = index;
 }
 
-/* Breadth first: a node's fallback is shallower than the node, so it is complete when the node needs it. */
-static int link_fallbacks(struct stop *stop)
+static int stop_build(struct stop_set *set, const struct bytes *strings, size_t n, size_t n_bytes)
 {
-    uint32_t *queue = malloc(stop->n_nodes * sizeof(*queue));
-    uint32_t n_queued = 0;
+    struct build build = {.set = set,
+                          .strings = malloc((n + 1) * sizeof(*build.strings)),
+                          .ranges = malloc((n_bytes + 1) * sizeof(*build.ranges))};
+    int rc = build.strings == NULL || build.ranges == NULL ? E_NOMEM : 0;
 
-    if (queue == NULL)
-        return E_NOMEM;
-    queue[n_queued++] = ROOT;
-    for (uint32_t done = 0; done < n_queued; done++) {
-        uint32_t parent = queue[done];
-
-        for (uint32_t id = stop->nodes[parent].child; id != NO_NODE; id = stop->nodes[id].sibling) {
-            struct node *node = &stop->nodes[id];
-
-            node->fallback =
-                parent == ROOT ? ROOT : stop_step(stop, stop->nodes[parent].fallback, node->byte);
-            if (node->string == NO_STRING)
-                node->string = stop->nodes[node->fallback].string;
-            queue[n_queued++] = id;
-        }
+    if (rc == 0) {
+        for (size_t i = 0; i < n; i++)
+            build.strings[i] = (struct sorted){strings[i], (int)i};
+        qsort(build.strings, n, sizeof(*build.strings), compare_strings);
+        build.ranges[ROOT] = (struct range){0, (uint32_t)n};
+        set->nodes[ROOT] = (struct node){.string = NO_STRING};
+        set->n_nodes = 1;
+        for (uint32_t node = ROOT; node < set->n_nodes; node++)
+            add_children(&build, node);
     }
-    free(queue);
-    return 0;
+    free(build.strings);
+    free(build.ranges);
+    return rc;
 }
 
-int stop_new(const struct bytes *strings, size_t n, struct stop **out)
+int stop_set_new(const struct bytes *strings, size_t n, struct stop_set **out)
 {
     size_t n_bytes = 0;
 
@@ -131,28 +184,46 @@ int stop_new(const struct bytes *strings, size_t n, struct stop **out)
         n_bytes += strings[i].len_bytes;
     }
 
+    struct stop_set *set = calloc(1, sizeof(*set));
+    if (set == NULL)
+        return E_NOMEM;
+    set->nodes = malloc((n_bytes + 1) * sizeof(*set->nodes));
+    set->lengths = malloc((n + 1) * sizeof(*set->lengths));
+    if (set->nodes == NULL || set->lengths == NULL || stop_build(set, strings, n, n_bytes) < 0) {
+        stop_set_free(set);
+        return E_NOMEM;
+    }
+    for (size_t i = 0; i < n; i++)
+        set->lengths[i] = (uint32_t)strings[i].len_bytes;
+    *out = set;
+    return 0;
+}
+
+size_t stop_set_bytes(const struct stop_set *set)
+{
+    return set == NULL ? 0 : set->n_nodes * sizeof(*set->nodes);
+}
+
+void stop_set_free(struct stop_set *set)
+{
+    if (set == NULL)
+        return;
+    free(set->lengths);
+    free(set->nodes);
+    free(set);
+}
+
+/* ---- matching ---- */
+
+int stop_new(const struct stop_set *set, struct stop **out)
+{
     struct stop *stop = calloc(1, sizeof(*stop));
+
     if (stop == NULL)
         return E_NOMEM;
-    stop->nodes = malloc((n_bytes + 1) * sizeof(*stop->nodes));
-    stop->lengths = malloc((n + 1) * sizeof(*stop->lengths));
-    if (stop->nodes == NULL || stop->lengths == NULL)
-        goto fail;
-
-    stop->nodes[ROOT] = (struct node){.child = NO_NODE, .sibling = NO_NODE, .string = NO_STRING};
-    stop->n_nodes = 1;
-    for (size_t i = 0; i < n; i++) {
-        stop->lengths[i] = (uint32_t)strings[i].len_bytes;
-        add_string(stop, strings[i], (int)i);
-    }
-    if (link_fallbacks(stop) < 0)
-        goto fail;
+    stop->set = set;
     *out = stop;
     return 0;
-
-fail:
-    stop_free(stop);
-    return E_NOMEM;
 }
 
 void stop_free(struct stop *stop)
@@ -160,8 +231,6 @@ void stop_free(struct stop *stop)
     if (stop == NULL)
         return;
     buf_fini(&stop->held);
-    free(stop->lengths);
-    free(stop->nodes);
     free(stop);
 }
 
@@ -177,6 +246,7 @@ static int stop_deliver(struct stop *stop, size_t len_bytes, struct buf *out)
 /* may_match: whether a match may end in the text. */
 static int stop_scan(struct stop *stop, struct bytes text, bool may_match, struct buf *out)
 {
+    const struct stop_set *set = stop->set;
     size_t match_begin = SIZE_MAX;
     int match = NO_STRING;
 
@@ -184,17 +254,17 @@ static int stop_scan(struct stop *stop, struct bytes text, bool may_match, struc
     if (buf_append(&stop->held, text.data, text.len_bytes) < 0)
         return E_NOMEM;
     for (size_t i = stop->held.len_bytes - text.len_bytes; i < stop->held.len_bytes; i++) {
-        stop->at = stop_step(stop, stop->at, stop->held.data[i]);
+        stop->at = stop_step(set, stop->at, stop->held.data[i]);
 
-        int string = stop->nodes[stop->at].string;
-        if (may_match && string != NO_STRING && i + 1 - stop->lengths[string] < match_begin) {
-            match_begin = i + 1 - stop->lengths[string];
+        int string = set->nodes[stop->at].string;
+        if (may_match && string != NO_STRING && i + 1 - set->lengths[string] < match_begin) {
+            match_begin = i + 1 - set->lengths[string];
             match = string;
         }
     }
 
     stop->is_matched = match != NO_STRING;
-    size_t ready = stop->is_matched ? match_begin : stop->held.len_bytes - stop->nodes[stop->at].depth;
+    size_t ready = stop->is_matched ? match_begin : stop->held.len_bytes - set->nodes[stop->at].depth;
     int code = stop_deliver(stop, ready, out);
     return code < 0 ? code : match;
 }

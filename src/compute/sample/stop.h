@@ -9,11 +9,18 @@
 
 #include "base/bytes.h"
 
-struct stop; /* opaque; one thread */
+struct stop_set; /* the strings; opaque; only read once it is made, by any thread */
+struct stop;     /* the place in one text; opaque; one thread */
 
-/* Copies the strings; n may be 0. E_INVAL: an empty string. E_LIMIT: more than SAMPLE_MAX_STOP_BYTES. E_NOMEM. */
-int stop_new(const struct bytes *strings, size_t n, struct stop **out);
-void stop_free(struct stop *stop);
+/* Copies the strings; n may be 0. 64 KiB of strings take milliseconds, so no loop makes them, and about 1.3 MiB.
+ * E_INVAL: an empty string. E_LIMIT: more than SAMPLE_MAX_STOP_BYTES. E_NOMEM. */
+int stop_set_new(const struct bytes *strings, size_t n, struct stop_set **out);
+size_t stop_set_bytes(const struct stop_set *set); /* of memory, about; accepts NULL */
+void stop_set_free(struct stop_set *set);          /* accepts NULL */
+
+/* Begins a text. The set outlives it. E_NOMEM. */
+int stop_new(const struct stop_set *set, struct stop **out);
+void stop_free(struct stop *stop); /* accepts NULL */
 
 /* Feeds text; appends to out the text that may be delivered (whole characters, if the strings and each
  * feed are). Returns the index of the string that matched (of equal strings the first), or -1. After a

@@ -17,7 +17,6 @@
 #include "base/mem.h"
 #include "serve/api/ids.h"
 #include "serve/access/sign.h"
-#include "compute/sample/stop.h"
 
 #define MAX_MARKS 20
 
@@ -278,8 +277,8 @@ int answer_new(const struct answer_opts *opts, const struct answer_sink *sink, v
     detok_init(&answer->detok, opts->model->tokenizer,
                request->prefill.len_bytes > 0 || request->n_prompts > 0);
     rc = make_splitter(answer, opts);
-    if (rc == 0 && request->n_stop_sequences > 0)
-        rc = stop_new(request->stop_sequences, request->n_stop_sequences, &answer->stop);
+    if (rc == 0 && opts->stops != NULL)
+        rc = stop_new(opts->stops, &answer->stop);
     if (rc < 0)
         answer_free(answer);
     else

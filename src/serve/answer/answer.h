@@ -7,6 +7,7 @@
 #ifndef SERVE_ANSWER_ANSWER_H
 #define SERVE_ANSWER_ANSWER_H
 
+#include "compute/sample/stop.h"
 #include "text/toolcall/calls.h"
 #include "serve/api/gen.h"
 #include "serve/prompt/served_model.h"
@@ -37,6 +38,7 @@ struct answer_opts {
     const struct gen_request *request; /* the same: its tools are read later */
     const char *id_seed;               /* borrowed likewise; call ids are derived from it; NULL: they are
                                         * random */
+    const struct stop_set *stops;      /* of request's stop sequences; outlives the answer; NULL: none */
     bool begins_thinking;              /* the prompt has opened the thinking block */
 };
 

@@ -45,6 +45,7 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
                                      .model = request->model,
                                      .request = &request->gen,
                                      .id_seed = request->resume.is_kept ? request->message_id : NULL,
+                                     .stops = request->stops,
                                      .begins_thinking = choice->prompt->opens_thinking};
     const struct gen_start start = {request->model, &choice->order, &choice_events, choice, &choice->serving};
     int rc;

@@ -158,6 +158,7 @@ struct request { /* fields used for every token come first, because ten thousand
     struct replay replay; /* cached answers found in the request's messages */
     struct prompt prompt;
     struct prompt *more_prompts; /* [gen.n_prompts - 1] */
+    struct stop_set *stops;      /* for all choices; NULL: no stop sequences */
 
     const struct gen_model *model; /* held with model_keep */
     bool awaits_model;             /* it waits for its model, and counts in front.n_awaiting */

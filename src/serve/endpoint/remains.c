@@ -20,7 +20,7 @@ static size_t prompt_bytes(const struct prompt *prompt)
 static size_t remains_bytes(const struct remains *remains)
 {
     size_t n = remains->gen.arena.used_bytes + remains->body.cap_bytes + prompt_bytes(&remains->prompt) +
-               remains->replay.n * sizeof(struct answer_key);
+               remains->replay.n * sizeof(struct answer_key) + stop_set_bytes(remains->stops);
 
     for (size_t i = 0; i < remains->n_more; i++)
         n += prompt_bytes(&remains->more_prompts[i]);
@@ -33,6 +33,7 @@ static void remains_fini(struct remains *remains)
     for (size_t i = 0; i < remains->n_more; i++)
         prompt_fini(&remains->more_prompts[i]);
     free(remains->more_prompts);
+    stop_set_free(remains->stops);
     replay_fini(&remains->replay); /* its arrays are in gen's arena */
     gen_request_fini(&remains->gen);
     buf_fini(&remains->body);

@@ -4,6 +4,7 @@
 #define SERVE_ENDPOINT_REMAINS_PRIV_H
 
 #include "base/event/jobs.h"
+#include "compute/sample/stop.h"
 #include "serve/prompt/prompt.h"
 
 struct remains { /* moved here from a request; a zeroed member holds nothing */
@@ -13,6 +14,7 @@ struct remains { /* moved here from a request; a zeroed member holds nothing */
     struct prompt prompt;
     struct prompt *more_prompts; /* [n_more] */
     size_t n_more;
+    struct stop_set *stops;
 };
 
 /* Takes the contents of remains and frees them on a job thread.  Frees them at once if jobs is NULL, if they

@@ -133,7 +133,8 @@ static void request_give_back(struct request *request)
                               .body = request->body,
                               .prompt = request->prompt,
                               .more_prompts = request->more_prompts,
-                              .n_more = request_n_prompts(request) - 1};
+                              .n_more = request_n_prompts(request) - 1,
+                              .stops = request->stops};
 
     remains_give_back(&remains, request->front->opts.jobs, request->front->opts.loop);
 }

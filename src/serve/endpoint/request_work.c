@@ -118,6 +118,19 @@ static int check_bias(struct request *request)
     return 0;
 }
 
+/* Large stop strings take milliseconds, so they are made ready where the prompt is, and once for all choices. */
+static int make_stops(struct request *request)
+{
+    const struct gen_request *gen = &request->gen;
+
+    if (gen->n_stop_sequences == 0 || !api_call_generates(request->call))
+        return 0;
+    if (stop_set_new(gen->stop_sequences, gen->n_stop_sequences, &request->stops) == 0)
+        return 0;
+    api_fail(&request->error, 503, "out of memory");
+    return E_NOMEM;
+}
+
 static int request_tokenise(struct request *request)
 {
     const struct gen_model *model = request->model;
@@ -136,6 +149,8 @@ static int request_tokenise(struct request *request)
              : prompt_make(model, &request->gen, &request->replay, &request->prompt, &request->error);
     if (rc == 0)
         rc = responses_truncate(request);
+    if (rc == 0)
+        rc = make_stops(request);
     if (rc == 0 && request->call == API_TOKENIZE)
         rc = prompt_put_tokens(model, &request->prompt, &request->body, &request->error);
     return rc;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <cmocka.h>
 
 #include "base/check.h"
@@ -18,6 +19,7 @@
 #define STRINGS_MAX 8
 
 struct fixture {
+    struct stop_set *set;
     struct stop *stop;
     struct buf out;
 };
@@ -29,7 +31,8 @@ static void begin(struct fixture *f, const char *const *strings, size_t n)
     memset(f, 0, sizeof(*f));
     for (size_t i = 0; i < n; i++)
         views[i] = bytes_str(strings[i]);
-    assert_int_equal(stop_new(views, n, &f->stop), 0);
+    assert_int_equal(stop_set_new(views, n, &f->set), 0);
+    assert_int_equal(stop_new(f->set, &f->stop), 0);
 }
 
 static int feed(struct fixture *f, const char *text)
@@ -45,6 +48,7 @@ static void assert_out(struct fixture *f, const char *expected)
 static void end(struct fixture *f)
 {
     stop_free(f->stop);
+    stop_set_free(f->set);
     buf_fini(&f->out);
 }
 
@@ -196,17 +200,19 @@ static void characters_stay_whole(void **state)
 
 static void bad_strings_are_refused(void **state)
 {
-    struct stop *stop = NULL;
+    struct stop_set *set = NULL;
+    struct stop *stop;
     struct bytes strings[2] = {bytes_str("a"), bytes_str("")};
     char *large = calloc(1, SAMPLE_MAX_STOP_BYTES);
 
     assert_non_null(large);
     memset(large, 'x', SAMPLE_MAX_STOP_BYTES);
-    assert_int_equal(stop_new(strings, 2, &stop), E_INVAL);
+    assert_int_equal(stop_set_new(strings, 2, &set), E_INVAL);
     strings[1] = bytes_of(large, SAMPLE_MAX_STOP_BYTES);
-    assert_int_equal(stop_new(strings, 2, &stop), E_LIMIT);
-    assert_null(stop);
-    assert_int_equal(stop_new(&strings[1], 1, &stop), 0);
+    assert_int_equal(stop_set_new(strings, 2, &set), E_LIMIT);
+    assert_null(set);
+    assert_int_equal(stop_set_new(&strings[1], 1, &set), 0);
+    assert_int_equal(stop_new(set, &stop), 0);
 
     struct buf out = {0};
     assert_int_equal(stop_feed(stop, bytes_of(large, SAMPLE_MAX_STOP_BYTES - 1), &out), -1);
@@ -215,8 +221,74 @@ static void bad_strings_are_refused(void **state)
     assert_int_equal(out.len_bytes, SAMPLE_MAX_STOP_BYTES);
     stop_free(stop);
     stop_free(NULL);
+    stop_set_free(set);
+    stop_set_free(NULL);
     buf_fini(&out);
     free(large);
+}
+
+static void texts_share_a_set(void **state)
+{
+    static const char *const strings[] = {"END", "stop"};
+    struct buf out = {0};
+    struct stop *other;
+    struct fixture f;
+
+    begin(&f, strings, 2);
+    assert_int_equal(stop_new(f.set, &other), 0);
+    assert_int_equal(feed(&f, "a EN"), -1);
+    assert_int_equal(stop_feed(other, bytes_str("b sto"), &out), -1);
+    assert_int_equal(feed(&f, "D"), 0);
+    assert_out(&f, "a ");
+    assert_int_equal(stop_feed(other, bytes_str("D stop"), &out), 1);
+    assert_true(bytes_is(buf_view(&out), "b stoD "));
+    stop_free(other);
+    buf_fini(&out);
+    end(&f);
+}
+
+/* Processor time of making a set of the long string and n short ones that begin with other bytes; the least of five. */
+static uint64_t set_ns(struct bytes long_string, size_t n)
+{
+    static char shorts[255][2];
+    struct bytes strings[256] = {long_string};
+    uint64_t least_ns = UINT64_MAX;
+
+    for (size_t i = 0; i < n; i++) {
+        shorts[i][0] = (char)(i + 1);
+        shorts[i][1] = '!';
+        strings[i + 1] = bytes_of(shorts[i], 2);
+    }
+    for (int i = 0; i < 5; i++) {
+        struct stop_set *set;
+        struct timespec begun, ended;
+
+        assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begun), 0);
+        assert_int_equal(stop_set_new(strings, n + 1, &set), 0);
+        assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ended), 0);
+        stop_set_free(set);
+        uint64_t took_ns = (uint64_t)(ended.tv_sec - begun.tv_sec) * 1000000000u + (uint64_t)ended.tv_nsec -
+                           (uint64_t)begun.tv_nsec;
+        least_ns = took_ns < least_ns ? took_ns : least_ns;
+    }
+    return least_ns;
+}
+
+/* Each byte of the long string looks for itself among the first bytes of all strings. */
+static void many_first_bytes_cost_little(void **state)
+{
+    struct buf text = {0};
+    uint64_t alone_ns, among_ns;
+
+    buf_append_byte(&text, 0);
+    while (text.len_bytes < SAMPLE_MAX_STOP_BYTES - 1000)
+        buf_append_byte(&text, '~' + 1);
+    alone_ns = set_ns(buf_view(&text), 0);
+    among_ns = set_ns(buf_view(&text), 255);
+    print_message("64 KiB in one string: %.2f ms, among 256: %.2f ms\n", (double)alone_ns / 1e6,
+                  (double)among_ns / 1e6);
+    assert_true(among_ns < 12 * alone_ns);
+    buf_fini(&text);
 }
 
 /* ---- against a naive matcher ---- */
@@ -258,6 +330,7 @@ static void random_case(struct rng *rng)
     char strings[5][8], text[40];
     struct bytes views[5];
     size_t n = 1 + rng_below(rng, 5), len = rng_below(rng, sizeof(text)), fed = 0;
+    struct stop_set *set;
     struct stop *stop;
     struct buf out = {0};
     int match = -1;
@@ -273,7 +346,8 @@ static void random_case(struct rng *rng)
     for (size_t i = 0; i < len; i++)
         text[i] = (char)('a' + (rng_below(rng, 9) ? rng_below(rng, 2) : 2));
 
-    assert_int_equal(stop_new(views, n, &stop), 0);
+    assert_int_equal(stop_set_new(views, n, &set), 0);
+    assert_int_equal(stop_new(set, &stop), 0);
     while (fed < len && match < 0) {
         size_t piece = rng_below(rng, len - fed + 1), before = fed;
 
@@ -291,6 +365,7 @@ static void random_case(struct rng *rng)
         assert_memory_equal(out.data, text, out.len_bytes);
     buf_fini(&out);
     stop_free(stop);
+    stop_set_free(set);
 }
 
 static void agrees_with_a_naive_matcher(void **state)
@@ -339,6 +414,8 @@ int main(void)
         cmocka_unit_test(overlaps_with_itself),
         cmocka_unit_test(characters_stay_whole),
         cmocka_unit_test(bad_strings_are_refused),
+        cmocka_unit_test(texts_share_a_set),
+        cmocka_unit_test(many_first_bytes_cost_little),
         cmocka_unit_test(agrees_with_a_naive_matcher),
         cmocka_unit_test(every_split_finds_the_match),
     };

@@ -184,6 +184,16 @@ static const struct {
     {CALL("f", "{}"), {0}, true, false, false, GEN_STOP_CONTEXT, "f{};", GEN_STOP_CONTEXT, 0},
 };
 
+/* The stop sequences of a request, for answer_new(); NULL: none. */
+static struct stop_set *set_of(const struct gen_request *request)
+{
+    struct stop_set *set = NULL;
+
+    if (request->n_stop_sequences > 0)
+        assert_int_equal(stop_set_new(request->stop_sequences, request->n_stop_sequences, &set), 0);
+    return set;
+}
+
 /* ---- thinking ---- */
 
 static const struct {
@@ -217,8 +227,12 @@ static void run_thought(const struct gen_model *model, size_t i, size_t group)
                                         .stop_sequences = &stop,
                                         .n_stop_sequences = thoughts[i].stop != NULL,
                                         .hides_thinking = thoughts[i].is_hidden};
-    const struct answer_opts opts = {
-        .scratch = &scratch, .model = model, .request = &request, .begins_thinking = thoughts[i].is_begun};
+    struct stop_set *set = set_of(&request);
+    const struct answer_opts opts = {.scratch = &scratch,
+                                     .model = model,
+                                     .request = &request,
+                                     .stops = set,
+                                     .begins_thinking = thoughts[i].is_begun};
     struct token_ids ids = {0};
     struct sink sink = {0};
     struct answer *answer;
@@ -238,6 +252,7 @@ static void run_thought(const struct gen_model *model, size_t i, size_t group)
     if (group == 1)
         assert_int_equal(answer_thinking_tokens(answer), thoughts[i].n_thinking);
     answer_free(answer);
+    stop_set_free(set);
     token_ids_fini(&ids);
     buf_fini(&sink.out);
 }
@@ -306,7 +321,8 @@ static uint32_t run(const struct gen_model *model, size_t i, size_t group)
     struct bytes stops[3];
     struct gen_tool tool = {0};
     struct gen_request request = {.tools = &tool, .n_tools = answers[i].has_tools, .stop_sequences = stops};
-    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &request};
+    struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &request};
+    struct stop_set *set;
     struct token_ids ids = {0};
     struct sink sink = {0};
     struct answer *answer;
@@ -316,6 +332,7 @@ static uint32_t run(const struct gen_model *model, size_t i, size_t group)
     for (; request.n_stop_sequences < 3 && answers[i].stops[request.n_stop_sequences] != NULL;
          request.n_stop_sequences++)
         stops[request.n_stop_sequences] = bytes_str(answers[i].stops[request.n_stop_sequences]);
+    opts.stops = set = set_of(&request);
     request.is_single_call = answers[i].is_single;
     request.tool_choice = answers[i].is_none ? GEN_TOOLS_NONE : GEN_TOOLS_AUTO;
     assert_int_equal(
@@ -334,6 +351,7 @@ static uint32_t run(const struct gen_model *model, size_t i, size_t group)
     n_tokens = answer_tokens(answer);
     assert_true(n_tokens <= ids.n && (rc == 1 || n_tokens == ids.n));
     answer_free(answer);
+    stop_set_free(set);
     token_ids_fini(&ids);
     buf_fini(&sink.out);
     return n_tokens;
@@ -347,7 +365,8 @@ static void a_stop_string_ends_behind_min_tokens(void **state)
     const struct gen_model *model = *state;
     struct bytes stop = bytes_str("END");
     struct gen_request request = {.stop_sequences = &stop, .n_stop_sequences = 1};
-    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &request};
+    struct stop_set *set = set_of(&request);
+    const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &request, .stops = set};
     struct token_ids ids = {0};
     size_t n_seen = 0;
 
@@ -371,6 +390,7 @@ static void a_stop_string_ends_behind_min_tokens(void **state)
         buf_fini(&sink.out);
     }
     assert_int_equal(n_seen, 2);
+    stop_set_free(set);
     token_ids_fini(&ids);
 }
 
@@ -385,7 +405,9 @@ static void held_text_counts_for_its_token(void **state)
     for (size_t i = 0; i < ARRAY_LEN(pieces); i++) {
         struct bytes stop = bytes_str(stops[i]);
         struct gen_request request = {.stop_sequences = &stop, .n_stop_sequences = 1};
-        const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &request};
+        struct stop_set *set = set_of(&request);
+        const struct answer_opts opts = {
+            .scratch = &scratch, .model = model, .request = &request, .stops = set};
         struct token_ids ids = {0};
         struct sink sink = {0};
         struct answer *answer;
@@ -404,6 +426,7 @@ static void held_text_counts_for_its_token(void **state)
         assert_int_equal(answer_stop(answer), GEN_STOP_END_TURN);
         assert_true(bytes_is(buf_view(&sink.out), texts[i]));
         answer_free(answer);
+        stop_set_free(set);
         buf_fini(&sink.out);
         token_ids_fini(&ids);
     }

@@ -486,13 +486,16 @@ static void come_next(struct rig_talk *talk, const json_t *content)
 
 void rig_answer_text(struct rig_talk *talk, struct rig_turn *turn, const char *text, enum gen_stop stop)
 {
-    const struct answer_opts opts = {
-        .scratch = &scratch, .model = &talk->model->gen, .request = &turn->request};
+    struct answer_opts opts = {.scratch = &scratch, .model = &talk->model->gen, .request = &turn->request};
+    struct stop_set *set = NULL;
     struct got got = {.content = json_array()};
     struct transcript *transcript;
     struct answer *answer;
     int rc;
 
+    if (turn->request.n_stop_sequences > 0)
+        assert_int_equal(stop_set_new(turn->request.stop_sequences, turn->request.n_stop_sequences, &set), 0);
+    opts.stops = set;
     draw(talk, bytes_str(text), &turn->drawn);
     assert_int_equal(transcript_new(&got_sink, &got, &transcript), 0);
     assert_int_equal(answer_new(&opts, &transcript_sink, transcript, &answer), 0);
@@ -507,6 +510,7 @@ void rig_answer_text(struct rig_talk *talk, struct rig_turn *turn, const char *t
                           json_pack("{s:s,s:O}", "role", "assistant", "content", got.content));
     json_decref(got.content);
     answer_free(answer);
+    stop_set_free(set);
     transcript_free(transcript);
 }
 

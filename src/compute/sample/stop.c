@@ -281,6 +281,11 @@ int stop_pass(struct stop *stop, struct bytes text, struct buf *out)
     return code == NO_STRING ? 0 : code;
 }
 
+size_t stop_held_bytes(const struct stop *stop)
+{
+    return stop->held.len_bytes;
+}
+
 int stop_flush(struct stop *stop, struct buf *out)
 {
     ASSERT(!stop->is_matched);

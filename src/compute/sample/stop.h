@@ -29,6 +29,8 @@ int stop_feed(struct stop *stop, struct bytes text, struct buf *out);
 /* Feeds text in which no match may end: one that would end in it counts for nothing. A later match may begin in
  * it. E_NOMEM. */
 int stop_pass(struct stop *stop, struct bytes text, struct buf *out);
+/* Number of bytes held back; after a match, those from its beginning to the end of the text fed. */
+size_t stop_held_bytes(const struct stop *stop);
 /* The answer ended without a match: appends the text that was held back. E_NOMEM. */
 int stop_flush(struct stop *stop, struct buf *out);
 

@@ -48,6 +48,7 @@ struct answer { /* fields that every token needs come first */
     struct buf thought; /* the text of the open thinking block, to be signed */
     unsigned n_calls;   /* complete calls */
     size_t stop_index;
+    size_t cut_bytes; /* of the splitter's text, from the beginning of the match on */
     enum gen_stop why;
 };
 
@@ -104,6 +105,7 @@ static int answer_on_text(void *arg, struct bytes text)
     if (match < 0)
         return 0;
     answer->is_matched = true;
+    answer->cut_bytes = stop_held_bytes(answer->stop) + calls_n_behind(answer->calls, text);
     answer->stop_index = (size_t)match;
     return E_CANCELLED;
 }
@@ -304,19 +306,24 @@ void answer_scratch_fini(struct answer_scratch *scratch)
 
 /* ---- feeding ---- */
 
+int answer_spell(const struct answer *answer, struct detok *detok, token_id id, struct buf *text)
+{
+    size_t i = 0;
+
+    while (i < answer->n_marks && answer->marks[i] != id)
+        i++;
+    return i < answer->n_marks ? buf_append_str(text, answer->spellings[i]) : detok_push(detok, id, text);
+}
+
 static int push_one(struct answer *answer, token_id id)
 {
     bool was_thinking = calls_is_thinking(answer->calls);
     struct bytes text;
-    size_t i = 0;
     int rc;
 
     answer->n_tokens++;
     buf_clear(&answer->scratch->piece);
-    while (i < answer->n_marks && answer->marks[i] != id)
-        i++;
-    rc = i < answer->n_marks ? buf_append_str(&answer->scratch->piece, answer->spellings[i])
-                             : detok_push(&answer->detok, id, &answer->scratch->piece);
+    rc = answer_spell(answer, &answer->detok, id, &answer->scratch->piece);
     text = buf_view(&answer->scratch->piece);
     answer->n_fed += text.len_bytes;
     if (answer->n_tokens <= answer->min_tokens)
@@ -396,6 +403,11 @@ enum gen_stop answer_stop(const struct answer *answer)
 size_t answer_stop_index(const struct answer *answer)
 {
     return answer->stop_index;
+}
+
+size_t answer_cut_bytes(const struct answer *answer)
+{
+    return answer->cut_bytes;
 }
 
 uint32_t answer_tokens(const struct answer *answer)

@@ -60,6 +60,11 @@ int answer_finish(struct answer *answer, enum gen_stop limit);
 /* After the end: the stop reason, and the index of the stop string (GEN_STOP_SEQUENCE). */
 enum gen_stop answer_stop(const struct answer *answer);
 size_t answer_stop_index(const struct answer *answer);
+/* The same: how much text of the pushed tokens lies behind the delivered text, from the stop string on; 0: none
+ * matched. */
+size_t answer_cut_bytes(const struct answer *answer);
+/* Appends the text of a token as the answer reads it: a mark is spelled, also if it is a control token. */
+int answer_spell(const struct answer *answer, struct detok *detok, token_id id, struct buf *text);
 /* Number of tokens so far: of those pushed, all up to the one that made the answer complete.  How the pushes grouped
  * them does not matter. */
 uint32_t answer_tokens(const struct answer *answer);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libserve_answer.a
-libserve_answer_a_SOURCES = src/serve/answer/answer.c src/serve/answer/answer.h src/serve/answer/transcript.c \
-	src/serve/answer/transcript.h
+libserve_answer_a_SOURCES = src/serve/answer/answer.c src/serve/answer/answer.h src/serve/answer/drawn_ids.c \
+	src/serve/answer/transcript.c src/serve/answer/transcript.h src/serve/answer/transcript_priv.h
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/serve/answer/test_answer tests/unit/serve/answer/test_transcript

@@ -10,9 +10,10 @@
  *
  *     a limit cut its text      keep the ids up to the last whole character
  *     a stop string             keep the ids wholly inside the delivered text, and the text left over
+ *     a very long stop string   drop: to spell its ids would hold up the loop
  *     a limit cut a call        drop: the value that the client got cannot come back
  *     the one call allowed      drop: the marker that closes it was never sampled */
-#include "serve/answer/transcript.h"
+#include "serve/answer/transcript_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +32,6 @@ struct written { /* a block */
     struct json_rewrite rewrite; /* of a call: makes input of text, as it arrives */
     struct buf input;
 };
-
-/* The JSON library takes about a microsecond for a value, on the loop. The calls of an answer have at most these. */
-#define MAX_TREE_BYTES  ((size_t)256 << 10)
-#define MAX_TREE_VALUES 2048
 
 struct transcript {
     const struct answer_sink *sink;
@@ -208,54 +205,79 @@ const struct answer_sink transcript_sink = {
 
 /* ---- which tokens ---- */
 
-/* Writes the text of all ids and the end of each in it: [n + 1], ends[0] is 0.  An id that ends within a
- * character ends where the character begins. */
-static int transcript_spell(const struct transcript *transcript, const struct tokenizer *tokenizer,
-                            bool is_continuation, struct buf *text, size_t *ends)
+#define FIRST_TAIL_IDS 64
+#define MAX_TAIL_IDS   2048 /* a millisecond of the loop's time, with the shorter tails before */
+#define UNSURE_BYTES   16   /* at the beginning of a tail: a character of the id before may reach so far */
+
+/* Spells the last n ids as the answer did.  ends: [n + 1], where the text of each begins or ends; SIZE_MAX: within a
+ * character. */
+static int spell_tail(const struct transcript *transcript, const struct transcript_end *end, size_t n,
+                      struct buf *text, size_t *ends)
 {
+    const token_id *ids = transcript->ids.ids + (transcript->ids.n - n);
     struct detok detok;
     int rc = 0;
 
-    detok_init(&detok, tokenizer, is_continuation);
+    detok_init(&detok, end->model->tokenizer, n < transcript->ids.n || end->prefill.len_bytes > 0);
     ends[0] = 0;
-    for (size_t i = 0; i < transcript->ids.n && rc == 0; i++) {
-        rc = detok_push(&detok, transcript->ids.ids[i], text);
-        ends[i + 1] = detok.n_held == 0 ? text->len_bytes : SIZE_MAX;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = answer_spell(end->answer, &detok, ids[i], text);
+        ends[i + 1] = detok_is_half(&detok) ? SIZE_MAX : text->len_bytes;
     }
-    detok_finish(&detok);
     return rc;
 }
 
-/* Counts the ids that lie wholly before the end of the answer's last text, and finds the text left over. */
-static int count_inside(const struct transcript *transcript, const struct transcript_end *end, size_t *n_out,
-                        struct bytes *rest_out)
+/* True if the first n bytes of the tail's text end as the delivered text does.  Only bytes from `from` on count. */
+static bool tail_agrees(struct bytes text, size_t from, size_t n, struct bytes last)
+{
+    size_t n_same = last.len_bytes < n - from ? last.len_bytes : n - from;
+
+    return n_same == 0 || memcmp(text.data + n - n_same, last.data + last.len_bytes - n_same, n_same) == 0;
+}
+
+/* Counts, among the last n ids, those that lie wholly before the end of the answer's last text, and finds the text left
+ * over.  1: more ids are needed. */
+static int count_in_tail(const struct transcript *transcript, const struct transcript_end *end, size_t n,
+                         size_t *n_out, struct bytes *rest_out)
 {
     struct bytes last = buf_view(&transcript->blocks[transcript->n_blocks - 1].text);
-    size_t *ends = calloc(transcript->ids.n + 1, sizeof(*ends));
+    size_t cut_bytes = answer_cut_bytes(end->answer), from = n < transcript->ids.n ? UNSURE_BYTES : 0;
+    size_t *ends = calloc(n + 1, sizeof(*ends)), n_inside = n, to, n_rest;
     struct buf text = {0};
-    int rc = ends == NULL ? E_NOMEM
-                          : transcript_spell(transcript, end->model->tokenizer, end->prefill.len_bytes > 0,
-                                             &text, ends);
-    size_t from = SIZE_MAX, n = transcript->ids.n;
+    int rc = ends == NULL ? E_NOMEM : spell_tail(transcript, end, n, &text, ends);
 
-    for (size_t at = 0; rc == 0 && (at = bytes_find(buf_view(&text), last, at)) != SIZE_MAX; at++)
-        from = at;
-    if (rc == 0 &&
-        (from == SIZE_MAX || (end->stop != GEN_STOP_SEQUENCE && from + last.len_bytes != text.len_bytes)))
-        rc = E_UNSUPPORTED;
+    if (rc == 0 && text.len_bytes < cut_bytes + from)
+        rc = from > 0 ? 1 : E_UNSUPPORTED;
     if (rc == 0) {
-        while (ends[n] > from + last.len_bytes)
-            n--;
-        *n_out = n;
-        *rest_out = bytes_of(last.data, 0);
-        if (ends[n] >= from)
-            *rest_out = bytes_of(last.data + (ends[n] - from), from + last.len_bytes - ends[n]);
-        else
+        to = text.len_bytes - cut_bytes;
+        while (ends[n_inside] > to)
+            n_inside--;
+        n_rest = to - ends[n_inside];
+        if (ends[n_inside] < from)
+            rc = 1;
+        else if (n_rest > last.len_bytes || (from == 0 && last.len_bytes > to) ||
+                 !tail_agrees(buf_view(&text), from, to, last))
             rc = E_UNSUPPORTED;
+    }
+    if (rc == 0) {
+        *n_out = transcript->ids.n - n + n_inside;
+        *rest_out = bytes_of(last.data + (last.len_bytes - n_rest), n_rest);
     }
     free(ends);
     buf_fini(&text);
     return rc;
+}
+
+/* The same among all ids.  The answer knows how much text lies behind the delivered text, so only the last ids are
+ * spelled: the loop waits. */
+static int count_inside(const struct transcript *transcript, const struct transcript_end *end, size_t *n_out,
+                        struct bytes *rest_out)
+{
+    int rc = 1;
+
+    for (size_t n = FIRST_TAIL_IDS; rc == 1 && n <= MAX_TAIL_IDS; n *= 2)
+        rc = count_in_tail(transcript, end, n < transcript->ids.n ? n : transcript->ids.n, n_out, rest_out);
+    return rc == 1 ? E_UNSUPPORTED : rc;
 }
 
 static int count_ids(const struct transcript *transcript, const struct transcript_end *end, size_t *n_out,
@@ -395,184 +417,6 @@ static int copy_ids(const struct transcript *transcript, const struct transcript
     return 0;
 }
 
-static int make_drawn_ids(struct cached_answer *answer)
-{
-    answer->drawn_ids = cached_answer_take(answer, (answer->n_blocks + 1) * sizeof(*answer->drawn_ids));
-    return answer->drawn_ids == NULL ? E_NOMEM : 0;
-}
-
-static bool begins_mistral_list(struct bytes text)
-{
-    size_t at = 1;
-
-    while (at < text.len_bytes && memchr(" \t\r\n", text.data[at], 4) != NULL)
-        at++;
-    return text.data[0] == '[' && at < text.len_bytes && text.data[at] == '{';
-}
-
-/* Finds the list of calls, perhaps behind other text.  Empty: there is none, or the search passed the limits of
- * what the JSON library may load. */
-static struct bytes mistral_list(struct bytes text)
-{
-    size_t marker = bytes_find(text, bytes_str("[TOOL_CALLS]"), 0); /* text, not a token */
-    size_t at = marker == SIZE_MAX ? 0 : marker + 12, left = MAX_TREE_BYTES;
-
-    for (; left > 0 && (at = bytes_find(text, bytes_str("["), at)) != SIZE_MAX; at++) {
-        struct bytes rest = bytes_of(text.data + at, text.len_bytes - at);
-        enum json_walk_result result = JSON_WALK_MORE;
-        struct json_walk walk = {0};
-
-        if (!begins_mistral_list(rest))
-            continue;
-        for (; result == JSON_WALK_MORE && left > 0 && walk.n_bytes < rest.len_bytes; left--)
-            result = json_walk_byte(&walk, rest.data[walk.n_bytes]);
-        if (result == JSON_WALK_DONE && walk.n_values <= MAX_TREE_VALUES)
-            return bytes_of(rest.data, walk.n_bytes);
-    }
-    return (struct bytes){0};
-}
-
-static int copy_mistral_ids(struct bytes text, struct cached_answer *answer)
-{
-    struct bytes calls = mistral_list(text);
-    json_t *list = NULL;
-    size_t n = 0;
-    int rc = 0;
-
-    if (calls.len_bytes > 0 && api_json_load(calls, NULL, &list) == 0)
-        rc = make_drawn_ids(answer);
-    for (size_t i = 0; rc == 0 && list != NULL && i < answer->n_blocks; i++) {
-        struct bytes id;
-
-        if (answer->blocks[i].kind != GEN_TOOL_USE)
-            continue;
-        id = api_json_str(json_object_get(json_array_get(list, n++), "id"));
-        if (!transcript_copy(answer, id, bytes_of(NULL, 0), &answer->drawn_ids[i]))
-            rc = E_NOMEM;
-    }
-    json_decref(list);
-    return rc;
-}
-
-/* The place behind the object that begins at the next brace: no text within a call's arguments is an id. */
-static size_t transcript_skip_arguments(struct bytes text, size_t at)
-{
-    enum json_walk_result result = JSON_WALK_MORE;
-    struct json_walk walk = {0};
-
-    while (at < text.len_bytes && text.data[at] != '{')
-        at++;
-    for (; at < text.len_bytes && result == JSON_WALK_MORE; at++)
-        if (text.data[at] >= ' ' || !json_walk_is_in_string(&walk)) /* the splitter escapes raw line ends */
-            result = json_walk_byte(&walk, text.data[at]);
-    return at;
-}
-
-/* Finds functions.NAME:INDEX before a brace, from *at on, and moves *at behind the arguments; empty: there is none. */
-static struct bytes next_kimi_id(struct bytes text, struct bytes name, size_t *at)
-{
-    static const char prefix[] = "functions.";
-
-    for (size_t from = *at; (from = bytes_find(text, bytes_str(prefix), from)) != SIZE_MAX; from++) {
-        size_t colon = from + sizeof(prefix) - 1 + name.len_bytes, end = colon + 1;
-
-        if (colon >= text.len_bytes || text.data[colon] != ':' ||
-            !bytes_equal(bytes_of(text.data + colon - name.len_bytes, name.len_bytes), name))
-            continue;
-        while (end < text.len_bytes && text.data[end] >= '0' && text.data[end] <= '9')
-            end++;
-        if (end == colon + 1 || end == text.len_bytes || (text.data[end] != '{' && text.data[end] != '<'))
-            continue;
-        *at = transcript_skip_arguments(text, end);
-        return bytes_of(text.data + from, end - from);
-    }
-    return (struct bytes){0};
-}
-
-#define MAX_SOLAR_ID ((size_t)512) /* bytes of an id and the mark behind it */
-
-/* True if a call of Solar Open with this name stands behind the mark of names. */
-static bool is_solar_call(struct bytes text, struct bytes name)
-{
-    static const char mark[] = CALLS_SOLAR_ARGUMENTS;
-    size_t at = name.len_bytes + sizeof(mark) - 1;
-
-    if (text.len_bytes < at || !bytes_equal(bytes_of(text.data, name.len_bytes), name) ||
-        memcmp(text.data + name.len_bytes, mark, sizeof(mark) - 1) != 0)
-        return false;
-    while (at < text.len_bytes && (text.data[at] == ' ' || text.data[at] == '\n'))
-        at++;
-    return at < text.len_bytes && text.data[at] == '{';
-}
-
-/* The same for an id between the marks of a call of Solar Open, before its name. */
-static struct bytes next_solar_id(struct bytes text, struct bytes name, size_t *at)
-{
-    static const char begin[] = CALLS_SOLAR_BEGIN, mark[] = CALLS_SOLAR_NAME;
-    size_t from = *at;
-
-    while ((from = bytes_find(text, bytes_str(begin), from)) != SIZE_MAX) {
-        size_t left = text.len_bytes - (from += sizeof(begin) - 1), to, behind;
-
-        to = bytes_find(bytes_of(text.data, from + (left < MAX_SOLAR_ID ? left : MAX_SOLAR_ID)),
-                        bytes_str(mark), from);
-        behind = to + sizeof(mark) - 1;
-        if (to == SIZE_MAX || !is_solar_call(bytes_of(text.data + behind, text.len_bytes - behind), name))
-            continue; /* text */
-        *at = transcript_skip_arguments(text, behind);
-        return bytes_of(text.data + from, to - from);
-    }
-    return (struct bytes){0};
-}
-
-typedef struct bytes next_id_fn(struct bytes text, struct bytes name, size_t *at);
-
-static int copy_written_ids(struct bytes text, next_id_fn *next, struct cached_answer *answer)
-{
-    int rc = make_drawn_ids(answer);
-    size_t at = 0;
-
-    for (size_t i = 0; rc == 0 && i < answer->n_blocks; i++)
-        if (answer->blocks[i].kind == GEN_TOOL_USE &&
-            !transcript_copy(answer, next(text, answer->blocks[i].name, &at), bytes_of(NULL, 0),
-                             &answer->drawn_ids[i]))
-            rc = E_NOMEM;
-    return rc;
-}
-
-/* In some formats the model gives its calls ids of its own, and results must name these. */
-static int copy_drawn_ids(const struct transcript *transcript, const struct transcript_end *end,
-                          struct cached_answer *answer)
-{
-    enum calls_ids ids = calls_row_of(chat_format_info(end->model->chat)->calls)->ids;
-    next_id_fn *next = NULL;
-    size_t *ends;
-    struct buf text = {0};
-    int rc;
-
-    switch (ids) {
-    case CALLS_IDS_GIVEN:
-    case CALLS_IDS_MISTRAL:
-        return 0;
-    case CALLS_IDS_MISTRAL_DRAWN:
-        break;
-    case CALLS_IDS_KIMI:
-        next = next_kimi_id;
-        break;
-    case CALLS_IDS_SOLAR:
-        next = next_solar_id;
-        break;
-    }
-    ends = calloc(transcript->ids.n + 1, sizeof(*ends));
-    rc = ends == NULL ? E_NOMEM : transcript_spell(transcript, end->model->tokenizer, false, &text, ends);
-    if (rc == 0)
-        rc = next != NULL ? copy_written_ids(buf_view(&text), next, answer)
-                          : copy_mistral_ids(buf_view(&text), answer);
-    buf_fini(&text);
-    free(ends);
-    return rc;
-}
-
 int transcript_finish(struct transcript *transcript, const struct transcript_end *end,
                       struct cached_answer **out)
 {
@@ -589,7 +433,7 @@ int transcript_finish(struct transcript *transcript, const struct transcript_end
     if (rc == 0)
         rc = copy_blocks(transcript, end, answer);
     if (rc == 0 && !answer->is_keyless) /* without a key no prompt reads them */
-        rc = copy_drawn_ids(transcript, end, answer);
+        rc = transcript_copy_drawn_ids(end->model, &transcript->ids, answer);
     if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
         rc = E_UNSUPPORTED;
     if (rc < 0)

@@ -15,8 +15,8 @@ extern const struct answer_sink transcript_sink; /* its arg is the transcript */
 /* Passes everything on to the sink, borrowed with its arg.  E_NOMEM. */
 int transcript_new(const struct answer_sink *sink, void *arg, struct transcript **out);
 void transcript_free(struct transcript *transcript); /* accepts NULL */
-/* Records tokens that are about to be pushed into the answer.  When memory runs out the transcript ends;
- * the answer continues. */
+/* Records tokens that were pushed into the answer, up to the one that made it complete.  When memory runs out the
+ * transcript ends; the answer continues. */
 void transcript_tokens(struct transcript *transcript, const token_id *ids, size_t n);
 
 /* Prefetches the memory that transcript_tokens() needs.  A second call (is_deep) prefetches the memory that the
@@ -27,6 +27,7 @@ struct transcript_end {
     const struct gen_model *model;
     const struct prompt *prompt; /* the prompt that it answers */
     struct bytes prefill;        /* the beginning of its text, sent by the client */
+    const struct answer *answer; /* that a stop string or a limit ended; else it may be NULL */
     enum gen_stop stop;
     bool is_early; /* its text ended it, not the model or a limit */
 };

@@ -88,6 +88,7 @@ void choice_remember(struct choice *choice, enum gen_stop why, bool is_early)
     const struct transcript_end end = {.model = request->model,
                                        .prompt = choice->prompt,
                                        .prefill = request->gen.prefill,
+                                       .answer = choice->answer,
                                        .stop = why,
                                        .is_early = is_early};
     struct cached_answer *answer;

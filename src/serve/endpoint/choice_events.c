@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The backend's events for a choice: accepted, tokens, end, failure, and the hint that tokens come soon.
  *
- *     on_tokens -> report, transcript -> logprobs -> answer (detok, calls, stop strings) -> sink (output.c)
- *                                                   '-> a stop: choice_end.c
+ *     on_tokens -> report -> logprobs -> answer (detok, calls, stop strings) -> sink (output.c)
+ *                                       '-> tokens used: usage, transcript; a stop: choice_end.c
  *
  * All events run on the loop's thread.  An event may end the request; afterwards neither the request nor its
  * choices exist. */
@@ -167,7 +167,7 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
     struct choice *choice = arg;
     struct request *request = choice->request;
     uint64_t now = clock_now_ns();
-    uint32_t n_before = answer_tokens(choice->answer);
+    uint32_t n_before = answer_tokens(choice->answer), n_used;
     int rc;
 
     on_accepted(choice, 0); /* the backend did not call it before the first tokens */
@@ -193,11 +193,12 @@ static void on_tokens(void *arg, const struct gen_tokens *tokens)
         request->dialect->take(choice, tokens);
         return;
     }
-    if (choice->transcript != NULL)
-        transcript_tokens(choice->transcript, tokens->ids, tokens->n);
     rc = choice_events_push(choice, tokens);
     /* Tokens after a stop string came in the same report by chance: the usage does not depend on it. */
-    request->n_output += answer_tokens(choice->answer) - n_before;
+    n_used = answer_tokens(choice->answer) - n_before;
+    request->n_output += n_used;
+    if (choice->transcript != NULL)
+        transcript_tokens(choice->transcript, tokens->ids, n_used);
     on_pushed(choice, rc);
 }
 

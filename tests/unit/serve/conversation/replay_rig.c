@@ -446,10 +446,13 @@ static void draw(struct rig_talk *talk, struct bytes text, struct token_ids *out
 }
 
 static void remember(struct rig_talk *talk, struct rig_turn *turn, struct transcript *transcript,
-                     enum gen_stop stop, bool is_early)
+                     const struct answer *answer, bool is_early)
 {
-    const struct transcript_end end = {
-        .model = &talk->model->gen, .prompt = &turn->prompt, .stop = stop, .is_early = is_early};
+    const struct transcript_end end = {.model = &talk->model->gen,
+                                       .prompt = &turn->prompt,
+                                       .answer = answer,
+                                       .stop = answer_stop(answer),
+                                       .is_early = is_early};
     struct cached_answer *remembered;
     struct gen_message message = {.role = GEN_ASSISTANT};
     struct answer_key key;
@@ -499,12 +502,12 @@ void rig_answer_text(struct rig_talk *talk, struct rig_turn *turn, const char *t
     draw(talk, bytes_str(text), &turn->drawn);
     assert_int_equal(transcript_new(&got_sink, &got, &transcript), 0);
     assert_int_equal(answer_new(&opts, &transcript_sink, transcript, &answer), 0);
-    transcript_tokens(transcript, turn->drawn.ids, turn->drawn.n);
     rc = answer_push(answer, turn->drawn.ids, turn->drawn.n);
     assert_true(rc >= 0);
+    transcript_tokens(transcript, turn->drawn.ids, answer_tokens(answer));
     if (rc == 0)
         assert_int_equal(answer_finish(answer, stop), 0);
-    remember(talk, turn, transcript, answer_stop(answer), rc == 1);
+    remember(talk, turn, transcript, answer, rc == 1);
     come_next(talk, got.content);
     json_array_insert_new(talk->messages, json_array_size(talk->messages) - 1,
                           json_pack("{s:s,s:O}", "role", "assistant", "content", got.content));

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What transcript.c and drawn_ids.c share. */
+#ifndef SERVE_ANSWER_TRANSCRIPT_PRIV_H
+#define SERVE_ANSWER_TRANSCRIPT_PRIV_H
+
+#include "serve/answer/transcript.h"
+
+/* The JSON library takes about a microsecond for a value, on the loop. The calls of an answer have at most these. */
+#define MAX_TREE_BYTES  ((size_t)256 << 10)
+#define MAX_TREE_VALUES 2048
+
+/* drawn_ids.c: in some formats the model gives its calls ids of its own, and results must name these.  Finds them in
+ * the text of these ids and sets answer->drawn_ids.  E_NOMEM, E_RANGE. */
+int transcript_copy_drawn_ids(const struct gen_model *model, const struct token_ids *ids,
+                              struct cached_answer *answer);
+
+#endif

@@ -10,9 +10,11 @@
  *
  *     a limit cut its text      keep the ids up to the last whole character
  *     a stop string             keep the ids wholly inside the delivered text, and the text left over
- *     a very long stop string   drop: to spell its ids would hold up the loop
+ *     a very long stop string   no ids: to spell them would hold up the loop
+ *     the one call allowed      no ids: the marker that closes it was never sampled
  *     a limit cut a call        drop: the value that the client got cannot come back
- *     the one call allowed      drop: the marker that closes it was never sampled */
+ *
+ * An answer without ids has no key in the answer cache.  A conversation keeps its blocks. */
 #include "serve/answer/transcript_priv.h"
 
 #include <stdlib.h>
@@ -285,6 +287,8 @@ static int count_ids(const struct transcript *transcript, const struct transcrip
 {
     *n_out = transcript->ids.n;
     *rest_out = (struct bytes){0};
+    if (end->prompt->base_tokens == 0)
+        return E_UNSUPPORTED;
     if (!end->is_early && (end->stop == GEN_STOP_END_TURN || end->stop == GEN_STOP_TOOL_USE))
         return 0;
     if (end->stop == GEN_STOP_TOOL_USE || transcript->n_blocks == 0 ||
@@ -423,19 +427,18 @@ int transcript_finish(struct transcript *transcript, const struct transcript_end
     struct cached_answer *answer;
     int rc;
 
-    if (transcript->is_bad || transcript->is_cut || transcript->is_open || end->prompt->base_tokens == 0)
+    if (transcript->is_bad || transcript->is_cut || transcript->is_open)
         return E_UNSUPPORTED;
     rc = cached_answer_new(&answer);
     if (rc < 0)
         return rc;
-    answer->is_keyless = has_large_calls(transcript);
     rc = copy_ids(transcript, end, answer);
-    if (rc == 0)
+    answer->is_keyless = rc == E_UNSUPPORTED || has_large_calls(transcript);
+    if (rc == 0 || rc == E_UNSUPPORTED)
         rc = copy_blocks(transcript, end, answer);
-    if (rc == 0 && !answer->is_keyless) /* without a key no prompt reads them */
+    answer->is_keyless |= answer->n_blocks == 0; /* without blocks it cannot come back */
+    if (rc == 0 && !answer->is_keyless)          /* without a key no prompt reads them */
         rc = transcript_copy_drawn_ids(end->model, &transcript->ids, answer);
-    if (rc == 0 && answer->n_blocks == 0) /* an answer without blocks cannot come back */
-        rc = E_UNSUPPORTED;
     if (rc < 0)
         cached_answer_unref(answer);
     else

@@ -32,9 +32,10 @@ struct transcript_end {
     bool is_early; /* its text ended it, not the model or a limit */
 };
 
-/* Builds the answer for the answer cache to take.  If its calls are so large that sorting them would hold up the loop,
- * it is_keyless: only a conversation can keep it.  E_UNSUPPORTED: the answer cannot stand for itself in a
- * prompt (it was cut within a call or in thinking, or its text does not determine its tokens).  E_NOMEM. */
+/* Builds the answer for the answer cache to take.  It is_keyless, so that only a conversation can keep it, if its ids
+ * cannot stand for it in a prompt (its text does not determine them, or the tokens that close it are missing), if it
+ * has no blocks, or if its calls are so large that sorting them would hold up the loop.  E_UNSUPPORTED: it was cut
+ * within a call or in thinking.  E_NOMEM. */
 int transcript_finish(struct transcript *transcript, const struct transcript_end *end,
                       struct cached_answer **out);
 

@@ -31,7 +31,7 @@ struct cached_answer {    /* all its pointers come from cached_answer_take() */
     struct gen_block *blocks; /* TEXT and TOOL_USE, as the client got them */
     size_t n_blocks;
     struct bytes *sorted;    /* [n_blocks]: inputs of TOOL_USE as api_json_sort() writes them */
-    bool is_keyless;         /* `sorted` lacks large inputs, so the cache cannot take the answer */
+    bool is_keyless;         /* it lacks ids, blocks or large inputs in `sorted`: the cache cannot take it */
     struct bytes *drawn_ids; /* [n_blocks]: the model's own ids of its calls; NULL: the model gives none */
 
     struct answer_key key; /* the cache's own fields from here on */

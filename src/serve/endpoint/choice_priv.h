@@ -32,7 +32,7 @@ struct choice { /* one answer of a request, with its own job; fields used for ev
     uint32_t index; /* the client's number for it, from 0 */
     enum choice_state state;
     struct answer *answer;
-    struct transcript *transcript; /* NULL: the answer is not cached */
+    struct transcript *transcript; /* NULL: neither the answer cache nor a conversation keeps the answer */
     uint64_t last_ns;              /* time of the last tokens */
     unsigned n_blocks;             /* blocks started so far */
     uint32_t n_events;             /* numbered events of a Responses stream so far */

@@ -34,6 +34,15 @@ bool choice_is_repeated(const struct choice *choice)
     return choice->index > 0 && choice[-1].prompt == choice->prompt;
 }
 
+/* True if the answer cache or a conversation may keep the answer. */
+static bool is_remembered(const struct choice *choice)
+{
+    const struct request *request = choice->request;
+
+    return request->front->answer_cache != NULL &&
+           (choice->prompt->base_tokens > 0 || request->gen.thread != GEN_THREAD_NONE);
+}
+
 /* Submits one choice.  Returns 1 after one slice of its order; call it again in a later turn. */
 static int submit_one(struct choice *choice, struct gen_failure *failure)
 {
@@ -50,8 +59,8 @@ static int submit_one(struct choice *choice, struct gen_failure *failure)
     const struct gen_start start = {request->model, &choice->order, &choice_events, choice, &choice->serving};
     int rc;
 
-    if (request->front->answer_cache != NULL && choice->prompt->base_tokens > 0 && choice->transcript == NULL)
-        transcript_new(sink, choice, &choice->transcript); /* after a failure the answer is not cached */
+    if (is_remembered(choice) && choice->transcript == NULL)
+        transcript_new(sink, choice, &choice->transcript); /* after a failure the answer is not kept */
     if (choice->transcript != NULL)
         sink = &transcript_sink;
     *failure = (struct gen_failure){

@@ -459,6 +459,10 @@ static void remember(struct rig_talk *talk, struct rig_turn *turn, struct transc
 
     if (transcript_finish(transcript, &end, &remembered) < 0)
         return;
+    if (remembered->is_keyless) {
+        cached_answer_unref(remembered);
+        return;
+    }
     message.blocks = remembered->blocks;
     message.n_blocks = remembered->n_blocks;
     assert_int_equal(replay_key_of(&turn->replay, &message, &key), 0);

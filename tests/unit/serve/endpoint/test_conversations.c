@@ -314,6 +314,66 @@ static void results_answer_the_calls_that_are_kept(void **state)
     rig_end(&rig);
 }
 
+/* The ids of such answers cannot be replayed: no marker closes the call, or there is no block. */
+static void answers_that_end_early_are_kept(void **state)
+{
+    static const char *const choices[] = {"auto", "any"};
+    struct rig rig;
+    char id[40], body[1024], result[256];
+    json_t *root, *whole;
+
+    rig_begin(&rig, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
+        snprintf(body, sizeof(body),
+                 "{\"model\":\"sim\",\"max_tokens\":100," TOOLS
+                 "\"tool_choice\":{\"type\":\"%s\",\"disable_parallel_tool_use\":true},"
+                 "\"messages\":[{\"role\":\"user\",\"content\":\"" CALL_GET "\"}]" CREATE "}",
+                 choices[i]);
+        root = send_body(&rig, body, 200);
+        assert_string_equal(str_at(root, "stop_reason", NULL), "tool_use");
+        snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+        snprintf(result, sizeof(result),
+                 "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"%s\"}]}",
+                 str_at(json_array_get(json_object_get(root, "content"), 0), "id", NULL));
+        json_decref(root);
+        go_on(&rig, &(struct next){id, "", result}, 200, NULL, NULL);
+    }
+    root = send_body(&rig,
+                     "{\"model\":\"sim\",\"max_tokens\":100,\"stop_sequences\":[\"T\"],\"messages\":[" ASK
+                     "]" CREATE "}",
+                     200);
+    assert_int_equal(json_array_size(json_object_get(root, "content")), 0);
+    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+    json_decref(root);
+    put_next(body, sizeof(body), &(struct next){id, "", NEXT});
+    root = post(&rig, "/v1/messages/count_tokens", "", body, 200);
+    whole = post(
+        &rig, "/v1/messages/count_tokens", "",
+        "{\"model\":\"sim\",\"messages\":[" ASK ",{\"role\":\"assistant\",\"content\":[]}," NEXT "]}", 200);
+    assert_int_equal(input_of(root), input_of(whole));
+    json_decref(whole);
+    json_decref(root);
+    go_on(&rig, &(struct next){id, "", NEXT}, 200, NULL, NULL);
+    rig_end(&rig);
+}
+
+/* Where text and no marker opens the assistant's turn, no answer can be replayed. */
+static void any_template_keeps_conversations(void **state)
+{
+    struct rig rig;
+    char id[40];
+    json_t *root;
+
+    rig_begin_with(&rig,
+                   "{% for m in messages %}{{ m.content }}{% endfor %}{{ '>' if add_generation_prompt }}");
+    root = send_body(&rig, "{\"model\":\"sim\",\"max_tokens\":100,\"messages\":[" ASK "]" CREATE "}", 200);
+    assert_string_equal(text_of(root, 0), "Three.>");
+    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+    json_decref(root);
+    go_on(&rig, &(struct next){id, "", NEXT}, 200, NULL, NULL);
+    rig_end(&rig);
+}
+
 static void breakpoints_of_earlier_requests_do_not_count(void **state)
 {
     static const char four[] =
@@ -441,6 +501,8 @@ int main(void)
         cmocka_unit_test(one_that_is_being_continued_is_busy_until_it_fails),
         cmocka_unit_test(a_cut_answer_is_not_kept),
         cmocka_unit_test(results_answer_the_calls_that_are_kept),
+        cmocka_unit_test(answers_that_end_early_are_kept),
+        cmocka_unit_test(any_template_keeps_conversations),
         cmocka_unit_test(breakpoints_of_earlier_requests_do_not_count),
         cmocka_unit_test(a_stream_and_a_text_begun_by_the_client_are_kept),
         cmocka_unit_test(metrics_tell_what_was_found),

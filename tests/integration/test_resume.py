@@ -324,6 +324,67 @@ def a_stopped_router_leaves_its_streams():
         assert sum(w.metric("baton_worker_drawn_tokens_total") for w in c.workers) <= 150 * len(clients) + 3 * len(clients)
 
 
+def thread(router, ident=None, **fields):
+    """A whole answer that begins a thread, or continues the one of the answer `ident`: the status and the body."""
+    status, _, body = fetch(router.http, "POST", "/v1/messages", messages("go on", **THREAD, **fields, thread=link_of(ident))[1])
+    return status, json.loads(body)
+
+
+def link_of(ident):
+    return {"type": "create"} if ident is None else {"type": "continue", "previous_message_id": ident}
+
+
+def stream_of(ident, **fields):
+    return Client(*messages("and then?", **THREAD, **fields, thread=link_of(ident)))
+
+
+def assert_is_over(router, ident):
+    status, answer = thread(router, ident)
+    assert status == 400 and answer["error"]["details"]["error_code"] == "thread_already_continued", (status, answer)
+
+
+def id_of(client):
+    return re.search(rb'"id": ?"(msg_\w+)"', client.events[0]).group(1).decode()
+
+
+THREAD = {"max_tokens": 2000, "temperature": 0}
+
+
+def streams_that_continue_a_thread_survive():
+    """The thread stays continued by its first request: after the stream's end, while it is open, and when its router is gone."""
+    with Cluster() as c:
+        links = two_routers(c)
+        for _ in range(2):
+            c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="10ms", engine__sim_answer_tokens="40")
+        wait_both(c, 0, 2)
+        a, b = c.routers
+        firsts = [thread(a)[1]["id"] for _ in range(3)]
+        # after its end, at the same router and at another one
+        client = stream_of(firsts[0])
+        client.run([a.http])
+        for router in (a, b):
+            assert_same(whole_of(router.http, client), client)
+            assert_is_over(router, firsts[0])
+        # while the first connection is open
+        client, other = stream_of(firsts[1]), stream_of(firsts[1])
+        client.read(a.http, most=4)
+        other.read(a.http, again=client.last_id().rsplit(".", 1)[0] + ".0")
+        assert other.status == 200 and other.is_over() and other.events[:4] == client.events, getattr(other, "error", None)
+        client.leave()
+        assert_is_over(a, firsts[1])
+        assert_is_over(b, firsts[1])
+        # its router is killed; the next turn continues the resumed answer
+        client = stream_of(firsts[2])
+        client.read(a.http, most=4)
+        a.kill()
+        client.read(b.http, again=client.last_id())
+        assert client.status == 200 and client.is_over(), getattr(client, "error", None)
+        assert_same(whole_of(b.http, client), client)
+        assert_is_over(b, firsts[2])
+        status, answer = thread(b, id_of(client))
+        assert status == 200, answer
+
+
 def clients_come_back_by_themselves():
     """baton-chat and the JavaScript example: the text is that of a run without a fault."""
     with Cluster() as c:
@@ -357,4 +418,5 @@ def clients_come_back_by_themselves():
 
 
 main([streams_survive_a_killed_router, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_router_and_a_worker_at_once,
-      a_paused_stream_survives_its_router, a_stopped_router_leaves_its_streams, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])
+      a_paused_stream_survives_its_router, a_stopped_router_leaves_its_streams,
+      streams_that_continue_a_thread_survive, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])

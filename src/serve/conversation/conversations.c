@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A hash map by id and a list in order of use.  Expiry and eviction both take from the front of the list.
  * A conversation that is being continued is off the list until it is given back, so neither can remove
- * it. */
+ * it.  A second list has the continued conversations that still have their text, in order of their end. */
 #include "serve/conversation/conversations.h"
 
 #include <stdlib.h>
@@ -14,11 +14,17 @@
 
 #define OWNER_BYTES 64
 
+struct kept_text {
+    struct buf text;
+    unsigned n_refs;
+};
+
 struct conversation {
-    struct list node; /* conversations.by_use; unlinked while held */
+    struct list node;  /* conversations.by_use; unlinked while held */
+    struct list ended; /* conversations.ended, if it is continued and has its text; else unlinked */
     char id[IDS_BYTES];
     char owner[OWNER_BYTES];
-    struct buf text; /* empty: it has been continued */
+    struct kept_text *text; /* NULL: it has been continued */
     uint64_t used_ns;
     bool is_held, is_continued;
 };
@@ -26,6 +32,7 @@ struct conversation {
 struct conversations {
     struct hashmap *map;
     struct list by_use; /* most recently used last */
+    struct list ended;  /* continued last at the end */
     uint64_t life_ns;
     size_t bytes, max_bytes;
 };
@@ -37,6 +44,7 @@ int conversations_new(size_t max_bytes, uint64_t life_ns, struct conversations *
     if (conversations == NULL)
         return E_NOMEM;
     list_init(&conversations->by_use);
+    list_init(&conversations->ended);
     conversations->max_bytes = max_bytes;
     conversations->life_ns = life_ns;
     if (hashmap_new(IDS_BYTES, &conversations->map) < 0) {
@@ -47,18 +55,60 @@ int conversations_new(size_t max_bytes, uint64_t life_ns, struct conversations *
     return 0;
 }
 
+/* ---- texts ---- */
+
+struct kept_text *kept_text_new(struct buf *text)
+{
+    struct kept_text *kept = text->is_bad ? NULL : malloc(sizeof(*kept));
+
+    if (kept == NULL) {
+        buf_fini(text);
+        return NULL;
+    }
+    *kept = (struct kept_text){.text = *text, .n_refs = 1};
+    *text = (struct buf){0};
+    return kept;
+}
+
+void kept_text_unref(struct kept_text *text)
+{
+    if (text == NULL || --text->n_refs > 0)
+        return;
+    buf_fini(&text->text);
+    free(text);
+}
+
+struct bytes kept_text_view(const struct kept_text *text)
+{
+    return text == NULL ? bytes_of(NULL, 0) : buf_view(&text->text);
+}
+
+/* ---- the table ---- */
+
 static size_t bytes_of_conversation(const struct conversation *conversation)
 {
-    return sizeof(*conversation) + conversation->text.cap_bytes + HASHMAP_ENTRY_BYTES;
+    return sizeof(*conversation) + HASHMAP_ENTRY_BYTES +
+           (conversation->text == NULL ? 0
+                                       : sizeof(*conversation->text) + conversation->text->text.cap_bytes);
 }
 
 static void conversations_forget(struct conversations *conversations, struct conversation *conversation)
 {
     hashmap_remove(conversations->map, conversation->id);
     list_remove(&conversation->node);
+    list_remove(&conversation->ended);
     conversations->bytes -= bytes_of_conversation(conversation);
-    buf_fini(&conversation->text);
+    kept_text_unref(conversation->text);
     free(conversation);
+}
+
+static void conversations_drop_text(struct conversations *conversations, struct conversation *conversation)
+{
+    list_remove(&conversation->ended);
+    conversations->bytes -= bytes_of_conversation(conversation);
+    kept_text_unref(conversation->text);
+    conversation->text = NULL;
+    conversations->bytes += bytes_of_conversation(conversation);
 }
 
 static struct conversation *conversations_oldest(struct conversations *conversations)
@@ -72,6 +122,9 @@ static void conversations_sweep(struct conversations *conversations, uint64_t no
 {
     struct conversation *conversation;
 
+    while (conversations->bytes > conversations->max_bytes && !list_is_empty(&conversations->ended))
+        conversations_drop_text(conversations,
+                                container_of(conversations->ended.next, struct conversation, ended));
     while ((conversation = conversations_oldest(conversations)) != NULL &&
            (now_ns - conversation->used_ns > conversations->life_ns ||
             conversations->bytes > conversations->max_bytes))
@@ -103,19 +156,19 @@ void conversations_put(struct conversations *conversations, const char *id, cons
 {
     struct conversation *conversation = calloc(1, sizeof(*conversation));
 
-    if (conversation == NULL || text->is_bad) {
-        free(conversation);
+    if (conversation == NULL) {
         buf_fini(text);
         return;
     }
+    list_init(&conversation->node);
+    list_init(&conversation->ended);
     memcpy(conversation->id, id, strlen(id));
     memcpy(conversation->owner, owner, strlen(owner));
-    conversation->text = *text;
-    *text = (struct buf){0};
-    if (bytes_of_conversation(conversation) > conversations->max_bytes ||
+    conversation->text = kept_text_new(text);
+    if (conversation->text == NULL || bytes_of_conversation(conversation) > conversations->max_bytes ||
         hashmap_get(conversations->map, conversation->id) != NULL || /* it came from elsewhere meanwhile */
         hashmap_put(conversations->map, conversation->id, conversation, NULL) < 0) {
-        buf_fini(&conversation->text);
+        kept_text_unref(conversation->text);
         free(conversation);
         return;
     }
@@ -168,23 +221,35 @@ enum conversations_take conversations_take(struct conversations *conversations, 
     return CONVERSATIONS_TAKEN;
 }
 
-struct bytes conversation_text(const struct conversation *conversation)
-{
-    return buf_view(&conversation->text);
-}
-
 void conversations_give_back(struct conversations *conversations, struct conversation *conversation,
-                             bool is_continued, uint64_t now_ns)
+                             enum conversations_end how, uint64_t now_ns)
 {
     conversation->is_held = false;
-    if (is_continued) {
-        conversations->bytes -= bytes_of_conversation(conversation);
-        buf_fini(&conversation->text);
-        conversation->text = (struct buf){0};
-        conversation->is_continued = true;
-        conversations->bytes += bytes_of_conversation(conversation);
-    }
+    conversation->is_continued = how != CONVERSATIONS_RELEASED;
+    if (how == CONVERSATIONS_READABLE)
+        list_push_back(&conversations->ended, &conversation->ended);
+    else if (how == CONVERSATIONS_ENDED)
+        conversations_drop_text(conversations, conversation);
     conversations_use(conversations, conversation, now_ns);
+}
+
+struct kept_text *conversations_read(struct conversations *conversations, struct bytes id, const char *owner,
+                                     uint64_t now_ns)
+{
+    struct conversation *conversation;
+    struct kept_text *text;
+
+    conversations_sweep(conversations, now_ns);
+    conversation = conversations_find(conversations, id, owner);
+    if (conversation == NULL || conversation->text == NULL)
+        return NULL;
+    text = conversation->text;
+    text->n_refs++;
+    if (conversations_state(conversation) == CONVERSATIONS_TAKEN) {
+        list_remove(&conversation->node);
+        conversations_use(conversations, conversation, now_ns);
+    }
+    return text;
 }
 
 bool conversations_peek(struct conversations *conversations, struct bytes id, const char *owner,
@@ -198,7 +263,7 @@ bool conversations_peek(struct conversations *conversations, struct bytes id, co
         return false;
     list_remove(&conversation->node);
     conversations_use(conversations, conversation, now_ns);
-    *out = buf_view(&conversation->text);
+    *out = kept_text_view(conversation->text);
     return true;
 }
 

@@ -4,8 +4,9 @@
  *
  * The store is bounded in bytes and drops the least recently used conversation first.  Each conversation
  * also expires some minutes after its last use.  Nothing survives a restart.  If a conversation is gone,
- * the client sends it again in full, so a loss costs no correctness.  One loop thread, except that any
- * thread may read a text that is held. */
+ * the client sends it again in full, so a loss costs no correctness.  The text of a continued conversation goes
+ * before all others: only a stream that is resumed needs it.  One loop thread, except that any thread may read a
+ * text to which its request has a reference. */
 #ifndef SERVE_CONVERSATION_CONVERSATIONS_H
 #define SERVE_CONVERSATION_CONVERSATIONS_H
 
@@ -13,12 +14,19 @@
 
 struct conversations;
 struct conversation;
+struct kept_text; /* counted: it stays as long as its conversation or a reference */
 
 enum conversations_take {
     CONVERSATIONS_TAKEN,
     CONVERSATIONS_UNKNOWN,   /* it never existed, is gone, or belongs to another owner */
     CONVERSATIONS_CONTINUED, /* a request has continued it */
     CONVERSATIONS_BUSY       /* a request is continuing it */
+};
+
+enum conversations_end {
+    CONVERSATIONS_RELEASED, /* it can be taken again */
+    CONVERSATIONS_ENDED,    /* it was continued, and only that fact is kept */
+    CONVERSATIONS_READABLE  /* the same, but its text can be read while there is memory for it */
 };
 
 /* life_ns: lifetime after the last use.  E_NOMEM. */
@@ -35,10 +43,16 @@ enum conversations_take conversations_take(struct conversations *conversations, 
 /* What conversations_take() would return, without taking it. */
 enum conversations_take conversations_look(struct conversations *conversations, struct bytes id,
                                            const char *owner, uint64_t now_ns);
-struct bytes conversation_text(const struct conversation *conversation);
-/* Releases a conversation.  is_continued: it cannot be taken again, and only that fact is kept. */
 void conversations_give_back(struct conversations *conversations, struct conversation *conversation,
-                             bool is_continued, uint64_t now_ns);
+                             enum conversations_end how, uint64_t now_ns);
+/* Gives a reference to a text, also of a conversation that is held or continued.  NULL: there is none.  It counts as a
+ * use of a conversation that can be taken. */
+struct kept_text *conversations_read(struct conversations *conversations, struct bytes id, const char *owner,
+                                     uint64_t now_ns);
+/* Takes a text that is in no conversation; one reference.  NULL: no memory, and the text is freed. */
+struct kept_text *kept_text_new(struct buf *text);
+void kept_text_unref(struct kept_text *text);              /* NULL is fine */
+struct bytes kept_text_view(const struct kept_text *text); /* NULL: empty.  Any thread. */
 /* Reads a text and counts as a use; the view is valid until the next call.  False: unknown. */
 bool conversations_peek(struct conversations *conversations, struct bytes id, const char *owner,
                         uint64_t now_ns, struct bytes *out);

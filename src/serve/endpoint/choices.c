@@ -92,6 +92,7 @@ void choices_fail(struct request *request, const struct gen_failure *failure)
 {
     struct api_error error;
 
+    request->resume.has_moved |= failure->status == 409; /* another connection resumed the stream */
     api_fail(&error, failure->status, "%s", failure->message);
     error.type = failure->type;
     error.retry_after_s = failure->retry_after_s;

@@ -88,6 +88,7 @@ struct front {
     struct list requests;
     struct list visits; /* exchanges of /v1/responses/ID that wait for the shared store (shared.c) */
     uint32_t n_visits;
+    struct shared_later later;
     struct list cancels; /* of responses that another router may run (cancels.c) */
     uint32_t n_cancels;
     uint64_t last_cancel;
@@ -151,7 +152,8 @@ struct request { /* fields used for every token come first, because ten thousand
     bool is_gzip;                  /* the body's encoding */
     struct gen_request gen;
     struct api_error error;
-    struct conversation *conversation; /* the conversation that the request continues; a reference is held */
+    struct conversation *conversation; /* the conversation that the request continues, held; NULL: none */
+    struct kept_text *history;         /* its text, also for a stream that is resumed */
     struct buf recalled;               /* kept items for the parser of a Responses request */
     bool has_recalled;
     struct shared_part shared;
@@ -203,6 +205,12 @@ void request_tokenise_work(void *arg);
 /* True if the request names a conversation or kept responses by id.  The loop looks them up, then a job
  * parses the body again. */
 bool request_awaits_conversation(const struct request *request);
+
+/* request_thread.c: the conversation that it continues */
+/* Finds the conversation's text for the parser, and takes the conversation unless a stream is resumed.  E_NOT_FOUND,
+ * with the error. */
+int request_take_thread(struct request *request, struct api_error *error);
+void request_leave_thread(struct request *request); /* the request ends */
 
 /* request_spans.c: its spans in a distributed trace */
 void request_trace_begin(struct request *request, struct bytes traceparent);

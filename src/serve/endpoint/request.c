@@ -155,11 +155,7 @@ void request_free(struct request *request)
     front->n_running--;
     ev_timer_free(request->ping);
     choices_fini(request);
-    shared_end(request, request->state == REQUEST_DONE && api_call_generates(request->call));
-    if (request->conversation != NULL)
-        conversations_give_back(front->conversations, request->conversation,
-                                request->state == REQUEST_DONE && api_call_generates(request->call),
-                                clock_now_ns());
+    request_leave_thread(request);
     request_give_back(request);
     remains_give_back(&(struct remains){.body = request->rendered}, front->opts.jobs, front->opts.loop);
     buf_fini(&request->recalled);
@@ -224,6 +220,7 @@ void request_abort(struct request *request, enum http_abort why)
 static void request_leave(struct request *request)
 {
     choices_leave(request);
+    request->resume.has_moved = true;
     request->status = 200;
     request->reason = "left";
     http_reply_end(request->exchange);
@@ -377,35 +374,6 @@ static const struct gen_model *request_find_model(const struct request *request,
     return NULL;
 }
 
-/* An SDK checks these error codes before it resends the whole conversation. */
-static int take_conversation(struct request *request, struct api_error *error)
-{
-    enum conversations_take result;
-
-    result = request->shared.is_claimed_elsewhere
-                 ? CONVERSATIONS_CONTINUED
-                 : conversations_take(request->front->conversations, request->gen.thread_id, request->owner,
-                                      clock_now_ns(), &request->conversation);
-    report_conversation(request->front, result);
-    switch (result) {
-    case CONVERSATIONS_TAKEN:
-        return 0;
-    case CONVERSATIONS_UNKNOWN:
-        api_fail(error, 404, "thread.previous_message_id: no thread is kept under this id");
-        error->code = "thread_not_found";
-        break;
-    case CONVERSATIONS_CONTINUED:
-        api_fail(error, 400, "thread.previous_message_id: this thread was continued already");
-        error->code = "thread_already_continued";
-        break;
-    case CONVERSATIONS_BUSY:
-        api_fail(error, 400, "thread.previous_message_id: this thread is being continued");
-        error->code = "thread_continue_in_flight";
-        break;
-    }
-    return E_NOT_FOUND;
-}
-
 /* Parses the body again with the conversation's history, or fails the request. */
 static void continue_conversation(struct request *request)
 {
@@ -413,11 +381,11 @@ static void continue_conversation(struct request *request)
     struct api_error error;
     size_t n;
 
-    if ((is_response ? responses_recall(request, &error) : take_conversation(request, &error)) < 0) {
+    if ((is_response ? responses_recall(request, &error) : request_take_thread(request, &error)) < 0) {
         request_fail(request, &error);
         return;
     }
-    n = is_response ? request->recalled.len_bytes : conversation_text(request->conversation).len_bytes;
+    n = is_response ? request->recalled.len_bytes : kept_text_view(request->history).len_bytes;
     struct remains remains = {.gen = request->gen};
 
     remains_give_back(&remains, request->front->opts.jobs, request->front->opts.loop);
@@ -450,7 +418,7 @@ static void parse_done(void *arg)
         request_fail(request, &request->error);
         return;
     }
-    if (request->conversation == NULL) /* otherwise the look-up of the conversation set the owner */
+    if (request->history == NULL) /* otherwise the look-up of the conversation set the owner */
         replay_owner(request->who.tenant, request->gen.cache_salt, request->owner);
     if (request_awaits_conversation(request)) {
         if (!shared_fetch_conversation(request, continue_conversation))

@@ -44,7 +44,7 @@ bool request_awaits_conversation(const struct request *request)
 {
     if (request->gen.response != NULL)
         return request->gen.response->n_wanted > 0;
-    return request->gen.thread == GEN_THREAD_CONTINUE && request->conversation == NULL;
+    return request->gen.thread == GEN_THREAD_CONTINUE && request->history == NULL;
 }
 
 static int request_parse_body(struct request *request)
@@ -54,10 +54,9 @@ static int request_parse_body(struct request *request)
     if (request->has_recalled)
         return api_parse_continued(body, buf_view(&request->recalled), request->call, &request->gen,
                                    &request->error);
-    return request->conversation == NULL
-               ? api_parse_request(body, request->call, &request->gen, &request->error)
-               : api_parse_continued(body, conversation_text(request->conversation), request->call,
-                                     &request->gen, &request->error);
+    return request->history == NULL ? api_parse_request(body, request->call, &request->gen, &request->error)
+                                    : api_parse_continued(body, kept_text_view(request->history),
+                                                          request->call, &request->gen, &request->error);
 }
 
 void request_parse_work(void *arg)

@@ -13,6 +13,7 @@ struct resume {
     bool is_kept;          /* the stream's events have ids */
     bool is_again;         /* the client returned for the rest of a stream */
     bool is_malformed;     /* ... with a malformed id */
+    bool has_moved;        /* the stream goes on at another connection or router */
     bool has_other_prompt; /* the stream's prompt differs from this router's prompt, so the answer is not
                             * cached */
     size_t event_at;       /* where the event being written begins in the front's buffer */

@@ -5,7 +5,8 @@
  *     a conversation                its answer ended           a request continues it and this router lacks it
  *     a response                    its answer ended           a request or a route names it, likewise
  *     a remembered answer           its answer ended           a request's messages have it, likewise
- *     the claim of a conversation   a request continues it     always: one request of all routers gets it
+ *     the claim of a conversation   a request continues it     always: one request of all routers gets it, but a
+ *                                                              resumed stream needs none
  *
  * A value that is found goes into this router's own stores, and the request continues as if the value had been
  * there before.  If none is found in time, the request continues without it. */
@@ -22,8 +23,9 @@
 #include "serve/endpoint/responses_priv.h"
 
 #define ANSWER_LIFE_S 3600u
-#define MAX_LOOKED_AT 256u /* messages of a request, the last ones */
-#define MAX_VISITS    256u /* of /v1/responses/ID that wait for their value */
+#define LATER_NS      (60 * NS_PER_S) /* how long a stream can be resumed, as of its order */
+#define MAX_LOOKED_AT 256u            /* messages of a request, the last ones */
+#define MAX_VISITS    256u            /* of /v1/responses/ID that wait for their value */
 
 struct shared_visit { /* of /v1/responses/ID */
     struct list node; /* front.visits */
@@ -112,6 +114,12 @@ static void shared_on_thread(void *arg, struct buf *values, enum state_claim cla
 {
     struct request *request = arg;
 
+    if (request->resume.is_again) {
+        if (values[0].len_bytes > 0)
+            request->history = kept_text_new(&values[0]);
+        shared_go_on(request);
+        return;
+    }
     request->shared.has_claim = claim == STATE_CLAIM_SET;
     request->shared.is_claimed_elsewhere = claim == STATE_CLAIM_TAKEN;
     if (request->shared.n > 0 && values[0].len_bytes > 0 && claim != STATE_CLAIM_TAKEN)
@@ -124,6 +132,16 @@ static bool shared_claim_name(const struct request *request, struct state_name *
 {
     return state_values_name(&request->front->opts.values, "claim", bytes_str(request->owner),
                              request->gen.thread_id, out) == 0;
+}
+
+/* Asks for the text alone, if this router has none: the stream's first request has the claim. */
+static bool shared_fetch_history(struct request *request, const struct state_name *name)
+{
+    struct state_question question = {.names = name, .n = 1, .done = shared_on_thread};
+
+    request->history = conversations_read(request->front->conversations, request->gen.thread_id,
+                                          request->owner, clock_now_ns());
+    return request->history == NULL && shared_ask(request, &question);
 }
 
 static bool shared_fetch_thread(struct request *request)
@@ -139,9 +157,12 @@ static bool shared_fetch_thread(struct request *request)
                                       .claim_life_s = CONVERSATION_LIFE_NS / NS_PER_S,
                                       .done = shared_on_thread};
 
-    if (here == CONVERSATIONS_CONTINUED || here == CONVERSATIONS_BUSY || id.len_bytes == 0 ||
-        id.len_bytes >= IDS_BYTES || !shared_claim_name(request, &claim) ||
+    if (id.len_bytes == 0 || id.len_bytes >= IDS_BYTES || !shared_claim_name(request, &claim) ||
         state_values_name(&front->opts.values, "thread", bytes_str(request->owner), id, &name) < 0)
+        return false;
+    if (request->resume.is_again)
+        return shared_fetch_history(request, &name);
+    if (here == CONVERSATIONS_CONTINUED || here == CONVERSATIONS_BUSY)
         return false;
     request->shared.n = question.n;
     memcpy(request->shared.thread_id, id.data, id.len_bytes);
@@ -260,22 +281,65 @@ void shared_take_answers(struct request *request)
     part->n_fetched = 0;
 }
 
-void shared_end(struct request *request, bool is_continued)
+/* ---- the end ---- */
+
+/* Forgets the names whose time has come, and the oldest one if all places are taken. */
+static void shared_forget_due(struct front *front, uint64_t now_ns)
+{
+    struct shared_later *later = &front->later;
+
+    while (later->n > 0 &&
+           (later->names[later->first].due_ns <= now_ns || later->n == ARRAY_LEN(later->names))) {
+        (void)state_values_forget(&front->opts.values, &later->names[later->first].name);
+        later->first = (later->first + 1) % ARRAY_LEN(later->names);
+        later->n--;
+    }
+}
+
+/* Forgets a name when its stream cannot be resumed any more, with the end of a later request.  If there is none, the
+ * value's life ends it. */
+static void shared_forget_later(struct front *front, const struct state_name *name)
+{
+    struct shared_later *later = &front->later;
+    uint32_t at = (later->first + later->n++) % ARRAY_LEN(later->names);
+
+    later->names[at].name = *name;
+    later->names[at].due_ns = clock_now_ns() + LATER_NS;
+}
+
+/* The common copy of a conversation that was continued.  The claim is what keeps other requests from continuing it
+ * again, so without a claim the copy goes at once. */
+static void shared_end_thread(struct request *request, enum conversations_end how)
+{
+    const struct shared_part *part = &request->shared;
+    struct front *front = request->front;
+    struct state_name name;
+
+    if (part->thread_id[0] == '\0' || part->is_claimed_elsewhere ||
+        state_values_name(&front->opts.values, "thread", bytes_str(request->owner),
+                          bytes_str(part->thread_id), &name) < 0)
+        return;
+    if (how == CONVERSATIONS_READABLE && part->has_claim)
+        shared_forget_later(front, &name);
+    else
+        (void)state_values_forget(&front->opts.values, &name);
+}
+
+void shared_end(struct request *request, enum conversations_end how)
 {
     struct shared_part *part = &request->shared;
     const struct state_values *values = &request->front->opts.values; /* also while they are away */
     struct state_name name;
 
     state_values_cancel(values, part->ask);
-    if (is_continued && part->thread_id[0] != '\0' && !part->is_claimed_elsewhere &&
-        state_values_name(values, "thread", bytes_str(request->owner), bytes_str(part->thread_id), &name) ==
-            0)
-        (void)state_values_forget(values, &name);
+    shared_forget_due(request->front, clock_now_ns());
+    if (how != CONVERSATIONS_RELEASED)
+        shared_end_thread(request, how);
     /* No second try after one that may have succeeded: the claim may be another router's by then. */
-    if (!is_continued && part->has_claim &&
-        state_values_name(values, "claim", bytes_str(request->owner), bytes_str(part->thread_id), &name) ==
-            0 &&
-        state_values_remove(values, &name) == E_CLOSED)
+    else if (part->has_claim &&
+             state_values_name(values, "claim", bytes_str(request->owner), bytes_str(part->thread_id),
+                               &name) == 0 &&
+             state_values_remove(values, &name) == E_CLOSED)
         (void)state_values_forget(values, &name);
     for (uint32_t i = 0; i < part->n_fetched; i++)
         buf_fini(&part->fetched[i]);

@@ -9,12 +9,23 @@
 #include "base/list.h"
 #include "net/state/state_values.h"
 #include "serve/api/ids.h"
+#include "serve/conversation/conversations.h"
 #include "serve/conversation/replay.h"
 
 struct front;
 struct request;
 struct http_exchange;
 struct auth_key;
+
+#define SHARED_MAX_LATER 512u
+
+struct shared_later { /* a front's names of values that it forgets later, in order of time */
+    struct {
+        struct state_name name;
+        uint64_t due_ns;
+    } names[SHARED_MAX_LATER]; /* a ring: n from first on */
+    uint32_t first, n;
+};
 
 struct shared_part { /* of a request */
     void *ask;       /* it waits for common values */
@@ -29,14 +40,15 @@ struct shared_part { /* of a request */
     uint32_t n_fetched;
 };
 
-/* Asks for the conversation or the responses that the request names and this router lacks.  True: go_on follows. */
+/* Asks for the conversation or the responses that the request names and this router lacks.  True: go_on follows.  The text
+ * of a conversation whose stream is resumed goes to request->history. */
 bool shared_fetch_conversation(struct request *request, void (*go_on)(struct request *request));
 /* Asks for the remembered answers in its messages. */
 bool shared_fetch_answers(struct request *request, void (*go_on)(struct request *request));
 /* Puts fetched answers into the answer cache.  On the tokenise job's thread. */
 void shared_take_answers(struct request *request);
-/* Call it when the request ends. is_continued: its conversation cannot be continued again. */
-void shared_end(struct request *request, bool is_continued);
+/* Call it when the request ends.  how: what became of the conversation that it continues. */
+void shared_end(struct request *request, enum conversations_end how);
 
 /* Keep a copy for the other routers. */
 void shared_keep_thread(struct request *request, struct bytes text);

@@ -46,8 +46,18 @@ static enum conversations_take take(struct conversations *conversations, const c
         conversations_take(conversations, bytes_str(id), owner, now_ns, &conversation);
 
     if (how == CONVERSATIONS_TAKEN)
-        conversations_give_back(conversations, conversation, false, now_ns);
+        conversations_give_back(conversations, conversation, CONVERSATIONS_RELEASED, now_ns);
     return how;
+}
+
+/* Of a text that can be read; 0: there is none. */
+static size_t length_of(struct conversations *conversations, const char *id)
+{
+    struct kept_text *text = conversations_read(conversations, bytes_str(id), "team", 1);
+    size_t n = kept_text_view(text).len_bytes;
+
+    kept_text_unref(text);
+    return n;
 }
 
 static void a_conversation_is_continued_once_by_its_owner(void **state)
@@ -65,9 +75,9 @@ static void a_conversation_is_continued_once_by_its_owner(void **state)
     assert_int_equal(take(conversations, "msg_a", "team", 0), CONVERSATIONS_TAKEN);
     assert_int_equal(conversations_take(conversations, bytes_str("msg_a"), "team", 0, &conversation),
                      CONVERSATIONS_TAKEN);
-    assert_int_equal(conversation_text(conversation).len_bytes, 10);
+    assert_int_equal(length_of(conversations, "msg_a"), 10);
     assert_int_equal(take(conversations, "msg_a", "team", 1), CONVERSATIONS_BUSY);
-    conversations_give_back(conversations, conversation, true, 1);
+    conversations_give_back(conversations, conversation, CONVERSATIONS_ENDED, 1);
     assert_int_equal(take(conversations, "msg_a", "team", 2), CONVERSATIONS_CONTINUED);
     assert_int_equal(take(conversations, "msg_a", "others", 2), CONVERSATIONS_UNKNOWN);
     conversations_free(conversations);
@@ -87,7 +97,7 @@ static void a_conversation_expires_after_its_last_use(void **state)
                      CONVERSATIONS_TAKEN);
     put(conversations, "msg_c", "team", 10, 1000); /* while it is held, it stays */
     assert_int_equal(conversations_count(conversations), 2);
-    conversations_give_back(conversations, conversation, true, 1000);
+    conversations_give_back(conversations, conversation, CONVERSATIONS_ENDED, 1000);
     assert_int_equal(take(conversations, "msg_a", "team", 1100), CONVERSATIONS_CONTINUED);
     assert_int_equal(take(conversations, "msg_a", "team", 1101), CONVERSATIONS_UNKNOWN);
     assert_int_equal(conversations_count(conversations), 0);
@@ -112,6 +122,40 @@ static void the_table_is_bounded(void **state)
     put(conversations, "msg_large", "team", 200000, 0); /* too large to be kept, and none is evicted for it */
     assert_int_equal(take(conversations, "msg_large", "team", 0), CONVERSATIONS_UNKNOWN);
     assert_int_equal(take(conversations, "msg_999", "team", 0), CONVERSATIONS_TAKEN);
+    conversations_free(conversations);
+}
+
+static void continue_one(struct conversations *conversations, const char *id, enum conversations_end how)
+{
+    struct conversation *conversation;
+
+    assert_int_equal(conversations_take(conversations, bytes_str(id), "team", 1, &conversation),
+                     CONVERSATIONS_TAKEN);
+    conversations_give_back(conversations, conversation, how, 1);
+}
+
+static void a_continued_text_is_readable_while_there_is_memory(void **state)
+{
+    struct conversations *conversations;
+    struct kept_text *text;
+
+    assert_int_equal(conversations_new(14000, 100, &conversations), 0);
+    put(conversations, "msg_a", "team", 4000, 0);
+    put(conversations, "msg_b", "team", 4000, 0);
+    continue_one(conversations, "msg_b", CONVERSATIONS_READABLE);
+    assert_int_equal(take(conversations, "msg_b", "team", 1), CONVERSATIONS_CONTINUED);
+    assert_int_equal(length_of(conversations, "msg_b"), 4000);
+    assert_null(conversations_read(conversations, bytes_str("msg_b"), "others", 1));
+    text = conversations_read(conversations, bytes_str("msg_b"), "team", 1);
+    /* It goes before the conversation that is older but can be continued.  A reference outlives that. */
+    put(conversations, "msg_c", "team", 8000, 2);
+    assert_int_equal(length_of(conversations, "msg_b"), 0);
+    assert_int_equal(kept_text_view(text).len_bytes, 4000);
+    assert_int_equal(take(conversations, "msg_b", "team", 2), CONVERSATIONS_CONTINUED);
+    assert_int_equal(take(conversations, "msg_a", "team", 2), CONVERSATIONS_TAKEN);
+    kept_text_unref(text);
+    continue_one(conversations, "msg_a", CONVERSATIONS_ENDED);
+    assert_int_equal(length_of(conversations, "msg_a"), 0);
     conversations_free(conversations);
 }
 
@@ -496,6 +540,7 @@ int main(void)
         cmocka_unit_test(a_conversation_is_continued_once_by_its_owner),
         cmocka_unit_test(a_conversation_expires_after_its_last_use),
         cmocka_unit_test(the_table_is_bounded),
+        cmocka_unit_test(a_continued_text_is_readable_while_there_is_memory),
         cmocka_unit_test(a_continued_conversation_is_the_whole_one),
         cmocka_unit_test(an_id_is_good_once),
         cmocka_unit_test(one_that_is_being_continued_is_busy_until_it_fails),

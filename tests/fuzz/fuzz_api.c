@@ -11,15 +11,16 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* A kept conversation can be continued, and has no message beyond its request's and the answer. */
-static void try_thread(const struct gen_request *request)
+static void try_thread(struct gen_request *request)
 {
     const struct gen_block answer = {.kind = GEN_TEXT, .text = bytes_str("yes")};
     struct gen_request next;
     struct api_error error;
-    struct buf thread = {0};
+    struct buf thread = request->history;
     json_t *root;
 
-    ASSERT(api_put_thread(&thread, request->history, &answer, 1) == 0);
+    request->history = (struct buf){0};
+    ASSERT(api_put_thread(&thread, &answer, 1) == 0);
     ASSERT(api_json_load(buf_view(&thread), NULL, &root) == 0);
     json_decref(root);
     if (api_parse_continued(bytes_str("{\"model\":\"m\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\","

@@ -119,20 +119,26 @@ static uint32_t kept_send(struct router_kept *kept, const struct state_name *nam
     return n_sent;
 }
 
-static int kept_put(void *self, const struct state_name *name, uint64_t life_s, struct buf *value)
+static int kept_put_copy(void *self, const struct state_name *name, uint64_t life_s, struct bytes value)
 {
     struct router_kept *kept = self;
     uint64_t now_s = kept_now_s();
     const uint64_t times_s[2] = {now_s, now_s + life_s};
     struct buf sealed = {0};
-    int rc = value->is_bad ? E_NOMEM : value->len_bytes > KEPT_MAX_VALUE ? E_LIMIT : 0;
+    int rc = value.len_bytes > KEPT_MAX_VALUE ? E_LIMIT
+                                              : state_record_seal(kept->key, name, times_s, value, &sealed);
 
-    if (rc == 0)
-        rc = state_record_seal(kept->key, name, times_s, buf_view(value), &sealed);
     if (rc == 0 && kept_send(kept, name, life_s, buf_view(&sealed)) == 0)
         rc = E_CLOSED;
     metric_add(rc == 0 ? kept->m_put : kept->m_dropped, 1);
     buf_fini(&sealed);
+    return rc;
+}
+
+static int kept_put(void *self, const struct state_name *name, uint64_t life_s, struct buf *value)
+{
+    int rc = value->is_bad ? E_NOMEM : kept_put_copy(self, name, life_s, buf_view(value));
+
     buf_fini(value);
     return rc;
 }
@@ -437,6 +443,7 @@ struct state_values router_kept_values(struct router *router)
     static const struct state_values_ops kept_ops = {.is_up = kept_is_up,
                                                      .name = kept_name,
                                                      .put = kept_put,
+                                                     .put_copy = kept_put_copy,
                                                      .remove = kept_remove,
                                                      .expire = kept_expire,
                                                      .forget = kept_forget,

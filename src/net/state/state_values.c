@@ -22,6 +22,15 @@ static int values_store_put(void *self, const struct state_name *name, uint64_t 
     return state_put(self, name, life_s, value);
 }
 
+static int values_store_put_copy(void *self, const struct state_name *name, uint64_t life_s,
+                                 struct bytes value)
+{
+    struct buf copy = {0};
+
+    buf_append(&copy, value.data, value.len_bytes);
+    return state_put(self, name, life_s, &copy);
+}
+
 static int values_store_remove(void *self, const struct state_name *name)
 {
     return state_remove(self, name);
@@ -57,6 +66,7 @@ struct state_values state_values_of(struct state *state)
     static const struct state_values_ops store_ops = {.is_up = values_store_is_up,
                                                       .name = values_store_name,
                                                       .put = values_store_put,
+                                                      .put_copy = values_store_put_copy,
                                                       .remove = values_store_remove,
                                                       .expire = values_store_expire,
                                                       .forget = values_store_forget,
@@ -97,6 +107,12 @@ int state_values_put(const struct state_values *values, const struct state_name 
         return values->ops->put(values->self, name, life_s, value);
     buf_fini(value);
     return E_CLOSED;
+}
+
+int state_values_put_copy(const struct state_values *values, const struct state_name *name, uint64_t life_s,
+                          struct bytes value)
+{
+    return values->ops == NULL ? E_CLOSED : values->ops->put_copy(values->self, name, life_s, value);
 }
 
 int state_values_remove(const struct state_values *values, const struct state_name *name)

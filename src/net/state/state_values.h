@@ -13,6 +13,7 @@ struct state_values_ops {
     int (*name)(const void *self, const char *kind, struct bytes owner, struct bytes id,
                 struct state_name *out);
     int (*put)(void *self, const struct state_name *name, uint64_t life_s, struct buf *value);
+    int (*put_copy)(void *self, const struct state_name *name, uint64_t life_s, struct bytes value);
     int (*remove)(void *self, const struct state_name *name);
     int (*expire)(void *self, const struct state_name *name, uint64_t life_s);
     int (*forget)(void *self, const struct state_name *name);
@@ -37,6 +38,9 @@ int state_values_name(const struct state_values *values, const char *kind, struc
                       struct bytes id, struct state_name *out);
 int state_values_put(const struct state_values *values, const struct state_name *name, uint64_t life_s,
                      struct buf *value);
+/* The same with a borrowed value, which is copied only where it has to wait. */
+int state_values_put_copy(const struct state_values *values, const struct state_name *name, uint64_t life_s,
+                          struct bytes value);
 int state_values_remove(const struct state_values *values, const struct state_name *name);
 /* Where workers keep the values, they end at once. */
 int state_values_expire(const struct state_values *values, const struct state_name *name, uint64_t life_s);

@@ -78,7 +78,7 @@ struct gen_response {      /* the fields of /v1/responses beside the prompt */
 
 enum gen_thread { GEN_THREAD_NONE, GEN_THREAD_CREATE, GEN_THREAD_CONTINUE };
 
-struct gen_request { /* all memory comes from the arena */
+struct gen_request { /* all memory but the history comes from the arena */
     struct arena arena;
     /* Sampling and limits. max_new_tokens as the client wrote it (0: only compute the prompt); sample.temperature
      * NaN: the model's default. The endpoint adds the request id, the tenant and the cache marks. */
@@ -113,9 +113,9 @@ struct gen_request { /* all memory comes from the arena */
     const char *call_prefix;  /* prefix of call ids; static; NULL: "toolu_" */
     struct bytes *stop_sequences;
     size_t n_stop_sequences;
-    enum gen_thread thread;        /* keep the conversation for later requests, or continue a kept one */
-    struct bytes thread_id;        /* GEN_THREAD_CONTINUE: the id of the message that the request continues */
-    struct bytes history;          /* of a conversation: the history that api_put_thread() takes */
+    enum gen_thread thread; /* keep the conversation for later requests, or continue a kept one */
+    struct bytes thread_id; /* GEN_THREAD_CONTINUE: the id of the message that the request continues */
+    struct buf history;     /* of a conversation: what api_put_thread() completes, heap; empty: too long */
     struct gen_response *response; /* of /v1/responses; NULL: another API */
     struct bytes user_id;          /* metadata.user_id */
     struct bytes service_tier;     /* names a class; empty: none */

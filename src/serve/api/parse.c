@@ -480,5 +480,6 @@ int api_parse_request(struct bytes body, enum api_call call, struct gen_request 
 void gen_request_fini(struct gen_request *request)
 {
     arena_fini(&request->arena);
+    buf_fini(&request->history);
     memset(request, 0, sizeof(*request));
 }

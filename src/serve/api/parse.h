@@ -6,8 +6,7 @@
 #include "serve/api/error.h"
 #include "serve/api/gen.h"
 
-/* Limit on a response that is kept for later requests, and on its input: the loop thread copies it, in about a
- * millisecond. */
+/* Limit on a conversation that is kept for later requests: of a response, and of its input; of a thread. */
 #define API_MAX_KEPT_BYTES ((size_t)4 << 20)
 
 /* The endpoints that parse a body.  COUNT_TOKENS: max_tokens is optional; generation fields are only checked.

@@ -9,12 +9,18 @@
  *
  *     {"system":...,"tools":...,"messages":[{...},{...}
  *
- * It holds no cache breakpoints.  Breakpoints of earlier requests count neither towards the limit of four
- * nor for retention; the KV found in the cache already has its retention. */
+ * It holds only members that the parser reads, so the context bounds it, and no cache breakpoints.
+ * Breakpoints of earlier requests count neither towards the limit of four nor for retention; the KV found in
+ * the cache already has its retention. */
 #include <string.h>
 
 #include "serve/api/parse_priv.h"
 #include "base/err.h"
+
+/* Room for an answer in the history, so that the loop thread appends to it and copies nothing. */
+#define BYTES_PER_TOKEN 8
+#define MIN_ROOM_BYTES  ((size_t)1 << 10)
+#define MAX_ROOM_BYTES  ((size_t)1 << 20)
 
 /* Members besides the messages: given when a conversation is created, and kept. */
 static const char *const fixed[] = {"system", "tools"};
@@ -99,15 +105,49 @@ int parse_thread_join(struct parse *parse, json_t *root, struct bytes history)
 
 /* ---- keeping ---- */
 
-static void drop_marks(json_t *list)
+static const char *const of_message[] = {"role", "content", NULL};
+static const char *const of_tool[] = {"type", "name", "description", "input_schema", "strict", NULL};
+static const char *const of_source[] = {"type", "data", "content", NULL};
+static const char *const of_block[] = {"type",  "text",    "thinking",    "signature", "id",
+                                       "name",  "input",   "tool_use_id", "is_error",  "content",
+                                       "title", "context", "source",      "tool_name", NULL};
+
+static bool thread_is_known(const char *name, const char *const *known)
+{
+    while (*known != NULL && strcmp(*known, name) != 0)
+        known++;
+    return *known != NULL;
+}
+
+/* Drops all other members.  A call's input and a schema stay as they are. */
+static void thread_keep_members(json_t *object, const char *const *known)
+{
+    const char *name;
+    void *spare;
+    json_t *value;
+
+    json_object_foreach_safe(object, spare, name, value)
+    {
+        if (!thread_is_known(name, known))
+            json_object_del(object, name);
+    }
+}
+
+/* The same for a list of objects, for the blocks in their content, and for their sources. */
+static void thread_keep_known(json_t *list, const char *const *known)
 {
     size_t i;
     json_t *item;
 
     json_array_foreach(list, i, item)
     {
-        json_object_del(item, "cache_control");
-        drop_marks(json_object_get(item, "content")); /* content of a message, or of a tool's result */
+        json_t *source;
+
+        thread_keep_members(item, known);
+        source = json_object_get(item, "source");
+        thread_keep_members(source, of_source);
+        thread_keep_known(json_object_get(item, "content"), of_block);
+        thread_keep_known(json_object_get(source, "content"), of_block);
     }
 }
 
@@ -122,32 +162,46 @@ static size_t count_turns(const json_t *messages)
     return n;
 }
 
-int parse_thread_history(struct parse *parse, json_t *root)
+/* Room for an answer of as many tokens as the request allows, for most texts. */
+static size_t thread_answer_bytes(const struct gen_request *request)
 {
-    json_t *messages = json_object_get(root, "messages");
-    size_t n = count_turns(messages);
-    struct buf text = {0};
-    int rc;
+    size_t n = (size_t)request->work.max_new_tokens * BYTES_PER_TOKEN;
 
-    drop_marks(messages);
-    buf_append_byte(&text, '{');
+    return (n < MAX_ROOM_BYTES ? n : MAX_ROOM_BYTES) + MIN_ROOM_BYTES;
+}
+
+static void thread_put_fixed(const json_t *root, struct buf *out)
+{
     for (int i = 0; i < 2; i++) {
         json_t *value = parse_member(root, fixed[i]);
 
         if (value == NULL)
             continue;
-        drop_marks(value);
-        buf_printf(&text, "\"%s\": ", fixed[i]);
-        api_json_put(&text, value);
-        buf_append_str(&text, ", ");
+        thread_keep_known(value, i == 0 ? of_block : of_tool);
+        buf_printf(out, "\"%s\": ", fixed[i]);
+        api_json_put(out, value);
+        buf_append_str(out, ", ");
     }
-    buf_append_str(&text, "\"messages\": [");
-    for (size_t i = 0; i < n; i++) {
+}
+
+int parse_thread_history(struct parse *parse, json_t *root)
+{
+    json_t *messages = json_object_get(root, "messages");
+    struct buf *text = &parse->out->history;
+    size_t n = count_turns(messages);
+
+    thread_keep_known(messages, of_message);
+    buf_append_byte(text, '{');
+    thread_put_fixed(root, text);
+    buf_append_str(text, "\"messages\": [");
+    for (size_t i = 0; i < n && text->len_bytes <= API_MAX_KEPT_BYTES; i++) {
         if (i > 0)
-            buf_append_str(&text, ", ");
-        api_json_put(&text, json_array_get(messages, i));
+            buf_append_str(text, ", ");
+        api_json_put(text, json_array_get(messages, i));
     }
-    rc = text.is_bad ? parse_no_memory(parse) : parse_copy(parse, buf_view(&text), &parse->out->history);
-    buf_fini(&text);
-    return rc;
+    if (text->len_bytes > API_MAX_KEPT_BYTES)
+        buf_fini(text);
+    else
+        buf_reserve(text, thread_answer_bytes(parse->out));
+    return text->is_bad ? parse_no_memory(parse) : 0;
 }

@@ -121,14 +121,13 @@ static void put_blocks(struct buf *out, const struct gen_block *blocks, size_t n
     }
 }
 
-int api_put_thread(struct buf *out, struct bytes history, const struct gen_block *blocks, size_t n)
+int api_put_thread(struct buf *history, const struct gen_block *blocks, size_t n)
 {
-    buf_append(out, history.data, history.len_bytes);
-    if (history.len_bytes > 0 && history.data[history.len_bytes - 1] != '[')
-        buf_append_str(out, ", ");
-    buf_append_str(out, "{\"role\": \"assistant\", \"content\": [");
-    put_blocks(out, blocks, n);
-    return buf_append_str(out, "]}]}");
+    if (history->len_bytes > 0 && history->data[history->len_bytes - 1] != '[')
+        buf_append_str(history, ", ");
+    buf_append_str(history, "{\"role\": \"assistant\", \"content\": [");
+    put_blocks(history, blocks, n);
+    return buf_append_str(history, "]}]}");
 }
 
 static void open_message(struct buf *out, const char *id, struct bytes model)

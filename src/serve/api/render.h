@@ -30,8 +30,8 @@ struct api_answer {
 };
 
 int api_put_message(struct buf *out, const struct api_answer *answer);
-/* A conversation in the form in which it is kept: gen_request.history followed by the answer, as JSON. */
-int api_put_thread(struct buf *out, struct bytes history, const struct gen_block *blocks, size_t n);
+/* Completes gen_request.history with the answer: a conversation in the form in which it is kept, as JSON. */
+int api_put_thread(struct buf *history, const struct gen_block *blocks, size_t n);
 
 /* Data of the events "message_start", "content_block_start", "content_block_delta", "content_block_stop"
  * and "message_delta".  The data of "ping" and "message_stop" is fixed. */

@@ -57,6 +57,17 @@ int conversations_new(size_t max_bytes, uint64_t life_ns, struct conversations *
 
 /* ---- texts ---- */
 
+/* Gives room back that the text does not need. */
+static void kept_text_trim(struct buf *text)
+{
+    uint8_t *data = text->cap_bytes > text->len_bytes + 1 ? realloc(text->data, text->len_bytes + 1) : NULL;
+
+    if (data == NULL)
+        return;
+    text->data = data;
+    text->cap_bytes = text->len_bytes + 1;
+}
+
 struct kept_text *kept_text_new(struct buf *text)
 {
     struct kept_text *kept = text->is_bad ? NULL : malloc(sizeof(*kept));
@@ -65,6 +76,7 @@ struct kept_text *kept_text_new(struct buf *text)
         buf_fini(text);
         return NULL;
     }
+    kept_text_trim(text);
     *kept = (struct kept_text){.text = *text, .n_refs = 1};
     *text = (struct buf){0};
     return kept;

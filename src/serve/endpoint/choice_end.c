@@ -62,12 +62,12 @@ void choices_sum_serving(struct request *request)
  * An answer that a limit cut cannot be continued. */
 static void keep_conversation(struct request *request, const struct cached_answer *answer, enum gen_stop why)
 {
+    struct buf *text = &request->gen.history;
     struct gen_block *blocks;
-    struct buf text = {0};
     size_t n = 0;
 
-    if (request->gen.thread == GEN_THREAD_NONE || request->front->conversations == NULL ||
-        why == GEN_STOP_MAX_TOKENS || why == GEN_STOP_CONTEXT)
+    if (text->len_bytes == 0 || request->front->conversations == NULL || why == GEN_STOP_MAX_TOKENS ||
+        why == GEN_STOP_CONTEXT)
         return;
     blocks = calloc(answer->n_blocks + 1, sizeof(*blocks));
     if (blocks == NULL)
@@ -75,10 +75,12 @@ static void keep_conversation(struct request *request, const struct cached_answe
     if (answer->thinking.len_bytes > 0)
         blocks[n++] = (struct gen_block){.kind = GEN_THINKING, .text = answer->thinking};
     memcpy(blocks + n, answer->blocks, answer->n_blocks * sizeof(*blocks));
-    api_put_thread(&text, request->gen.history, blocks, n + answer->n_blocks);
+    api_put_thread(text, blocks, n + answer->n_blocks);
     free(blocks);
-    shared_keep_thread(request, buf_view(&text));
-    conversations_put(request->front->conversations, request->message_id, request->owner, &text,
+    if (text->is_bad || text->len_bytes > API_MAX_KEPT_BYTES)
+        return;
+    shared_keep_thread(request, buf_view(text));
+    conversations_put(request->front->conversations, request->message_id, request->owner, text,
                       clock_now_ns());
 }
 

@@ -19,8 +19,9 @@ static size_t prompt_bytes(const struct prompt *prompt)
 
 static size_t remains_bytes(const struct remains *remains)
 {
-    size_t n = remains->gen.arena.used_bytes + remains->body.cap_bytes + prompt_bytes(&remains->prompt) +
-               remains->replay.n * sizeof(struct answer_key) + stop_set_bytes(remains->stops);
+    size_t n = remains->gen.arena.used_bytes + remains->gen.history.cap_bytes + remains->body.cap_bytes +
+               prompt_bytes(&remains->prompt) + remains->replay.n * sizeof(struct answer_key) +
+               stop_set_bytes(remains->stops);
 
     for (size_t i = 0; i < remains->n_more; i++)
         n += prompt_bytes(&remains->more_prompts[i]);

@@ -41,17 +41,6 @@ static const struct state_values *shared_values_of(const struct front *front)
     return state_values_are_up(&front->opts.values) ? &front->opts.values : NULL;
 }
 
-/* Copies a text to the common values. */
-static void shared_put(struct front *front, const struct state_name *name, uint64_t life_s, struct bytes text)
-{
-    struct buf copy = {0};
-
-    if (text.len_bytes > state_values_max_bytes(&front->opts.values))
-        return;
-    buf_append(&copy, text.data, text.len_bytes);
-    (void)state_values_put(&front->opts.values, name, life_s, &copy); /* refused: this router alone has it */
-}
-
 /* ---- keeping ---- */
 
 void shared_keep_thread(struct request *request, struct bytes text)
@@ -59,9 +48,11 @@ void shared_keep_thread(struct request *request, struct bytes text)
     const struct state_values *values = shared_values_of(request->front);
     struct state_name name;
 
-    if (values != NULL && state_values_name(values, "thread", bytes_str(request->owner),
-                                            bytes_str(request->message_id), &name) == 0)
-        shared_put(request->front, &name, CONVERSATION_LIFE_NS / NS_PER_S, text);
+    if (values != NULL && text.len_bytes <= state_values_max_bytes(values) &&
+        state_values_name(values, "thread", bytes_str(request->owner), bytes_str(request->message_id),
+                          &name) == 0)
+        /* refused: this router alone has it */
+        (void)state_values_put_copy(values, &name, CONVERSATION_LIFE_NS / NS_PER_S, text);
 }
 
 void shared_keep_response(struct request *request, struct bytes text)
@@ -69,9 +60,10 @@ void shared_keep_response(struct request *request, struct bytes text)
     const struct state_values *values = shared_values_of(request->front);
     struct state_name name;
 
-    if (values != NULL && state_values_name(values, "response", bytes_str(request->who.tenant),
-                                            bytes_str(request->message_id), &name) == 0)
-        shared_put(request->front, &name, RESPONSE_LIFE_NS / NS_PER_S, text);
+    if (values != NULL && text.len_bytes <= state_values_max_bytes(values) &&
+        state_values_name(values, "response", bytes_str(request->who.tenant), bytes_str(request->message_id),
+                          &name) == 0)
+        (void)state_values_put_copy(values, &name, RESPONSE_LIFE_NS / NS_PER_S, text);
 }
 
 void shared_keep_answer(struct request *request, const struct answer_key *key,

@@ -297,6 +297,52 @@ static void one_that_is_being_continued_is_busy_until_it_fails(void **state)
     rig_end(&rig);
 }
 
+/* Sends a request that creates a thread with a long member in its message, and continues the thread. */
+static void begin_long(struct rig *rig, const char *member, size_t n_bytes, int want_status)
+{
+    struct buf body = {0};
+    json_t *root;
+    char id[40];
+
+    buf_printf(&body,
+               "{\"model\":\"sim\",\"max_tokens\":100" CREATE ",\"messages\":[{\"role\":\"user\",\"content\":"
+               "[{\"type\":\"text\",\"text\":\"say Three.\",\"%s\":\"",
+               member);
+    for (size_t i = 0; i < n_bytes; i++)
+        buf_append_byte(&body, 'x');
+    buf_append_str(&body, "\"}]}]}");
+    root = send_body(rig, (const char *)body.data, 200);
+    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+    json_decref(root);
+    buf_fini(&body);
+    go_on(rig, &(struct next){id, "", NEXT}, want_status, want_status == 200 ? NULL : "thread_not_found",
+          NULL);
+}
+
+static size_t conversation_bytes(struct rig *rig)
+{
+    struct buf in = {0};
+    size_t n;
+
+    assert_int_equal(raw_ask(rig->port, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", &in), 200);
+    n = strtoul(strstr((const char *)in.data, "\nbaton_conversations_bytes ") + 27, NULL, 10);
+    buf_fini(&in);
+    return n;
+}
+
+/* The context bounds only what the prompt holds.  Other members are left out; titles are read of documents alone. */
+static void a_long_conversation_is_not_kept(void **state)
+{
+    struct rig rig;
+
+    rig_begin(&rig, NULL);
+    begin_long(&rig, "unknown", (size_t)5 << 20, 200);
+    assert_in_range(conversation_bytes(&rig), 1, 4096);
+    begin_long(&rig, "title", (size_t)1 << 20, 200);
+    begin_long(&rig, "title", (size_t)5 << 20, 404);
+    rig_end(&rig);
+}
+
 static void a_cut_answer_is_not_kept(void **state)
 {
     struct rig rig;
@@ -544,6 +590,7 @@ int main(void)
         cmocka_unit_test(a_continued_conversation_is_the_whole_one),
         cmocka_unit_test(an_id_is_good_once),
         cmocka_unit_test(one_that_is_being_continued_is_busy_until_it_fails),
+        cmocka_unit_test(a_long_conversation_is_not_kept),
         cmocka_unit_test(a_cut_answer_is_not_kept),
         cmocka_unit_test(results_answer_the_calls_that_are_kept),
         cmocka_unit_test(answers_that_end_early_are_kept),

@@ -198,7 +198,7 @@ int parse_messages(struct parse *parse, const json_t *root)
         size_t index = i < parse->n_earlier ? i : i - parse->n_earlier; /* in the client's numbering */
         size_t was = parse_push_index(parse, index);
 
-        rc = parse_content_parse_message(parse, json_array_get(list, i), index);
+        rc = parse_content_parse_message(parse, json_array_get(list, i), i);
         if (rc < 0)
             return rc;
         parse_pop(parse, was);

@@ -7,7 +7,8 @@
 #include "text/json/json.h"
 #include "serve/api/parse.h"
 
-struct parse_origin { /* a block's place in the client's own list */
+struct
+    parse_origin { /* a block's place in the list, which begins with parse.n_earlier kept messages or items */
     uint32_t message;
     uint32_t block;
 };

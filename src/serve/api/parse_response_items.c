@@ -187,7 +187,7 @@ static int parse_items_list(struct parse *parse, json_t *list, struct buf *syste
     for (size_t i = 0; i < json_array_size(list); i++) {
         size_t index = i < parse->n_earlier ? i : i - parse->n_earlier; /* the index as the client counts */
         size_t was = parse_push_index(parse, index);
-        int rc = parse_items_item(parse, json_array_get(list, i), index, system);
+        int rc = parse_items_item(parse, json_array_get(list, i), i, system);
 
         if (rc < 0)
             return rc;

@@ -259,6 +259,33 @@ static void kept_responses_are_asked_for_first(void **state)
     assert_string_equal(error.message, "input.1.id: no item is kept under '" ITEM "'");
 }
 
+/* The client counts only the items that it sends. */
+static void a_kept_call_without_an_output_is_no_item_of_the_client(void **state)
+{
+    static const char history[] = "{'previous':[" USER "," CALL("a") "],'items':[]}";
+    static const struct {
+        const char *items, *error;
+    } wants[] = {
+        {USER,
+         "previous_response_id: No tool output found for function call a. The previous response made this "
+         "call; send its function_call_output."},
+        {CALL("a"), "input.0.call_id: the ids of calls must be unique"},
+        {OUTPUT("a") "," CALL("b"), "input.1: No tool output found for function call b."},
+        {OUTPUT("a") "," OUTPUT("b"),
+         "input.1: No tool call found for function call output with call_id b."}};
+    struct gen_request r;
+    struct api_error error;
+    struct buf body = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(wants); i++) {
+        buf_clear(&body);
+        buf_printf(&body, "{'model':'m','previous_response_id':'" RESPONSE "','input':[%s]}", wants[i].items);
+        assert_int_equal(parse_with((const char *)body.data, history, &r, &error), E_FORMAT);
+        assert_string_equal(error.message, wants[i].error);
+    }
+    buf_fini(&body);
+}
+
 static void an_items_id_names_its_response(void **state)
 {
     char item[IDS_BYTES], response[IDS_BYTES];
@@ -301,6 +328,7 @@ int main(void)
         cmocka_unit_test(other_tools_are_left_out_and_named),
         cmocka_unit_test(fields_take_effect),
         cmocka_unit_test(kept_responses_are_asked_for_first),
+        cmocka_unit_test(a_kept_call_without_an_output_is_no_item_of_the_client),
         cmocka_unit_test(an_items_id_names_its_response),
         cmocka_unit_test(a_long_conversation_is_not_kept),
     };

@@ -397,7 +397,11 @@ static void results_answer_the_calls_that_are_kept(void **state)
     assert_non_null(
         strstr(str_at(root, "error", "message"), "messages.0.content.0: unexpected `tool_use_id`"));
     json_decref(root);
-    go_on(&rig, &(struct next){id, "", NEXT}, 400, NULL, NULL);
+    put_next(body, sizeof(body), &(struct next){id, "", NEXT});
+    root = send_body(&rig, body, 400); /* the call is in no message of the client */
+    assert_true(strncmp(str_at(root, "error", "message"),
+                        "thread.previous_message_id: `tool_use` ids were found without", 61) == 0);
+    json_decref(root);
     snprintf(result, sizeof(result),
              "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"%s\"}]}", call);
     go_on(&rig, &(struct next){id, "", result}, 200, NULL, NULL);

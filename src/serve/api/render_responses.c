@@ -63,17 +63,30 @@ static void render_response_put_str_member(struct buf *out, const char *name, st
     json_put_str(out, text);
 }
 
+static void render_response_put_text(struct buf *out, const char *name, const struct api_item *item)
+{
+    if (!item->is_escaped) {
+        render_response_put_str_member(out, name, item->text);
+        return;
+    }
+    buf_append_str(out, ",\"");
+    buf_append_str(out, name);
+    buf_append_str(out, "\":\"");
+    buf_append(out, item->text.data, item->text.len_bytes);
+    buf_append_byte(out, '"');
+}
+
 /* The one part of a message or of reasoning. */
 static void render_response_put_part(struct buf *out, const struct api_item *item, bool is_summary)
 {
     if (item->kind == GEN_THINKING) {
         buf_append_str(out, is_summary ? "{\"type\":\"summary_text\"" : "{\"type\":\"reasoning_text\"");
-        render_response_put_str_member(out, "text", item->text);
+        render_response_put_text(out, "text", item);
         buf_append_byte(out, '}');
         return;
     }
     buf_append_str(out, "{\"type\":\"output_text\"");
-    render_response_put_str_member(out, "text", item->text);
+    render_response_put_text(out, "text", item);
     buf_append_str(out, ",\"annotations\":[],\"logprobs\":[");
     buf_append(out, item->logprobs.data, item->logprobs.len_bytes);
     buf_append_str(out, "]}");
@@ -111,7 +124,7 @@ static void render_response_put_item(struct buf *out, const struct api_response 
         buf_append_str(out, ",\"type\":\"function_call\"");
         render_response_put_str_member(out, "call_id", item->call_id);
         render_response_put_str_member(out, "name", item->name);
-        render_response_put_str_member(out, "arguments", item->text);
+        render_response_put_text(out, "arguments", item);
     } else if (item->kind == GEN_THINKING) {
         buf_append_str(out, ",\"type\":\"reasoning\"");
         render_response_put_reasoning(out, item, response->asked);
@@ -288,13 +301,13 @@ int api_put_item_event(struct buf *out, const struct api_place *place, enum api_
         render_response_put_part(out, item, place->response->asked->wants_summary);
         break;
     case API_ITEM_DELTA:
-        render_response_put_str_member(out, "delta", item->text);
+        render_response_put_text(out, "delta", item);
         render_response_put_logprobs(out, item);
         break;
     case API_ITEM_TEXT_DONE:
         if (item->kind == GEN_TOOL_USE)
             render_response_put_str_member(out, "name", item->name);
-        render_response_put_str_member(out, item->kind == GEN_TOOL_USE ? "arguments" : "text", item->text);
+        render_response_put_text(out, item->kind == GEN_TOOL_USE ? "arguments" : "text", item);
         render_response_put_logprobs(out, item);
         break;
     }

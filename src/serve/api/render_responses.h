@@ -22,6 +22,7 @@ struct api_item { /* an output item: a message, a call, or reasoning */
     enum gen_block_kind kind;
     enum api_item_state state;
     struct bytes text; /* or a call's arguments */
+    bool is_escaped;   /* the text is the inside of a JSON string already */
     struct bytes call_id, name;
     struct bytes signature; /* of thinking */
     struct bytes logprobs;  /* of a message's text: JSON objects with commas between them */

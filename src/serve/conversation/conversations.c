@@ -264,21 +264,6 @@ struct kept_text *conversations_read(struct conversations *conversations, struct
     return text;
 }
 
-bool conversations_peek(struct conversations *conversations, struct bytes id, const char *owner,
-                        uint64_t now_ns, struct bytes *out)
-{
-    struct conversation *conversation;
-
-    conversations_sweep(conversations, now_ns);
-    conversation = conversations_find(conversations, id, owner);
-    if (conversation == NULL || conversation->is_held || conversation->is_continued)
-        return false;
-    list_remove(&conversation->node);
-    conversations_use(conversations, conversation, now_ns);
-    *out = kept_text_view(conversation->text);
-    return true;
-}
-
 bool conversations_remove(struct conversations *conversations, struct bytes id, const char *owner)
 {
     struct conversation *conversation = conversations_find(conversations, id, owner);

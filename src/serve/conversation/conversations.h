@@ -53,10 +53,7 @@ struct kept_text *conversations_read(struct conversations *conversations, struct
 struct kept_text *kept_text_new(struct buf *text);
 void kept_text_unref(struct kept_text *text);              /* NULL is fine */
 struct bytes kept_text_view(const struct kept_text *text); /* NULL: empty.  Any thread. */
-/* Reads a text and counts as a use; the view is valid until the next call.  False: unknown. */
-bool conversations_peek(struct conversations *conversations, struct bytes id, const char *owner,
-                        uint64_t now_ns, struct bytes *out);
-/* Removes a text that has no references.  False: unknown id. */
+/* Removes a conversation that is not held; references to its text stay.  False: unknown id. */
 bool conversations_remove(struct conversations *conversations, struct bytes id, const char *owner);
 size_t conversations_count(const struct conversations *conversations);
 size_t conversations_bytes(const struct conversations *conversations);

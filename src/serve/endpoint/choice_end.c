@@ -128,6 +128,7 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
     request->n_over++;
     request->usage.thinking_tokens += answer_thinking_tokens(choice->answer);
     if (request->n_over == request->n_choices) {
+        request->completed_unix_s = clock_unix_ns() / NS_PER_S;
         request->usage.output_tokens = request->n_output;
         choices_sum_serving(request);
         output_end_choice(choice);

@@ -15,6 +15,7 @@ struct collected { /* a block of an answer that is sent as one reply */
     struct buf text;     /* text, or the arguments of a call */
     struct buf logprobs; /* logprobs of text as items of a JSON list; only in a Responses stream */
     bool lacks_logprobs; /* they were too many to be repeated */
+    bool is_escaped;     /* the text is the inside of a JSON string: of a Responses stream */
     bool is_cut;         /* a limit ended it early, or its arguments are not valid JSON */
 };
 

@@ -378,7 +378,7 @@ static void front_on_abort(void *arg, struct http_exchange *exchange, enum http_
     if (request != NULL)
         request_abort(request, why);
     else
-        shared_abort(arg, exchange), cancels_abort(arg, exchange);
+        shared_abort(arg, exchange), cancels_abort(arg, exchange), responses_abort(arg, exchange);
 }
 
 static void front_on_pause(void *arg, struct http_exchange *exchange, bool is_paused)
@@ -463,6 +463,7 @@ int front_new(const struct front_opts *opts, struct fault *fault, struct front *
     list_init(&front->requests);
     list_init(&front->visits);
     list_init(&front->cancels);
+    list_init(&front->pages);
     report_init(front);
     if (failed_logins_new(opts->failed_logins_per_min, MAX_LOGIN_SOURCES, &front->failed_logins) < 0 ||
         open_fair_queue(front) < 0 || stall_new(opts->loop, opts->metrics, &front->stall) < 0)
@@ -497,6 +498,7 @@ void front_free(struct front *front)
     shared_close(front);
     cancels_close(front);
     http_server_free(front->server);
+    responses_close(front);
     /* The remaining requests have jobs in the pool; request_free waits for the running ones. */
     list_for_each (node, &front->requests)
         atomic_store(&container_of(node, struct request, node)->is_abandoned, true);

@@ -89,6 +89,7 @@ struct front {
     struct list visits; /* exchanges of /v1/responses/ID that wait for the shared store (shared.c) */
     uint32_t n_visits;
     struct shared_later later;
+    struct list pages;   /* of kept items that are being rendered or sent (responses_items.c) */
     struct list cancels; /* of responses that another router may run (cancels.c) */
     uint32_t n_cancels;
     uint64_t last_cancel;
@@ -103,6 +104,12 @@ struct front {
     struct answer_scratch scratch;
     uint64_t refusals_s; /* the second in which n_refusals were logged */
     unsigned n_refusals;
+};
+
+struct recalled {             /* kept responses that a request continues or refers to */
+    struct kept_text **texts; /* heap, [n], references; NULL: none */
+    size_t n, n_bytes;
+    bool has_previous; /* texts[0] is the response that it continues */
 };
 
 struct choice; /* choice_priv.h */
@@ -126,8 +133,8 @@ struct request { /* fields used for every token come first, because ten thousand
     enum api_call call;
     char id[IDS_BYTES];
     char message_id[IDS_BYTES];
-    uint64_t created_unix_s;
-    struct trace_context trace;     /* the client's, or begun here */
+    uint64_t created_unix_s, completed_unix_s; /* completed: set when the last choice is over */
+    struct trace_context trace;                /* the client's, or begun here */
     uint8_t span_id[SPAN_ID_BYTES]; /* of the request's own span, if its trace is sampled and exported */
     char trace_id[33];
     char peer[64];
@@ -146,16 +153,15 @@ struct request { /* fields used for every token come first, because ten thousand
     atomic_bool is_abandoned; /* the job must not start */
     int work_rc;
     struct buf body;
-    struct buf rendered; /* the whole answer, if is_rendered */
+    struct buf rendered; /* the whole answer, if is_rendered and no stream */
+    struct buf kept;     /* the response as it is kept, if is_rendered */
     bool is_rendered;
-    struct api_range output_range; /* of it: a response's output */
-    bool is_gzip;                  /* the body's encoding */
+    bool is_gzip; /* the body's encoding */
     struct gen_request gen;
     struct api_error error;
     struct conversation *conversation; /* the conversation that the request continues, held; NULL: none */
     struct kept_text *history;         /* its text, also for a stream that is resumed */
-    struct buf recalled;               /* kept items for the parser of a Responses request */
-    bool has_recalled;
+    struct recalled recalled;          /* by a Responses request, for the parser */
     struct shared_part shared;
     struct replay replay; /* cached answers found in the request's messages */
     struct prompt prompt;

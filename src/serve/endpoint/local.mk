@@ -6,7 +6,7 @@ libserve_endpoint_a_SOURCES = src/serve/endpoint/admin.c src/serve/endpoint/admi
 	src/serve/endpoint/choices.c src/serve/endpoint/embeddings.c src/serve/endpoint/console.c src/serve/endpoint/console_priv.h src/serve/endpoint/front.c src/serve/endpoint/front.h \
 	src/serve/endpoint/front_priv.h src/serve/endpoint/handle.c src/serve/endpoint/handle.h src/serve/endpoint/logprobs.c src/serve/endpoint/logprobs_priv.h \
 	src/serve/endpoint/output.c src/serve/endpoint/output_messages.c src/serve/endpoint/output_openai.c \
-	src/serve/endpoint/output_priv.h src/serve/endpoint/output_responses.c src/serve/endpoint/responses.c src/serve/endpoint/responses_priv.h \
+	src/serve/endpoint/output_priv.h src/serve/endpoint/output_responses.c src/serve/endpoint/responses.c src/serve/endpoint/responses_items.c src/serve/endpoint/responses_priv.h \
 	src/serve/endpoint/remains.c src/serve/endpoint/remains_priv.h \
 	src/serve/endpoint/reload.c src/serve/endpoint/reload.h src/serve/endpoint/reply.c src/serve/endpoint/report.c src/serve/endpoint/request.c src/serve/endpoint/request_work.c src/serve/endpoint/request_spans.c src/serve/endpoint/request_thread.c src/serve/endpoint/resume.c src/serve/endpoint/resume_priv.h src/serve/endpoint/stall.c \
 	src/serve/endpoint/stall_priv.h src/serve/endpoint/truncate.c src/serve/endpoint/cancels.c src/serve/endpoint/cancels_priv.h src/serve/endpoint/front_shared.h src/serve/endpoint/shared.c src/serve/endpoint/shared_priv.h

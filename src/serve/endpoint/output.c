@@ -146,6 +146,9 @@ void output_end_choice(struct choice *choice)
 #define HELD_BODY_BYTES (64u << 10) /* longer bodies are sent without a copy */
 #define LOGPROB_BYTES   64u         /* of a token and its logprob in an answer */
 #define CHOICE_BYTES    256u        /* of a choice beside its text */
+/* Bytes that are copied in the time in which one is rendered. */
+#define COPIES_PER_RENDERED 8u
+
 static struct collected *output_add_block(struct choice *choice, enum gen_block_kind kind)
 {
     struct collected *grown = realloc(choice->blocks, (choice->n_blocks + 1) * sizeof(*grown));
@@ -315,10 +318,13 @@ void output_body(struct request *request)
 
 size_t output_whole_bytes(const struct request *request)
 {
-    size_t n = request->n_logprobs * LOGPROB_BYTES;
+    size_t n = request->dialect->gathered_bytes == NULL
+                   ? 0
+                   : request->dialect->gathered_bytes(request) / COPIES_PER_RENDERED;
 
-    if (request->dialect->take != NULL)
-        return 0; /* it was rendered piece by piece */
+    if (request->dialect->take != NULL || request->is_stream)
+        return n; /* it was rendered piece by piece */
+    n += request->n_logprobs * LOGPROB_BYTES;
     for (uint32_t i = 0; i < request->n_choices; i++) {
         const struct choice *choice = &request->choices[i];
 
@@ -337,16 +343,26 @@ static void release_logprobs(struct choice *choice)
     choice->has_logprobs = false;
 }
 
-void output_render_work(void *arg)
+static void output_render_whole(struct request *request)
 {
-    struct request *request = arg;
-
     if (!atomic_load(&request->is_abandoned)) {
         request->work_rc = request->dialect->whole(request, &request->rendered);
         request->is_rendered = true;
     }
     for (uint32_t i = 0; i < request->n_choices; i++)
         release_logprobs(&request->choices[i]);
+}
+
+void output_render_work(void *arg)
+{
+    struct request *request = arg;
+
+    if (!request->is_stream) {
+        output_render_whole(request);
+    } else if (request->dialect->gather != NULL && !atomic_load(&request->is_abandoned)) {
+        request->dialect->gather(request);
+        request->is_rendered = true;
+    }
     atomic_store(&request->is_working, false);
 }
 
@@ -375,6 +391,8 @@ static void end_whole(struct request *request)
 void output_end(struct request *request)
 {
     if (request->is_stream) {
+        if (!request->is_rendered)
+            output_render_work(request);
         request->dialect->end(request);
         output_flush(request);
         http_reply_end(request->exchange);

@@ -13,9 +13,9 @@ void output_flush(struct request *request);    /* sends the gathered events */
 void output_drop(struct request *request);     /* drops the gathered events */
 void output_end_choice(struct choice *choice); /* the choice is over */
 void output_end(struct request *request);      /* all choices are over: sends the whole answer */
-/* About how long the whole answer is, by the time that it takes to render. */
+/* About how long the whole answer is, or what is kept of a stream, by the time that it takes to render. */
 size_t output_whole_bytes(const struct request *request);
-/* Renders the whole answer, on a job thread or on the loop.  output_end does it if it was not done. */
+/* Renders the whole answer, and what is kept, on a job thread or on the loop.  output_end does it if it was not done. */
 void output_render_work(void *arg);
 void output_error(struct request *request, const struct api_error *error); /* as an answer or as an event */
 void output_count(struct request *request);
@@ -44,6 +44,10 @@ struct output_dialect {
     void (*error)(struct request *request, const struct api_error *error); /* an error after the 200 */
     /* Renders an answer that is not streamed; E_NOMEM.  On any thread: it touches nothing but the request. */
     int (*whole)(struct request *request, struct buf *body);
+    /* Gathers what is kept of a stream's answer, which has about so many bytes.  On any thread, as whole; NULL: nothing
+     * is kept. */
+    void (*gather)(struct request *request);
+    size_t (*gathered_bytes)(const struct request *request);
     void (*rendered)(struct request *request); /* on the loop, after whole; may be NULL */
     /* Of answers that are values in place of text, such as embeddings; else all three are NULL. take keeps a
      * value in the choice; a failure ends the request. finish: all choices are over; it starts request.later.

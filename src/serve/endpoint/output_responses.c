@@ -4,14 +4,15 @@
  *     created ── in_progress ── for each block: item added ── part added ── deltas ── text done ── part done
  *         ── item done ── ... ── completed, incomplete or failed, with the whole response
  *
- * The events that end a block repeat its content, so a stream collects its blocks too.  If an announced call
- * turns out to be malformed, it stays as an incomplete item.  While no token comes, the stream sends comment
- * lines.  The finished response is kept for later requests. */
+ * The events that end a block repeat its content, so a stream collects its blocks too, as JSON text: it is escaped
+ * once for its delta, and five later events and texts copy it.  If an announced call turns out to be malformed, it
+ * stays as an incomplete item.  While no token comes, the stream sends comment lines.  The finished response is
+ * kept for later requests; a job thread gathers it if it or its input is long. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "serve/api/render_responses.h"
 #include "serve/endpoint/output_priv.h"
 #include "serve/endpoint/responses_priv.h"
@@ -34,6 +35,7 @@ static struct api_item output_response_item_of(const struct collected *block, en
     return (struct api_item){.kind = block->kind,
                              .state = state,
                              .text = buf_view(&block->text),
+                             .is_escaped = block->is_escaped,
                              .call_id = bytes_str(block->id),
                              .name = buf_view(&block->name),
                              .signature = buf_view(&block->name),
@@ -105,10 +107,33 @@ static int output_response_stream_open(struct choice *choice)
 
 static int output_response_stream_delta(struct choice *choice, struct bytes text, struct bytes logprobs)
 {
-    const struct api_item item = {
-        .kind = choice->blocks[choice->n_blocks - 1].kind, .text = text, .logprobs = logprobs};
+    const struct api_item item = {.kind = choice->blocks[choice->n_blocks - 1].kind,
+                                  .text = text,
+                                  .is_escaped = true,
+                                  .logprobs = logprobs};
 
     return output_response_put_event(choice, API_ITEM_DELTA, &item);
+}
+
+/* Adds text to the block, escaped.  escaped_out: valid until the next text. */
+static int output_response_collect(struct choice *choice, struct bytes text, struct bytes *escaped_out)
+{
+    struct collected *block = &choice->blocks[choice->n_blocks - 1];
+    size_t at = block->text.len_bytes;
+    int rc = json_put_chars(&block->text, text);
+
+    block->is_escaped = true;
+    *escaped_out =
+        bytes_of(at < block->text.len_bytes ? block->text.data + at : NULL, block->text.len_bytes - at);
+    return rc;
+}
+
+static int output_response_stream_piece(struct choice *choice, struct bytes text)
+{
+    struct bytes escaped;
+    int rc = output_response_collect(choice, text, &escaped);
+
+    return rc < 0 ? rc : output_response_stream_delta(choice, escaped, bytes_of(NULL, 0));
 }
 
 static int output_response_stream_open_text(void *arg)
@@ -149,12 +174,15 @@ static int output_response_stream_text(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
     struct buf logprobs = {0};
-    int rc = output_whole_sink.text(arg, text);
+    struct bytes escaped;
+    int rc = output_response_collect(choice, text, &escaped);
 
+    if (choice->has_logprobs)
+        logprobs_text(choice->logprobs, text);
     if (rc == 0)
         rc = output_response_take_logprobs(choice, &logprobs);
     if (rc == 0)
-        rc = output_response_stream_delta(choice, text, buf_view(&logprobs));
+        rc = output_response_stream_delta(choice, escaped, buf_view(&logprobs));
     buf_fini(&logprobs);
     return rc;
 }
@@ -168,9 +196,7 @@ static int output_response_stream_open_thinking(void *arg)
 
 static int output_response_stream_thinking(void *arg, struct bytes text)
 {
-    int rc = output_whole_sink.thinking(arg, text);
-
-    return rc < 0 ? rc : output_response_stream_delta(arg, text, bytes_of(NULL, 0));
+    return output_response_stream_piece(arg, text);
 }
 
 static int output_response_stream_open_call(void *arg, const char *id, struct bytes name)
@@ -182,9 +208,7 @@ static int output_response_stream_open_call(void *arg, const char *id, struct by
 
 static int output_response_stream_arguments(void *arg, struct bytes piece)
 {
-    int rc = output_whole_sink.arguments(arg, piece);
-
-    return rc < 0 ? rc : output_response_stream_delta(arg, piece, bytes_of(NULL, 0));
+    return output_response_stream_piece(arg, piece);
 }
 
 /* Ends the text's log probabilities.  Those of a character that a limit cut go with an empty text. */
@@ -246,14 +270,14 @@ static void output_response_begin(struct request *request)
 /* ---- the end ---- */
 
 /* Fills in the end of a response; the caller frees items. */
-static int output_response_finish(struct request *request, struct api_response *response)
+static int output_response_finish(const struct request *request, struct api_response *response)
 {
     const struct choice *choice = &request->choices[0];
     struct api_item *items;
 
     *response = output_response_response_of(request);
     response->status = output_response_status_of(choice->stop);
-    response->completed_unix_s = response->status == API_RESPONSE_COMPLETED ? clock_unix_ns() / NS_PER_S : 0;
+    response->completed_unix_s = response->status == API_RESPONSE_COMPLETED ? request->completed_unix_s : 0;
     response->usage = &request->usage;
     items = output_response_list_items(choice, response->status, &response->n_items);
     response->items = items;
@@ -270,15 +294,30 @@ static const char *output_response_last_event(enum api_response_status status)
     return status == API_RESPONSE_COMPLETED ? "response.completed" : "response.incomplete";
 }
 
-/* Renders the response alone and keeps it. */
-static void output_response_keep(struct request *request, const struct api_response *response)
+/* Gathers what is kept of a stream's response: the response alone, and its input. */
+static void output_response_gather(struct request *request)
 {
+    struct api_response response;
     struct buf text = {0};
     struct api_range output;
 
-    if (request->gen.response->is_stored && api_put_response(&text, response, &output) == 0)
-        responses_keep(request, buf_view(&text), bytes_of(text.data + output.at, output.len_bytes));
+    if (!request->gen.response->is_stored || output_response_finish(request, &response) < 0)
+        return;
+    if (api_put_response(&text, &response, &output) == 0)
+        responses_gather(request, buf_view(&text), &output);
     buf_fini(&text);
+    output_response_free_items(&response);
+}
+
+/* About how many bytes it copies. */
+static size_t output_response_gathered_bytes(const struct request *request)
+{
+    const struct choice *choice = &request->choices[0];
+    size_t n = request->gen.response->items.len_bytes;
+
+    for (size_t i = 0; choice->blocks != NULL && i < choice->n_blocks; i++)
+        n += choice->blocks[i].text.len_bytes + choice->blocks[i].logprobs.len_bytes;
+    return request->gen.response->is_stored ? n : 0;
 }
 
 static void output_response_end(struct request *request)
@@ -288,7 +327,7 @@ static void output_response_end(struct request *request)
 
     if (output_response_finish(request, &response) < 0)
         return; /* without its last event the client sees that the stream is incomplete */
-    output_response_keep(request, &response);
+    responses_keep(request);
     response.serving = request->wants_serving ? &request->serving : NULL;
     name = output_response_last_event(response.status);
     api_put_response_event(output_begin_event(request, name), name,
@@ -333,23 +372,17 @@ static int output_response_add_logprobs(struct choice *choice)
 static int output_response_whole(struct request *request, struct buf *body)
 {
     struct api_response response;
+    struct api_range output;
     int rc;
 
     if (output_response_add_logprobs(&request->choices[0]) < 0 ||
         output_response_finish(request, &response) < 0)
         return E_NOMEM;
-    rc = api_put_response(body, &response, &request->output_range);
+    rc = api_put_response(body, &response, &output);
+    if (rc == 0)
+        responses_gather(request, buf_view(body), &output);
     output_response_free_items(&response);
     return rc;
-}
-
-static void output_response_rendered(struct request *request)
-{
-    const struct api_range *output = &request->output_range;
-    struct bytes text = buf_view(&request->rendered);
-
-    if (request->gen.response->is_stored)
-        responses_keep(request, text, bytes_of(text.data + output->at, output->len_bytes));
 }
 
 const struct output_dialect output_responses = {.id_prefix = "resp_",
@@ -359,4 +392,6 @@ const struct output_dialect output_responses = {.id_prefix = "resp_",
                                                 .ping = output_response_ping,
                                                 .error = output_response_error_event,
                                                 .whole = output_response_whole,
-                                                .rendered = output_response_rendered};
+                                                .gather = output_response_gather,
+                                                .gathered_bytes = output_response_gathered_bytes,
+                                                .rendered = responses_keep};

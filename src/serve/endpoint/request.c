@@ -158,7 +158,8 @@ void request_free(struct request *request)
     request_leave_thread(request);
     request_give_back(request);
     remains_give_back(&(struct remains){.body = request->rendered}, front->opts.jobs, front->opts.loop);
-    buf_fini(&request->recalled);
+    remains_give_back(&(struct remains){.body = request->kept}, front->opts.jobs, front->opts.loop);
+    responses_forget_recalled(&request->recalled);
     output_drop(request);
     free(request);
 }
@@ -328,7 +329,7 @@ static void render_done(void *arg)
 
 void request_finish(struct request *request)
 {
-    size_t n = request->is_stream ? 0 : output_whole_bytes(request);
+    size_t n = output_whole_bytes(request);
     const struct fair_queue_job job = {
         .size_bytes = n, .is_exempt = true, .work = output_render_work, .done = render_done};
 
@@ -385,7 +386,7 @@ static void continue_conversation(struct request *request)
         request_fail(request, &error);
         return;
     }
-    n = is_response ? request->recalled.len_bytes : kept_text_view(request->history).len_bytes;
+    n = is_response ? request->recalled.n_bytes : kept_text_view(request->history).len_bytes;
     struct remains remains = {.gen = request->gen};
 
     remains_give_back(&remains, request->front->opts.jobs, request->front->opts.loop);
@@ -425,6 +426,7 @@ static void parse_done(void *arg)
             continue_conversation(request);
         return;
     }
+    responses_forget_recalled(&request->recalled);
     admit_bound_answer(request);
     request_take_model(request);
 }

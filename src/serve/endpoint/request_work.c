@@ -47,13 +47,25 @@ bool request_awaits_conversation(const struct request *request)
     return request->gen.thread == GEN_THREAD_CONTINUE && request->history == NULL;
 }
 
+static int request_parse_recalled(struct request *request, struct bytes body)
+{
+    struct buf history = {0};
+    int rc = responses_put_recalled(&request->recalled, &history);
+
+    if (rc == 0)
+        rc = api_parse_continued(body, buf_view(&history), request->call, &request->gen, &request->error);
+    else
+        api_fail(&request->error, 503, "out of memory");
+    buf_fini(&history);
+    return rc;
+}
+
 static int request_parse_body(struct request *request)
 {
     struct bytes body = buf_view(&request->body);
 
-    if (request->has_recalled)
-        return api_parse_continued(body, buf_view(&request->recalled), request->call, &request->gen,
-                                   &request->error);
+    if (request->recalled.texts != NULL)
+        return request_parse_recalled(request, body);
     return request->history == NULL ? api_parse_request(body, request->call, &request->gen, &request->error)
                                     : api_parse_continued(body, kept_text_view(request->history),
                                                           request->call, &request->gen, &request->error);
@@ -74,7 +86,6 @@ void request_parse_work(void *arg)
             !atomic_load(&request->is_abandoned))
             replay_read(&request->gen, &request->replay); /* on failure no answers are found */
         buf_fini(&request->body);
-        buf_fini(&request->recalled);
     }
     atomic_store(&request->is_working, false);
 }

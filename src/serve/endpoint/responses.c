@@ -11,8 +11,9 @@
  *     lengths (12 bytes) | the response as JSON, with the output items in it | the input items, ",\n" between
  *
  * A request that continues a response receives its input and output items.  A request that refers to an item
- * receives the output items of its response.  Both become JSON lists for the parser.  A kept conversation has
- * at most 4 MiB, so a copy takes the loop about a millisecond. */
+ * receives the output items of its response.  Both become JSON lists, in the job that parses.  A kept text has 4 MiB
+ * and more, so the loop hands out references and copies none. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -30,9 +31,8 @@
 #define ROUTE              "/v1/responses/"
 #define HEAD_BYTES         12
 #define MAX_RECALLED_BYTES ((size_t)4 << 20)
-#define MAX_RECALLED       4096 /* largest number of responses that one request refers to */
-#define DEFAULT_ITEMS      20
-#define MAX_ITEMS          100
+#define MAX_RECALLED       4096        /* largest number of responses that one request refers to */
+#define MAX_COPIED_BYTES   (64u << 10) /* longer bodies are sent without a copy */
 
 /* ---- keeping ---- */
 
@@ -40,24 +40,32 @@ struct kept { /* views into a kept text */
     struct bytes response, output, items;
 };
 
-void responses_keep(struct request *request, struct bytes text, struct bytes output)
+void responses_gather(struct request *request, struct bytes text, const struct api_range *output)
 {
-    struct front *front = request->front;
     struct bytes items = request->gen.response->items;
-    struct buf kept = {0};
+    struct buf *kept = &request->kept;
     uint8_t head[HEAD_BYTES];
 
-    if (front->responses == NULL || text.len_bytes > API_MAX_KEPT_BYTES)
+    if (!request->gen.response->is_stored || text.len_bytes > API_MAX_KEPT_BYTES)
         return;
     put_u32(head, (uint32_t)text.len_bytes);
-    put_u32(head + 4, (uint32_t)(output.data - text.data));
-    put_u32(head + 8, (uint32_t)output.len_bytes);
-    buf_reserve(&kept, sizeof(head) + text.len_bytes + items.len_bytes);
-    buf_append(&kept, head, sizeof(head));
-    buf_append(&kept, text.data, text.len_bytes);
-    buf_append(&kept, items.data, items.len_bytes);
-    shared_keep_response(request, buf_view(&kept));
-    conversations_put(front->responses, request->message_id, request->who.tenant, &kept, clock_now_ns());
+    put_u32(head + 4, (uint32_t)output->at);
+    put_u32(head + 8, (uint32_t)output->len_bytes);
+    buf_reserve(kept, sizeof(head) + text.len_bytes + items.len_bytes);
+    buf_append(kept, head, sizeof(head));
+    buf_append(kept, text.data, text.len_bytes);
+    buf_append(kept, items.data, items.len_bytes);
+}
+
+void responses_keep(struct request *request)
+{
+    struct front *front = request->front;
+
+    if (front->responses == NULL || request->kept.len_bytes == 0 || request->kept.is_bad)
+        return;
+    shared_keep_response(request, buf_view(&request->kept));
+    conversations_put(front->responses, request->message_id, request->who.tenant, &request->kept,
+                      clock_now_ns());
 }
 
 void responses_take_kept(struct front *front, struct bytes id, const char *owner, struct buf *text)
@@ -76,14 +84,11 @@ void responses_take_kept(struct front *front, struct bytes id, const char *owner
     conversations_put(front->responses, name, owner, text, clock_now_ns());
 }
 
-/* Returns false if the response is not kept. */
-static bool responses_find_kept(struct front *front, struct bytes id, const char *owner, struct kept *out)
+static void responses_view(const struct kept_text *kept_text, struct kept *out)
 {
-    struct bytes text;
+    struct bytes text = kept_text_view(kept_text);
     size_t n, at, len;
 
-    if (front->responses == NULL || !conversations_peek(front->responses, id, owner, clock_now_ns(), &text))
-        return false;
     ASSERT(text.len_bytes >= HEAD_BYTES);
     n = get_u32(text.data);
     at = get_u32(text.data + 4);
@@ -91,7 +96,18 @@ static bool responses_find_kept(struct front *front, struct bytes id, const char
     out->response = bytes_of(text.data + HEAD_BYTES, n);
     out->output = bytes_of(text.data + HEAD_BYTES + at, len);
     out->items = bytes_of(text.data + HEAD_BYTES + n, text.len_bytes - HEAD_BYTES - n);
-    return true;
+}
+
+/* A reference to a kept response.  NULL: it is not kept. */
+static struct kept_text *responses_find_kept(struct front *front, struct bytes id, const char *owner,
+                                             struct kept *out)
+{
+    struct kept_text *text =
+        front->responses == NULL ? NULL : conversations_read(front->responses, id, owner, clock_now_ns());
+
+    if (text != NULL)
+        responses_view(text, out);
+    return text;
 }
 
 /* ---- recalling ---- */
@@ -123,53 +139,72 @@ static int responses_refuse_size(struct api_error *error)
                     MAX_RECALLED_BYTES, MAX_RECALLED);
 }
 
-/* Appends the items of the responses that the references name. */
-static int responses_recall_items(struct request *request, size_t first, struct api_error *error)
+/* Takes a reference to the response with this index in the list of those that the request names. */
+static int responses_recall_one(struct request *request, size_t i, struct api_error *error)
 {
     const struct gen_response *asked = request->gen.response;
-    struct buf *out = &request->recalled;
+    struct recalled *recalled = &request->recalled;
+    struct bytes id = asked->wanted[i];
+    bool is_previous = i == 0 && recalled->has_previous;
     struct kept kept;
 
-    for (size_t i = first; i < asked->n_wanted; i++) {
-        struct bytes id = asked->wanted[i];
-
-        if (!responses_find_kept(request->front, id, request->who.tenant, &kept))
-            return api_fail(error, 400, "input: it refers to an item of '%.*s', which is not kept",
-                            (int)(id.len_bytes > 100 ? 100 : id.len_bytes), (const char *)id.data);
-        if (out->len_bytes + kept.output.len_bytes > MAX_RECALLED_BYTES)
-            return responses_refuse_size(error);
-        responses_append_list(out, kept.output);
-    }
-    return 0;
+    recalled->texts[i] = responses_find_kept(request->front, id, request->who.tenant, &kept);
+    if (recalled->texts[i] == NULL && is_previous)
+        return responses_refuse_previous(request, error);
+    if (recalled->texts[i] == NULL)
+        return api_fail(error, 400, "input: it refers to an item of '%.*s', which is not kept",
+                        (int)(id.len_bytes > 100 ? 100 : id.len_bytes), (const char *)id.data);
+    recalled->n_bytes += kept.output.len_bytes + (is_previous ? kept.items.len_bytes : 0);
+    return is_previous || recalled->n_bytes <= MAX_RECALLED_BYTES ? 0 : responses_refuse_size(error);
 }
 
 int responses_recall(struct request *request, struct api_error *error)
 {
     const struct gen_response *asked = request->gen.response;
-    bool has_previous = asked->previous.len_bytes > 0;
-    struct buf *out = &request->recalled;
-    struct kept kept;
-    int rc;
+    struct recalled *recalled = &request->recalled;
+    int rc = 0;
 
     if (asked->n_wanted > MAX_RECALLED)
         return responses_refuse_size(error);
+    recalled->texts = calloc(asked->n_wanted, sizeof(struct kept_text *));
+    if (recalled->texts == NULL) {
+        api_fail(error, 503, "out of memory");
+        return E_NOMEM;
+    }
+    recalled->n = asked->n_wanted;
+    recalled->has_previous = asked->previous.len_bytes > 0;
+    for (size_t i = 0; i < recalled->n && rc == 0; i++)
+        rc = responses_recall_one(request, i, error);
+    return rc;
+}
+
+int responses_put_recalled(const struct recalled *recalled, struct buf *out)
+{
+    struct kept kept;
+    size_t first = recalled->has_previous ? 1 : 0;
+
+    buf_reserve(out, recalled->n_bytes + recalled->n + 64);
     buf_append_str(out, "{\"previous\":[");
-    if (has_previous) {
-        if (!responses_find_kept(request->front, asked->previous, request->who.tenant, &kept))
-            return responses_refuse_previous(request, error);
+    if (first > 0) {
+        responses_view(recalled->texts[0], &kept);
         responses_append_list(out, kept.items);
         responses_append_list(out, kept.output);
     }
     buf_append_str(out, "],\"items\":[");
-    if ((rc = responses_recall_items(request, has_previous ? 1 : 0, error)) < 0)
-        return rc;
-    buf_append_str(out, "]}");
-    if (out->is_bad) {
-        api_fail(error, 503, "out of memory");
-        return E_NOMEM;
+    for (size_t i = first; i < recalled->n; i++) {
+        responses_view(recalled->texts[i], &kept);
+        responses_append_list(out, kept.output);
     }
-    request->has_recalled = true;
-    return 0;
+    buf_append_str(out, "]}");
+    return out->is_bad ? E_NOMEM : 0;
+}
+
+void responses_forget_recalled(struct recalled *recalled)
+{
+    for (size_t i = 0; i < recalled->n; i++)
+        kept_text_unref(recalled->texts[i]);
+    free(recalled->texts);
+    *recalled = (struct recalled){0};
 }
 
 void responses_report(const struct request *request)
@@ -243,66 +278,47 @@ static void responses_reply_text(struct http_exchange *exchange, const struct au
     http_fields_fini(&fields);
 }
 
-static int responses_parse_page(struct http_exchange *exchange, char after[256], struct api_item_page *page,
-                                struct api_error *error)
+void responses_reply_held(struct http_exchange *exchange, const struct auth_key *who,
+                          const struct http_held *held)
 {
-    struct bytes query = http_exchange_query(exchange);
-    uint64_t limit = DEFAULT_ITEMS;
-    char text[16];
+    struct http_fields fields = {0};
+    char id[IDS_BYTES];
 
-    *page = (struct api_item_page){0};
-    if (http_query_get(query, "limit", text, sizeof(text)) &&
-        (str_to_u64(bytes_str(text), &limit) < 0 || limit < 1 || limit > MAX_ITEMS))
-        return api_fail(error, 400, "limit: Input should be between 1 and %d", MAX_ITEMS);
-    page->limit = (uint32_t)limit;
-    if (http_query_get(query, "order", text, sizeof(text))) {
-        page->is_ascending = strcmp(text, "asc") == 0;
-        if (!page->is_ascending && strcmp(text, "desc") != 0)
-            return api_fail(error, 400, "order: Input should be 'asc' or 'desc'");
+    if (held->body.len_bytes < MAX_COPIED_BYTES) {
+        responses_reply_text(exchange, who, held->body);
+        held->release(held->arg);
+        return;
     }
-    if (http_query_get(query, "after", after, 256))
-        page->after = bytes_str(after);
-    return 0;
+    ids_make("req_", id);
+    http_fields_add_str(&fields, "content-type", "application/json");
+    reply_add_id(&fields, exchange, id);
+    admit_put_fields_of(exchange, who, &fields);
+    admit_put_fields(exchange, &fields);
+    http_reply_held(exchange, 200, &fields, held);
+    http_fields_fini(&fields);
 }
 
-static void responses_show_items(struct http_exchange *exchange, const struct auth_key *who, struct bytes id,
-                                 const struct kept *kept)
+static void responses_release_kept(void *arg)
 {
-    char after[256], name[IDS_BYTES];
-    struct api_item_page page;
-    struct api_error error;
-    struct buf body = {0};
-    int rc = responses_parse_page(exchange, after, &page, &error);
-
-    memcpy(name, id.data, id.len_bytes); /* fits, because ids of kept responses are short */
-    name[id.len_bytes] = '\0';
-    if (rc == 0) {
-        rc = api_put_input_items(&body, name, kept->items, &page);
-        if (rc == E_NOT_FOUND)
-            api_fail(&error, 400, "after: the response has no such item");
-        else if (rc < 0)
-            api_fail(&error, 503, "out of memory");
-    }
-    if (rc < 0)
-        reply_error(exchange, &error, NULL, NULL);
-    else
-        responses_reply_text(exchange, who, buf_view(&body));
-    buf_fini(&body);
+    kept_text_unref(arg);
 }
 
+/* Takes the reference to the text. */
 static void responses_show_response(struct http_exchange *exchange, const struct auth_key *who,
-                                    const struct kept *kept)
+                                    struct kept_text *kept_text, struct bytes response)
 {
+    const struct http_held held = {response, responses_release_kept, kept_text};
     struct api_error error;
     char text[8];
 
     if (!http_query_get(http_exchange_query(exchange), "stream", text, sizeof(text)) ||
         strcmp(text, "true") != 0) {
-        responses_reply_text(exchange, who, kept->response);
+        responses_reply_held(exchange, who, &held);
         return;
     }
     api_fail(&error, 400, "stream: events are not kept by this server; ask for the response as a whole");
     reply_error(exchange, &error, NULL, NULL);
+    kept_text_unref(kept_text);
 }
 
 static void responses_delete_response(struct front *front, struct http_exchange *exchange,
@@ -334,8 +350,8 @@ static struct request *responses_find_stream(struct front *front, struct bytes i
         struct request *request = container_of(node, struct request, node);
 
         if (request->call == API_RESPONSES && request->is_stream && request->exchange != NULL &&
-            request->state < REQUEST_DONE && bytes_is(id, request->message_id) &&
-            strcmp(request->who.tenant, tenant) == 0)
+            request->state < REQUEST_DONE && request->n_over < request->n_choices &&
+            bytes_is(id, request->message_id) && strcmp(request->who.tenant, tenant) == 0)
             return request;
     }
     return NULL;
@@ -365,12 +381,12 @@ static void responses_cancel_response(struct front *front, struct http_exchange 
     struct request *request = responses_find_stream(front, id, who->tenant);
     struct api_error error;
     struct buf body = {0};
-    struct kept kept;
 
     if (request != NULL) {
         responses_cancel(request, &body);
         responses_reply_text(exchange, who, buf_view(&body));
-    } else if (responses_find_kept(front, id, who->tenant, &kept)) {
+    } else if (front->responses != NULL &&
+               conversations_look(front->responses, id, who->tenant, clock_now_ns()) == CONVERSATIONS_TAKEN) {
         api_fail(&error, 400, "Cannot cancel a completed response.");
         reply_error(exchange, &error, NULL, NULL);
     } else if (!cancels_ask(front, exchange, who->tenant, id)) {
@@ -412,6 +428,7 @@ static void responses_answer(struct front *front, struct http_exchange *exchange
     enum verb verb = responses_read_path(http_exchange_path(exchange), &id);
     struct auth_key who;
     struct api_error error;
+    struct kept_text *text;
     struct kept kept;
 
     if (admit_key(front, exchange, &who, &error) < 0) {
@@ -421,14 +438,15 @@ static void responses_answer(struct front *front, struct http_exchange *exchange
         reply_error(exchange, &error, NULL, NULL);
     } else if (verb == VERB_CANCEL) {
         responses_cancel_response(front, exchange, &who, id);
-    } else if (!responses_find_kept(front, id, who.tenant, &kept)) {
+    } else if ((text = responses_find_kept(front, id, who.tenant, &kept)) == NULL) {
         responses_reply_missing(exchange, id);
     } else if (http_exchange_method(exchange) == HTTP_DELETE) {
+        kept_text_unref(text);
         responses_delete_response(front, exchange, &who, id);
     } else if (verb == VERB_ITEMS) {
-        responses_show_items(exchange, &who, id, &kept);
+        responses_show_items(front, exchange, &(struct kept_items){&who, id, kept.items, text});
     } else {
-        responses_show_response(exchange, &who, &kept);
+        responses_show_response(exchange, &who, text, kept.response);
     }
 }
 

@@ -250,10 +250,84 @@ static void work_that_grows_with_content_runs_on_job_threads(void **state)
     }
 }
 
+/* A stored response whose input has more than the loop copies. */
+static void long_input(struct buf *out, const char *more)
+{
+    buf_printf(out,
+               "{\"model\":\"sim\",\"max_output_tokens\":9%s,\"input\":[{\"role\":\"user\",\"content\":\"say "
+               "Three.\","
+               "\"unknown\":\"",
+               more);
+    for (size_t i = 0; i < (size_t)300 << 10; i++)
+        buf_append_byte(out, 'x');
+    buf_append_str(out, "\"}]}");
+}
+
+/* The request is taken while all job threads hang, and has its end when they go on. */
+static void sends_later(const struct buf *request, const char *last, struct buf *answer)
+{
+    int fd = raw_connect(held.rig.port);
+    uint64_t n_taken;
+
+    hold_all();
+    n_taken = ev_jobs_n_taken(held.rig.jobs);
+    assert_true(raw_send(fd, request->data, request->len_bytes));
+    for (unsigned k = 0; k < 600 && ev_jobs_n_taken(held.rig.jobs) == n_taken; k++)
+        clock_sleep_ns(5 * NS_PER_MS);
+    ask_hello();
+    assert_int_not_equal(ev_jobs_n_taken(held.rig.jobs), n_taken);
+    release_all();
+    assert_int_equal(raw_read_answer(fd, answer, NULL), 200);
+    assert_true(raw_holds(answer, last));
+    close(fd);
+}
+
+static void parses_on_the_loop(struct front_opts *opts, struct sim_opts *sim)
+{
+    opts->inline_bytes = 1 << 20;
+}
+
+static void a_long_response_is_gathered_on_a_job_thread(void **state)
+{
+    struct buf request = {0}, body = {0}, answer = {0};
+
+    rig_begin(&held.rig, parses_on_the_loop);
+    long_input(&body, ",\"stream\":true");
+    put_post(&request, "/v1/responses", "", (const char *)body.data);
+    sends_later(&request, "response.completed", &answer);
+    buf_fini(&request);
+    buf_fini(&body);
+    buf_fini(&answer);
+    rig_end(&held.rig);
+}
+
+static void a_page_of_long_items_is_rendered_on_a_job_thread(void **state)
+{
+    struct buf request = {0}, body = {0}, answer = {0};
+    json_t *root;
+
+    rig_begin(&held.rig, NULL);
+    long_input(&body, "");
+    put_post(&request, "/v1/responses", "", (const char *)body.data);
+    root = ask(&held.rig, &request, 200, NULL);
+    buf_clear(&request);
+    buf_printf(&request, "GET /v1/responses/%s/input_items HTTP/1.1\r\nHost: a\r\n\r\n",
+               str_at(root, "id", NULL));
+    json_decref(root);
+    sends_later(&request, "\"has_more\":false", &answer);
+    assert_true(answer.len_bytes > (size_t)300 << 10);
+    buf_fini(&request);
+    buf_fini(&body);
+    buf_fini(&answer);
+    rig_end(&held.rig);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(work_that_grows_with_content_runs_on_job_threads)};
+        cmocka_unit_test(work_that_grows_with_content_runs_on_job_threads),
+        cmocka_unit_test(a_long_response_is_gathered_on_a_job_thread),
+        cmocka_unit_test(a_page_of_long_items_is_rendered_on_a_job_thread)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

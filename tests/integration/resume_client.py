@@ -19,7 +19,7 @@ class Client:
         return re.match(rb"id: (\S+)\n", self.events[-1]).group(1).decode() if self.events else None
 
     def is_over(self):
-        return bool(self.events) and (b"message_stop" in self.events[-1] or b"[DONE]" in self.events[-1])
+        return bool(self.events) and any(end in self.events[-1] for end in (b"message_stop", b"[DONE]", b"response.completed"))
 
     def read(self, port, most=None, again=None):
         """Reads events until the stream or the connection ends, or there are `most`.

@@ -385,6 +385,25 @@ def streams_that_continue_a_thread_survive():
         assert status == 200, answer
 
 
+def a_response_is_completed_once():
+    """A resumed stream has the time of its end, whether the worker found the end or the router (a stop string)."""
+    with Cluster() as c:
+        links = two_routers(c)
+        c.worker("decode", link__routers=links)
+        wait_both(c, 0, 1)
+        a, b = c.routers
+        clients = [Client("/v1/responses", {"model": "baton-demo", "input": "What is TTFT?", "temperature": 0, "store": False, **more})
+                   for more in ({}, {"stop": [" queue"]})]
+        for client in clients:
+            client.run([a.http])
+        completed = [int(re.search(rb'"completed_at": ?(\d+)', client.events[-1]).group(1)) for client in clients]
+        while time.time() < max(completed) + 1.1:
+            time.sleep(0.05)
+        for client in clients:
+            for router in (a, b, a):
+                assert_same(whole_of(router.http, client), client)
+
+
 def clients_come_back_by_themselves():
     """baton-chat and the JavaScript example: the text is that of a run without a fault."""
     with Cluster() as c:
@@ -419,4 +438,4 @@ def clients_come_back_by_themselves():
 
 main([streams_survive_a_killed_router, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_router_and_a_worker_at_once,
       a_paused_stream_survives_its_router, a_stopped_router_leaves_its_streams,
-      streams_that_continue_a_thread_survive, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])
+      streams_that_continue_a_thread_survive, a_response_is_completed_once, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])

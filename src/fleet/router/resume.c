@@ -265,6 +265,7 @@ static int resume_adopt(struct job *job, uint32_t slot, const Baton__Resumed *re
     job->decode.booking =
         (struct picker_booking){.slot = slot, .charge = {.context_tokens = job->order.n_tokens}};
     picker_fleet_charge(router->fleet, slot, &job->decode.booking.charge, clock_now_ns());
+    job->handle.ended_unix_s = resumed->ended_unix_s;
     job->layout = router->workers[slot].layout;
     job->keeps_layout = true;
     router->workers[slot].n_dispatched++;

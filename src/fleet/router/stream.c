@@ -141,6 +141,8 @@ static void on_decode_finish(struct job *job, const Baton__Answer *answer)
     bool is_end = work_end_of(answer->finish, &end);
 
     router_job_uncharge(job, &job->decode);
+    if (answer->ended_unix_s > 0)
+        job->handle.ended_unix_s = answer->ended_unix_s;
     if (is_end && first->state == PART_RUNNING && !first->has_serving) {
         /* A short answer overtook the prefill worker's last message on the other link:
          * wait for its serving stats. */

@@ -22,6 +22,7 @@ void router_tokens_end(const struct job *job, Baton__Cancel *out)
     out->is_complete = job->handle.is_complete;
     if (!out->is_complete || router_job_answered(job) == 0)
         return;
+    out->ended_unix_s = job->handle.ended_unix_s;
     out->n_tokens = router_job_answered(job);
     out->last_token = job->order.tokens[job->order.n_tokens - 1];
 }

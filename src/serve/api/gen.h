@@ -176,6 +176,7 @@ struct gen_serving { /* serving stats of an answer, summed over all workers that
     uint32_t drawn_tokens;   /* answer tokens */
     uint32_t n_redispatched; /* number of times a worker was replaced in mid-request */
     uint64_t ttft_ns, total_ns;
+    uint64_t ended_unix_s;   /* of one answer; 0: not known */
     char prefill_worker[64]; /* empty: the decode worker also ran the prefill */
     char decode_worker[64];
     char transport[16];  /* "shm", "tcp", "rdma", "" */

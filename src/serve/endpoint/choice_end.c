@@ -114,6 +114,16 @@ void choice_remember(struct choice *choice, enum gen_stop why, bool is_early)
 
 /* ---- the end ---- */
 
+/* When the answer ended.  The worker keeps the time with the tail, so a stream that is resumed has it too. */
+static uint64_t choice_ended_unix_s(const struct choice *choice)
+{
+    uint64_t ended_s = choice->serving.ended_unix_s, began_s = choice->request->created_unix_s;
+
+    if (ended_s == 0)
+        return clock_unix_ns() / NS_PER_S;
+    return ended_s > began_s ? ended_s : began_s; /* two clocks */
+}
+
 void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_sequence)
 {
     struct request *request = choice->request;
@@ -128,7 +138,7 @@ void choice_finish(struct choice *choice, enum gen_stop why, struct bytes stop_s
     request->n_over++;
     request->usage.thinking_tokens += answer_thinking_tokens(choice->answer);
     if (request->n_over == request->n_choices) {
-        request->completed_unix_s = clock_unix_ns() / NS_PER_S;
+        request->completed_unix_s = choice_ended_unix_s(choice);
         request->usage.output_tokens = request->n_output;
         choices_sum_serving(request);
         output_end_choice(choice);
@@ -149,8 +159,11 @@ void choice_finish_early(struct choice *choice)
     const struct gen_request *gen = &choice->request->gen;
 
     choice_remember(choice, why, true);
-    if (choice->handle != NULL)
+    if (choice->handle != NULL) {
         choice->handle->is_complete = true;
+        if (choice->handle->ended_unix_s == 0)
+            choice->handle->ended_unix_s = clock_unix_ns() / NS_PER_S;
+    }
     choice_withdraw(choice);
     choice_finish(choice, why,
                   why == GEN_STOP_SEQUENCE ? gen->stop_sequences[answer_stop_index(choice->answer)]

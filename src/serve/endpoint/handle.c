@@ -218,6 +218,7 @@ void gen_handle_serving(const struct gen_handle *handle, struct gen_serving *ser
     serving->drawn_tokens = handle->n_delivered;
     serving->ttft_ns = handle->first_token_ns ? handle->first_token_ns - handle->submitted_ns : 0;
     serving->total_ns = clock_now_ns() - handle->submitted_ns;
+    serving->ended_unix_s = handle->ended_unix_s;
 }
 
 /* ---- delivery: each call may free the handle ---- */

@@ -67,7 +67,8 @@ struct gen_handle { /* fields used for every token come first */
     uint32_t first_draw;         /* ... from this one on */
     struct sample_result *draws; /* NULL unless wanted */
     uint64_t submitted_ns, first_token_ns;
-    enum work_end end;          /* ENDED */
+    uint64_t ended_unix_s; /* when the answer ended, as its tail has it; 0: not yet, or there is no tail */
+    enum work_end end;     /* ENDED */
     struct gen_failure failure; /* FAILED */
     char *failure_text;         /* heap: failure.message */
     struct scores scores;       /* prompt logprobs, not delivered yet */

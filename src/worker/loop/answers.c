@@ -154,6 +154,7 @@ static void fill_answer(const struct report *report, const struct task_answer *f
     to->finish = from->finish;
     to->error = from->error;
     to->is_handoff_refused = from->is_handoff_refused;
+    to->ended_unix_s = from->ended_unix_s;
     if (from->error_text != NULL)
         to->error_text = from->error_text;
     if (from->n_draws > 0)

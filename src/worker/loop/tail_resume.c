@@ -66,6 +66,7 @@ static int tail_send_resumed(struct worker_router *router, const struct tail *ta
         if (resumed.submit == NULL)
             return E_NOMEM;
         resumed.prompt_hash = tail->prompt_hash;
+        resumed.ended_unix_s = tail->has_end ? tail->end.ended_unix_s : 0;
     }
     rc = link_send(router->link, FRAME_RESUMED, &resumed.base);
     if (resumed.submit != NULL)

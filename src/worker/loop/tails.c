@@ -58,7 +58,6 @@ size_t tail_bytes(const struct tail *tail)
     if (tail->state == TAIL_BARE)
         return 0; /* not counted, because its task is much larger */
     token_bytes = sizeof(*tail->ids) + (tail->draws != NULL ? sizeof(*tail->draws) : 0);
-
     return sizeof(*tail) + tail->submit.len_bytes + tail->cap_ids * token_bytes;
 }
 
@@ -384,7 +383,8 @@ void worker_tails_cancelled(struct worker *worker, const struct task_key *job, c
         return;
     }
     tail->has_end = true; /* the router found a stop in the text, and will find it again */
-    tail->end = (struct task_answer){.finish = BATON__FINISH__FINISH_STOP};
+    tail->end =
+        (struct task_answer){.finish = BATON__FINISH__FINISH_STOP, .ended_unix_s = cancel->ended_unix_s};
     if (tail->state != TAIL_REPLAYING)
         tail_enter(tail, TAIL_ENDED);
 }
@@ -469,8 +469,9 @@ static int tail_add_tokens(struct tail *tail, const struct report *report, const
     return 0;
 }
 
-static void tail_note_end(struct tail *tail, const struct task_answer *answer)
+static void tail_note_end(struct tail *tail, struct task_answer *answer)
 {
+    answer->ended_unix_s = clock_unix_ns() / NS_PER_S;
     tail->has_end = true;
     tail->end = *answer;
     tail->end.n_ids = tail->end.n_draws = 0;
@@ -482,7 +483,7 @@ static void tail_note_end(struct tail *tail, const struct task_answer *answer)
 }
 
 /* Adds the answer to its tail.  True: it goes to the tail's router now. */
-static bool tail_note(struct tail *tail, const struct report *report, const struct task_answer *answer)
+static bool tail_note(struct tail *tail, const struct report *report, struct task_answer *answer)
 {
     bool is_sent = tail->state == TAIL_STREAMING || tail->state == TAIL_BARE;
 

@@ -148,6 +148,7 @@ struct task_answer {       /* an update on one request */
     bool is_handoff_refused;  /* FAILED: the peer refused the hand-off */
     char *error_text;         /* FAILED: for people; heap, owned by the report; NULL: none */
     struct task_times *times; /* with a finish; heap, owned by the report; NULL: none */
+    uint64_t ended_unix_s;    /* loop thread, with a finish: when it ended, if a tail is kept of it */
     struct seq_stats stats;
     struct task_figures figures;
 };

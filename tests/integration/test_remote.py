@@ -28,6 +28,10 @@ def remote(worker, what):
     return worker.status().get("remote", {}).get(what)
 
 
+def blocks(worker, what):
+    return worker.status()["blocks"][what]
+
+
 def up(worker):
     until("the store is not used", lambda: remote(worker, "up"))
     return worker
@@ -146,6 +150,31 @@ def a_part_of_a_value_is_read():
         c.assert_quiet()
 
 
+def a_read_keeps_the_beginning_that_it_completes():
+    """A full pool has evicted the end of a prompt, and would evict its beginning next."""
+    with Cluster() as c, Redis() as store:
+        a = up(worker_of(c, store.url, kv__memory="12MiB"))
+        for i in range(4):
+            long = text_of(f"long {i}")
+            first, again = twice(c, a, long)
+            n_all, n = again.serving["reused"] // BLOCK, 0
+            evicted = blocks(a, "evicted")
+            while blocks(a, "evicted") < evicted + 5:
+                misses, n = blocks(a, "misses"), n + 1
+                ask(c, a, text_of(f"other {i} {n}")[:500])
+                until("not reported", lambda m=misses: blocks(a, "misses") > m)
+            n_late, n_read = remote(a, "late"), remote(a, "read")
+            got = ask(c, a, long)
+            assert got.text == first.text
+            if remote(a, "late") == n_late:
+                break
+        else:
+            raise AssertionError("the store is always late")
+        assert got.serving["reused"] == n_all * BLOCK, (got.serving, again.serving)
+        until("not counted", lambda: 0 < remote(a, "read") - n_read < n_all)
+        c.assert_quiet()
+
+
 def a_worker_that_stops_leaves_its_cache():
     with Cluster() as c, Redis() as store:
         a = up(worker_of(c, store.url, kv__remote_flush="20s"))
@@ -187,4 +216,4 @@ def logins_and_certificates_are_checked():
 if __name__ == "__main__":
     redis_server.want()
     main([another_worker_reads_them, prompts_that_part_share_their_beginning, a_part_of_a_value_is_read,
-          a_worker_that_stops_leaves_its_cache, logins_and_certificates_are_checked])
+          a_read_keeps_the_beginning_that_it_completes, a_worker_that_stops_leaves_its_cache, logins_and_certificates_are_checked])

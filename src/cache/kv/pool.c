@@ -373,19 +373,28 @@ void kv_forget(struct kv_pool *pool, kv_block_id id)
     pool_drop_hash(pool, id);
 }
 
+static kv_block_id pool_ref_found(struct kv_pool *pool, const struct block_hash *hash)
+{
+    kv_block_id id = hash_index_find(&pool->index, hash);
+
+    if (id == KV_BLOCK_NONE)
+        return id;
+    if (pool->blocks[id].state == KV_CACHED)
+        pool_set_state(pool, id, KV_SEALED);
+    pool->blocks[id].n_refs++;
+    return id;
+}
+
 uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_t n, kv_block_id *ids_out)
 {
     uint32_t n_found = 0;
 
     kv_expire(pool);
     for (; n_found < n; n_found++) {
-        kv_block_id id = hash_index_find(&pool->index, &hashes[n_found]);
+        kv_block_id id = pool_ref_found(pool, &hashes[n_found]);
 
         if (id == KV_BLOCK_NONE)
             break;
-        if (pool->blocks[id].state == KV_CACHED)
-            pool_set_state(pool, id, KV_SEALED);
-        pool->blocks[id].n_refs++;
         pool->quotas.places[id].is_spare = false;
         pool_note_use(&pool->blocks[id]);
         ids_out[n_found] = id;
@@ -414,6 +423,11 @@ uint32_t kv_peek(const struct kv_pool *pool, const struct block_hash *hashes, ui
         n_found++;
     }
     return n_found;
+}
+
+kv_block_id kv_hold(struct kv_pool *pool, const struct block_hash *hash)
+{
+    return kv_peek(pool, hash, 1) == 1 ? pool_ref_found(pool, hash) : KV_BLOCK_NONE;
 }
 
 void kv_expire(struct kv_pool *pool)

@@ -24,6 +24,9 @@ void kv_forget(struct kv_pool *pool, kv_block_id id);
 uint32_t kv_match(struct kv_pool *pool, const struct block_hash *hashes, uint32_t n, kv_block_id *ids_out);
 /* The same without references: how many blocks would hit. */
 uint32_t kv_peek(const struct kv_pool *pool, const struct block_hash *hashes, uint32_t n);
+/* Refs the block with this hash for a prompt that will match it later.  It counts neither as a hit nor as a use.
+ * KV_BLOCK_NONE: the pool does not have it. */
+kv_block_id kv_hold(struct kv_pool *pool, const struct block_hash *hash);
 
 /* Visits the hash of every findable block that is not quiet, in no order.  The visit must not change the pool. */
 void kv_each(const struct kv_pool *pool, void (*visit)(void *arg, const struct block_hash *hash), void *arg);

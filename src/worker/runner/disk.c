@@ -11,7 +11,8 @@
  *
  * A waiting task is not in the scheduler, so steps go on without it. It waits at most about as long as
  * computing the blocks would take.  Blocks that arrive later are cached nevertheless. Tasks with the same
- * prefix wait for the same reads. Reads hold at most a quarter of the pool.
+ * prefix wait for the same reads. Reads fill at most a quarter of the pool.  Meanwhile they hold the prompt's blocks
+ * that are in the pool (read_hold_priv.h).
  *
  * A read begins only if it is expected to be faster than computing.  The estimate compares the readers'
  * recent rate with the scheduler's prefill rate.  Tasks whose KV comes from a peer do not read, because the
@@ -35,6 +36,8 @@
 #include "cache/kv/tier.h"
 #include "cache/prefix/tenant.h"
 #include "worker/runner/block_map_priv.h"
+#include "worker/runner/disk_metrics_priv.h"
+#include "worker/runner/read_hold_priv.h"
 #include "worker/runner/transfers_priv.h"
 
 #define SAVE_PAUSE_NS  (100 * NS_PER_MS) /* pause after a write that could not begin */
@@ -49,12 +52,13 @@ struct disk_block {
     bool is_sealed; /* and holds a reference */
 };
 
-struct disk_read { /* one run of blocks */
+struct disk_read { /* blocks of one prompt */
     struct list all;
     uint64_t number;
     uint64_t began_ns, until_ns;
     uint32_t n, n_done;
-    bool is_let_go; /* no task waits for it */
+    bool is_let_go;        /* no task waits for it */
+    struct read_hold hold; /* the blocks of its prompt that are in the pool; none after it is let go */
     struct disk_block blocks[];
 };
 
@@ -64,57 +68,11 @@ struct worker_disk {
     uint64_t next_number;
     uint32_t n_reading, n_saving, n_waiting; /* blocks, blocks, tasks */
     uint64_t paused_until_ns, expired_ns;
-    uint64_t n_passed_over;        /* reads that would not have paid */
-    struct kv_tier_counts counted; /* the counts at the latest update of the metrics */
-    struct metric *m_written, *m_read, *m_hit, *m_slow, *m_lost, *m_dropped, *m_refused, *m_failed,
-        *m_damaged;
-    struct metric *m_bytes_written, *m_bytes_read, *m_blocks, *m_bytes, *m_wait_s, *m_write_s;
-    uint64_t n_lost_counted;
+    uint64_t n_passed_over; /* reads that would not have paid */
+    struct disk_metrics metrics;
 };
 
 /* ---- open and close ---- */
-
-static struct metric *events_of(struct metrics *metrics, const char *what)
-{
-    return metric_series(metric_family(metrics, METRIC_COUNTER, "baton_kv_disk_blocks_total",
-                                       "Blocks of the disk tier, by what happened to them.", "what"),
-                         &what);
-}
-
-static struct metric *bytes_of_way(struct metrics *metrics, const char *way)
-{
-    return metric_series(metric_family(metrics, METRIC_COUNTER, "baton_kv_disk_bytes_total",
-                                       "Bytes of blocks to and from the disk tier.", "way"),
-                         &way);
-}
-
-static struct metric *worker_disk_seconds_of(struct metrics *metrics, const char *name, const char *help)
-{
-    static const double bounds[] = {1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10};
-
-    return metric_series(metric_histogram_family(metrics, name, help, "", METRIC_BOUNDS(bounds)), NULL);
-}
-
-static void worker_disk_declare(struct worker_disk *disk, struct metrics *m)
-{
-    disk->m_written = events_of(m, "written");
-    disk->m_read = events_of(m, "read");
-    disk->m_hit = events_of(m, "hit");
-    disk->m_slow = events_of(m, "not_worth_reading");
-    disk->m_lost = events_of(m, "evicted_unwritten");
-    disk->m_dropped = events_of(m, "dropped");
-    disk->m_refused = events_of(m, "refused");
-    disk->m_failed = events_of(m, "failed");
-    disk->m_damaged = events_of(m, "damaged");
-    disk->m_bytes_written = bytes_of_way(m, "written");
-    disk->m_bytes_read = bytes_of_way(m, "read");
-    disk->m_blocks = metric_single(m, METRIC_GAUGE, "baton_kv_disk_blocks", "Blocks in the disk tier.");
-    disk->m_bytes = metric_single(m, METRIC_GAUGE, "baton_kv_disk_bytes", "Bytes of the disk tier's files.");
-    disk->m_wait_s = worker_disk_seconds_of(m, "baton_kv_disk_wait_seconds",
-                                            "How long prompts waited for blocks from disk.");
-    disk->m_write_s = worker_disk_seconds_of(m, "baton_kv_disk_write_seconds",
-                                             "From a block's turn to be saved until it was.");
-}
 
 static void on_wake(void *arg)
 {
@@ -165,11 +123,18 @@ void worker_disk_open(struct worker_engine *engine)
         return;
     }
     list_init(&disk->reads);
-    worker_disk_declare(disk, engine->opts.metrics);
+    disk_metrics_declare(&disk->metrics, engine->opts.metrics);
     engine->disk = disk;
     kv_tier_counts(disk->tier, &counts);
     log_info("kv_disk_ready", LOG_U64("blocks", counts.n_blocks), LOG_U64("bytes", counts.used_bytes),
              LOG_U64("files", counts.n_segments));
+}
+
+static void disk_read_free(struct disk_read *read)
+{
+    if (read != NULL)
+        read_hold_free(&read->hold);
+    free(read);
 }
 
 void worker_disk_close(struct worker_engine *engine)
@@ -180,7 +145,7 @@ void worker_disk_close(struct worker_engine *engine)
         return;
     kv_tier_close(disk->tier);
     while (!list_is_empty(&disk->reads))
-        free(container_of(list_pop_front(&disk->reads), struct disk_read, all));
+        disk_read_free(container_of(list_pop_front(&disk->reads), struct disk_read, all));
     free(disk);
     engine->disk = NULL;
 }
@@ -211,40 +176,73 @@ static uint64_t compute_ns(const struct worker_engine *engine, uint32_t n_blocks
                       load.prefill_tokens_per_s * (double)NS_PER_S);
 }
 
-/* Takes blocks and sends reads for a run of hashes.  Returns NULL if no read could begin. */
-static struct disk_read *begin_read(struct worker_engine *engine, kv_tenant tenant,
-                                    const struct block_hash *hashes, uint32_t n)
+/* Counts the leading blocks that pool and disk have together, and of these the ones to read. */
+static uint32_t disk_run(const struct worker_engine *engine, const struct block_hash *hashes, uint32_t n,
+                         uint32_t *n_read_out)
 {
-    struct worker_disk *disk = engine->disk;
-    uint32_t most = engine->opts.n_blocks / STORE_POOL_SHARE_READS,
-             room = kv_available_to(engine->pool, tenant);
-    struct disk_read *read;
-    kv_block_id *ids;
+    uint32_t n_run = 0;
 
-    most = most > disk->n_reading ? most - disk->n_reading : 0;
-    most = most < room ? most : room;
-    n = n < most ? n : most;
-    read = n > 0 ? calloc(1, sizeof(*read) + n * sizeof(read->blocks[0])) : NULL;
-    ids = n > 0 ? malloc(n * sizeof(*ids)) : NULL;
-    if (read == NULL || ids == NULL || kv_take_for(engine->pool, tenant, n, ids) < 0) {
-        free(read);
-        free(ids);
-        return NULL;
+    for (*n_read_out = 0; n_run < n; n_run++) {
+        if (kv_peek(engine->pool, &hashes[n_run], 1) == 1)
+            continue;
+        if (!kv_tier_has(engine->disk->tier, &hashes[n_run]))
+            break;
+        ++*n_read_out;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        struct disk_block *block = &read->blocks[read->n];
+    return n_run;
+}
 
-        *block = (struct disk_block){.read = read, .id = ids[i], .hash = hashes[i]};
-        if (read->n == i && kv_tier_read(disk->tier, ids[i], &hashes[i], block) == 0) {
+/* Holds the blocks that the pool has, and lists the others in the read.  Returns their number. */
+static uint32_t disk_read_list(struct worker_engine *engine, struct disk_read *read,
+                               const struct block_hash *hashes, uint32_t n)
+{
+    uint32_t n_missing = 0;
+
+    for (uint32_t i = 0; i < n; i++)
+        if (!read_hold_add(&read->hold, engine->pool, &hashes[i]))
+            read->blocks[n_missing++] = (struct disk_block){.read = read, .hash = hashes[i]};
+    return n_missing;
+}
+
+/* Sends reads of the first n listed blocks into blocks with these ids. */
+static void disk_read_send(struct worker_engine *engine, struct disk_read *read, const kv_block_id *ids,
+                           uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct disk_block *block = &read->blocks[i];
+
+        block->id = ids[i];
+        if (read->n == i && kv_tier_read(engine->disk->tier, ids[i], &block->hash, block) == 0) {
             kv_lease(engine->pool, ids[i]);
             read->n++;
         } else {
             kv_unref(engine->pool, ids[i]); /* the run ends before this block */
         }
     }
+}
+
+/* Takes blocks and sends reads for those of a run of hashes that the pool lacks.  Returns NULL if no read could
+ * begin. */
+static struct disk_read *begin_read(struct worker_engine *engine, kv_tenant tenant,
+                                    const struct block_hash *hashes, uint32_t n)
+{
+    struct worker_disk *disk = engine->disk;
+    struct disk_read *read = calloc(1, sizeof(*read) + n * sizeof(read->blocks[0]));
+    kv_block_id *ids = malloc(n * sizeof(*ids));
+    uint32_t n_missing, room;
+
+    if (read != NULL && ids != NULL) {
+        n_missing = disk_read_list(engine, read, hashes, n);
+        room = read_room(engine, tenant, disk->n_reading);
+        n_missing = n_missing < room ? n_missing : room;
+        if (n_missing > 0 && kv_take_for(engine->pool, tenant, n_missing, ids) == 0)
+            disk_read_send(engine, read, ids, n_missing);
+    }
     free(ids);
-    if (read->n == 0) {
-        free(read);
+    if (read == NULL || read->n == 0) {
+        if (read != NULL)
+            read_hold_release(&read->hold, engine->pool);
+        disk_read_free(read);
         return NULL;
     }
     read->number = ++disk->next_number;
@@ -258,24 +256,24 @@ static struct disk_read *read_for(struct worker_engine *engine, kv_tenant tenant
                                   const struct block_hash *hashes, uint32_t n)
 {
     struct worker_disk *disk = engine->disk;
-    uint32_t n_have = kv_peek(engine->pool, hashes, n), n_disk;
+    uint32_t n_have = kv_peek(engine->pool, hashes, n), n_run, n_disk;
     uint64_t read_ns, saved_ns;
     struct disk_read *read;
 
     if (n_have == n)
         return NULL;
     read = find_read(disk, &hashes[n_have]);
-    n_disk = kv_tier_peek(disk->tier, hashes + n_have, n - n_have);
+    n_run = disk_run(engine, hashes, n, &n_disk);
     if (read != NULL || n_disk == 0)
         return read;
-    metric_add(disk->m_hit, n_disk);
+    metric_add(disk->metrics.hit, n_disk);
     read_ns = kv_tier_read_ns(disk->tier, n_disk);
-    saved_ns = compute_ns(engine, n_disk);
+    saved_ns = compute_ns(engine, n_run - n_have);
     if (read_ns >= saved_ns && ++disk->n_passed_over % STORE_LOOK_AGAIN != 0) {
-        metric_add(disk->m_slow, n_disk);
+        metric_add(disk->metrics.slow, n_disk);
         return NULL;
     }
-    read = begin_read(engine, tenant, hashes + n_have, n_disk);
+    read = begin_read(engine, tenant, hashes, n_run);
     if (read != NULL) {
         uint64_t wait_ns = saved_ns < WAIT_LEAST_NS ? WAIT_LEAST_NS : saved_ns;
 
@@ -289,7 +287,7 @@ static uint64_t fetch_run(struct worker_engine *engine, uint64_t tenant, const s
                           uint32_t n)
 {
     struct worker_disk *disk = engine->disk;
-    uint32_t n_have = disk != NULL ? kv_peek(engine->pool, hashes, n) : n, n_disk;
+    uint32_t n_have = disk != NULL ? kv_peek(engine->pool, hashes, n) : n, n_run, n_disk;
     struct disk_read *read;
 
     if (n_have == n)
@@ -297,11 +295,11 @@ static uint64_t fetch_run(struct worker_engine *engine, uint64_t tenant, const s
     read = find_read(disk, &hashes[n_have]);
     if (read != NULL)
         return read->is_let_go ? 0 : read->number;
-    n_disk = kv_tier_peek(disk->tier, hashes + n_have, n - n_have);
+    n_run = disk_run(engine, hashes, n, &n_disk);
     if (n_disk == 0)
         return 0;
-    metric_add(disk->m_hit, n_disk);
-    read = begin_read(engine, tenant, hashes + n_have, n_disk);
+    metric_add(disk->metrics.hit, n_disk);
+    read = begin_read(engine, tenant, hashes, n_run);
     if (read == NULL)
         return 0;
     read->began_ns = clock_now_ns();
@@ -383,7 +381,8 @@ static void let_go(struct worker_engine *engine, struct disk_read *read)
     if (read->is_let_go)
         return;
     read->is_let_go = true;
-    metric_observe(engine->disk->m_wait_s, (double)(clock_now_ns() - read->began_ns) / (double)NS_PER_S);
+    metric_observe(engine->disk->metrics.wait_s,
+                   (double)(clock_now_ns() - read->began_ns) / (double)NS_PER_S);
     worker_tasks_read(engine, read->number);
     worker_prefix_serve_read(engine, read->number);
 }
@@ -396,8 +395,9 @@ static void end_read(struct worker_engine *engine, struct disk_read *read)
     for (uint32_t i = read->n; i-- > 0;)
         if (read->blocks[i].is_sealed)
             kv_unref(engine->pool, read->blocks[i].id);
+    read_hold_release(&read->hold, engine->pool);
     engine->disk->n_reading -= read->n;
-    free(read);
+    disk_read_free(read);
 }
 
 static void worker_disk_on_read(struct worker_engine *engine, const struct kv_tier_event *event)
@@ -426,7 +426,7 @@ static void on_written(struct worker_engine *engine, const struct kv_tier_event 
     disk->n_saving--;
     kv_save_end(engine->pool, KV_BELOW_DISK, event->id, event->result < 0);
     if (event->result == 0)
-        metric_observe(disk->m_write_s, (double)event->elapsed_ns / (double)NS_PER_S);
+        metric_observe(disk->metrics.write_s, (double)event->elapsed_ns / (double)NS_PER_S);
 }
 
 /* Saves one block.  Returns true if another may follow. */
@@ -478,26 +478,12 @@ void worker_disk_turn(struct worker_engine *engine)
 
 static void disk_count(struct worker_engine *engine)
 {
-    struct worker_disk *disk = engine->disk;
-    struct kv_tier_counts now, *was = &disk->counted;
+    struct kv_tier_counts now;
     struct kv_pool_counts blocks;
 
-    kv_tier_counts(disk->tier, &now);
+    kv_tier_counts(engine->disk->tier, &now);
     kv_pool_counts(engine->pool, &blocks);
-    metric_add(disk->m_written, (double)(now.n_written - was->n_written));
-    metric_add(disk->m_read, (double)(now.n_read - was->n_read));
-    metric_add(disk->m_dropped, (double)(now.n_dropped - was->n_dropped));
-    metric_add(disk->m_refused, (double)(now.n_refused - was->n_refused));
-    metric_add(disk->m_failed,
-               (double)(now.n_write_failed + now.n_read_failed - was->n_write_failed - was->n_read_failed));
-    metric_add(disk->m_damaged, (double)(now.n_damaged - was->n_damaged));
-    metric_add(disk->m_lost, (double)(blocks.n_lost - disk->n_lost_counted));
-    metric_add(disk->m_bytes_written, (double)(now.written_bytes - was->written_bytes));
-    metric_add(disk->m_bytes_read, (double)(now.read_bytes - was->read_bytes));
-    metric_set(disk->m_blocks, (double)now.n_blocks);
-    metric_set(disk->m_bytes, (double)now.used_bytes);
-    disk->n_lost_counted = blocks.n_lost;
-    *was = now;
+    disk_metrics_update(&engine->disk->metrics, &now, blocks.n_lost);
 }
 
 void worker_disk_tick(struct worker_engine *engine, uint64_t now_ns)
@@ -509,8 +495,10 @@ void worker_disk_tick(struct worker_engine *engine, uint64_t now_ns)
     list_for_each (node, &disk->reads) {
         struct disk_read *read = container_of(node, struct disk_read, all);
 
-        if (now_ns >= read->until_ns)
+        if (now_ns >= read->until_ns) {
             let_go(engine, read);
+            read_hold_release(&read->hold, engine->pool);
+        }
     }
     if (now_ns - disk->expired_ns >= NS_PER_S / 10) {
         disk->expired_ns = now_ns;

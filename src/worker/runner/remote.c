@@ -15,7 +15,8 @@
  * A waiting task is not in the scheduler, so steps continue without it. Time limits: in ASKING a quarter of the
  * time that the answer could save, in READING the time of computing the blocks. While an answer is overdue, no
  * further task waits. So a store that stops answering delays only the few tasks that wait at that moment, and only
- * once. Tasks with the same prefix wait for the same read. Reads hold at most a quarter of the pool.
+ * once. Tasks with the same prefix wait for the same read. Reads fill at most a quarter of the pool. From the question on
+ * they hold the prompt's blocks that are in the pool (read_hold_priv.h).
  *
  * A model with recurrent state also needs the state after the last block (state_list.c has the rule). The store is
  * asked for the first block of each state; the others were written with it. */
@@ -88,6 +89,7 @@ void worker_remote_open(struct worker_engine *engine)
 
 static void remote_read_free(struct remote_read *read)
 {
+    read_hold_free(&read->hold);
     free(read->blocks);
     free(read);
 }
@@ -172,6 +174,7 @@ static void remote_read_end(struct worker_engine *engine, struct remote_read *re
     for (uint32_t i = read->n; i-- > 0;)
         if (read->blocks[i].is_sealed)
             kv_unref(engine->pool, read->blocks[i].id);
+    read_hold_release(&read->hold, engine->pool);
     engine->remote->n_reading -= read->n;
     remote_read_free(read);
 }
@@ -188,10 +191,11 @@ static struct remote_read *remote_read_find(const struct worker_remote *remote, 
     return NULL;
 }
 
-/* Asks the store for a run of blocks. NULL: it could not be asked. */
-static struct remote_read *remote_read_ask(struct worker_engine *engine, kv_tenant tenant,
-                                           const struct block_hash *hashes, uint32_t n)
+/* Asks the store for a run of blocks after n_have in the pool, which the read holds. NULL: it could not be asked. */
+static struct remote_read *remote_read_ask(struct worker_engine *engine, const struct task *task,
+                                           uint32_t n_have, uint32_t n)
 {
+    const struct block_hash *hashes = task->chain.hashes + n_have;
     struct worker_remote *remote = engine->remote;
     uint32_t n_each = worker_has_end_states(engine) ? 2 : 1, most = KV_REMOTE_ASK_KEYS / n_each;
     uint64_t saved_ns = remote_compute_ns(engine, n), ask_ns;
@@ -205,7 +209,7 @@ static struct remote_read *remote_read_ask(struct worker_engine *engine, kv_tena
     for (uint32_t i = 0; n_each > 1 && i < n; i++)
         worker_end_state_key(engine, &hashes[i], &read->hashes[n + i]);
     read->n_run = n;
-    read->tenant = tenant;
+    read->tenant = tenant_number(task->spec.order.work.tenant);
     read->number = ++remote->next_number | REMOTE_READ_BIT;
     read->began_ns = clock_now_ns();
     ask_ns = kv_remote_ask_ns(remote->remote, n_each * n);
@@ -216,6 +220,8 @@ static struct remote_read *remote_read_ask(struct worker_engine *engine, kv_tena
         free(read);
         return NULL;
     }
+    for (uint32_t i = 0; i < n_have; i++)
+        (void)read_hold_add(&read->hold, engine->pool, &task->chain.hashes[i]);
     list_push_back(&remote->reads, &read->all);
     return read;
 }
@@ -236,8 +242,7 @@ bool worker_remote_wait(struct worker_engine *engine, struct task *task)
         return false;
     read = remote_read_find(remote, &task->chain.hashes[n_have]);
     if (read == NULL)
-        read = remote_read_ask(engine, tenant_number(task->spec.order.work.tenant),
-                               task->chain.hashes + n_have, n - n_have);
+        read = remote_read_ask(engine, task, n_have, n - n_have);
     if (read == NULL)
         return false;
     task->remote_asked_to = n_have + read->n_run;
@@ -260,6 +265,17 @@ static bool remote_is_in_pool(const struct worker_engine *engine, const struct b
     return kv_peek(engine->pool, hash, 1) == 1;
 }
 
+/* Holds the block if it is in the pool; returns whether it is. */
+static bool remote_hold_pooled(struct worker_engine *engine, struct remote_read *read,
+                               const struct block_hash *hash)
+{
+    bool is_pooled = remote_is_in_pool(engine, hash);
+
+    if (is_pooled)
+        (void)read_hold_add(&read->hold, engine->pool, hash);
+    return is_pooled;
+}
+
 /* The longest run of at most n blocks that has its end state. */
 static uint32_t remote_run_with_end_state(const struct worker_engine *engine, const struct remote_read *read,
                                           const uint32_t *ends, uint32_t n)
@@ -274,7 +290,7 @@ static uint32_t remote_run_with_end_state(const struct worker_engine *engine, co
 }
 
 /* Appends the blocks of the run's end state that the pool lacks; each is a value of its own. Returns their number. */
-static uint32_t remote_choose_end_state(const struct worker_engine *engine, const struct remote_read *read,
+static uint32_t remote_choose_end_state(struct worker_engine *engine, struct remote_read *read,
                                         uint32_t n_run, struct remote_block *list)
 {
     uint32_t n_end_state = worker_end_state_blocks(engine, n_run), n = 0;
@@ -284,15 +300,15 @@ static uint32_t remote_choose_end_state(const struct worker_engine *engine, cons
         return 0;
     worker_end_state_hashes(engine, read->hashes, n_run, end_state);
     for (uint32_t i = 0; i < n_end_state; i++)
-        if (!remote_is_in_pool(engine, &end_state[i]))
+        if (!remote_hold_pooled(engine, read, &end_state[i]))
             list[n++] = (struct remote_block){.hash = end_state[i], .name = end_state[i]};
     free(end_state);
     return n;
 }
 
-/* The blocks to read: of the longest run that the pool and the store have together, with its end state. Returns
- * their number, and that of the run. */
-static uint32_t remote_read_choose(const struct worker_engine *engine, const struct remote_read *read,
+/* The blocks to read: of the longest run that the pool and the store have together, with its end state. Holds those of
+ * the pool. Returns the number to read, and that of the run. */
+static uint32_t remote_read_choose(struct worker_engine *engine, struct remote_read *read,
                                    const uint32_t *ends, struct remote_block *list, uint32_t *n_run_out)
 {
     uint32_t n_run = 0, n = 0;
@@ -305,7 +321,7 @@ static uint32_t remote_read_choose(const struct worker_engine *engine, const str
     if (n_run == 0)
         return 0;
     for (uint32_t i = 0; i < n_run; i++)
-        if (!remote_is_in_pool(engine, &read->hashes[i]))
+        if (!remote_hold_pooled(engine, read, &read->hashes[i]))
             list[n++] = (struct remote_block){
                 .hash = read->hashes[i], .name = read->hashes[ends[i]], .n_after = ends[i] - i};
     return n + remote_choose_end_state(engine, read, n_run, list + n); /* the list has room for it */
@@ -349,13 +365,10 @@ static bool remote_read_send(struct worker_engine *engine, struct remote_read *r
                              const struct remote_block *list, uint32_t n)
 {
     struct worker_remote *remote = engine->remote;
-    uint32_t most = engine->opts.n_blocks / STORE_POOL_SHARE_READS,
-             room = kv_available_to(engine->pool, read->tenant);
+    uint32_t most = read_room(engine, read->tenant, remote->n_reading);
     kv_block_id *ids = malloc((n + 1) * sizeof(*ids));
     struct block_hash *hashes = malloc((n + 1) * sizeof(*hashes));
 
-    most = most > remote->n_reading ? most - remote->n_reading : 0;
-    most = most < room ? most : room;
     if (n > most && worker_has_end_states(engine))
         n = 0; /* the end state comes last, and without it the other blocks are of no use */
     n = n < most ? n : most;
@@ -493,6 +506,7 @@ void worker_remote_tick(struct worker_engine *engine, uint64_t now_ns)
         remote->n_overdue++;
         kv_remote_late(remote->remote);
         remote_read_let_go(engine, read);
+        read_hold_release(&read->hold, engine->pool);
     }
     if (now_ns - remote->counted_ns >= NS_PER_S / 10) {
         remote->counted_ns = now_ns;

@@ -4,6 +4,7 @@
 #define WORKER_RUNNER_REMOTE_STATE_PRIV_H
 
 #include "cache/remote/remote.h"
+#include "worker/runner/read_hold_priv.h"
 #include "worker/runner/remote_metrics_priv.h"
 #include "worker/runner/remote_priv.h"
 #include "worker/runner/remote_seen_priv.h"
@@ -31,6 +32,7 @@ struct remote_read { /* a run of blocks that tasks wait for */
     uint32_t n_run;              /* blocks of the prompt that were asked for */
     struct remote_block *blocks; /* [n] */
     uint32_t n, n_done;
+    struct read_hold hold;      /* the blocks of its prompt that are in the pool; none after it is let go */
     struct block_hash hashes[]; /* [n_run], then the first block of an end state beside each */
 };
 

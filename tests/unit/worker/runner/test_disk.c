@@ -219,6 +219,17 @@ static bool waits(uint32_t task)
     return worker_disk_wait(&engine, &tasks[task]);
 }
 
+static void cache(uint32_t n)
+{
+    kv_block_id id;
+
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(kv_take(engine.pool, 1, &id), 0);
+        kv_seal(engine.pool, id, &hashes[i]);
+        kv_unref(engine.pool, id);
+    }
+}
+
 /* ---- tests ---- */
 
 static void a_prompt_waits_for_what_is_on_disk(void **state)
@@ -370,18 +381,73 @@ static void a_loan_waits_no_longer_than_it_should(void **state)
     assert_int_equal(worker_disk_fetch(&engine, 5, hashes, 9), 0); /* and no fetch waits for it again */
 }
 
-/* ---- saving ---- */
-
-static void cache(uint32_t n)
+/* A pool full of other blocks, of which this prompt's beginning is the least recently used. */
+static void fill_pool(uint32_t n_of_prompt)
 {
-    kv_block_id id;
+    kv_block_id ids[N_BLOCKS];
+    struct block_hash hash = {{0}};
 
-    for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(kv_take(engine.pool, 1, &id), 0);
-        kv_seal(engine.pool, id, &hashes[i]);
-        kv_unref(engine.pool, id);
+    cache(n_of_prompt);
+    assert_int_equal(kv_take(engine.pool, N_BLOCKS - n_of_prompt, ids), 0);
+    for (uint32_t i = 0; i < N_BLOCKS - n_of_prompt; i++) {
+        hash.bytes[0] = (uint8_t)(i + 1);
+        kv_seal(engine.pool, ids[i], &hash);
+        kv_unref(engine.pool, ids[i]);
     }
 }
+
+static void a_read_does_not_evict_the_beginning_that_it_completes(void **state)
+{
+    tier.write_with = E_EXISTS;
+    fill_pool(5);
+    put_on_disk(11);
+    assert_true(waits(0));
+    assert_int_equal(tier.n_begun, 6);
+    assert_int_equal(kv_peek(engine.pool, hashes, PROMPT_BLOCKS), 5);
+    worker_disk_stop_waiting(&engine, &tasks[0]); /* cancelled: the read goes on */
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS - 11);
+    tier.n_done = 6;
+    worker_disk_turn(&engine);
+    assert_int_equal(kv_peek(engine.pool, hashes, PROMPT_BLOCKS), 11);
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS);
+}
+
+static void a_late_read_holds_the_beginning_no_longer(void **state)
+{
+    tier.write_with = E_EXISTS;
+    fill_pool(5);
+    put_on_disk(11);
+    assert_true(waits(0));
+    worker_disk_tick(&engine, clock_now_ns() + 10 * NS_PER_S);
+    assert_int_equal(n_went_on, 1);
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS - 6);
+}
+
+/* Blocks of one prompt in the pool, on disk, and in both. */
+static void a_read_leaves_out_what_the_pool_has(void **state)
+{
+    kv_block_id ids[2];
+
+    tier.write_with = E_EXISTS;
+    put_on_disk(6);
+    tier.there[tier.n_there++] = hashes[8];
+    cache(2);
+    for (uint32_t i = 6; i < 8; i++) {
+        assert_int_equal(kv_take(engine.pool, 1, ids), 0);
+        kv_seal(engine.pool, ids[0], &hashes[i]);
+        kv_unref(engine.pool, ids[0]);
+    }
+    assert_true(waits(0));
+    assert_int_equal(tier.n_begun, 5);
+    assert_true(block_hash_equal(&tier.begun[0].hash, &hashes[2]));
+    assert_true(block_hash_equal(&tier.begun[4].hash, &hashes[8]));
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS - 9);
+    tier.n_done = 5;
+    worker_disk_turn(&engine);
+    assert_int_equal(kv_peek(engine.pool, hashes, PROMPT_BLOCKS), 9);
+}
+
+/* ---- saving ---- */
 
 static void cached_blocks_are_saved_a_few_at_a_time(void **state)
 {
@@ -584,6 +650,9 @@ int main(void)
                                        T(reads_leave_most_of_the_pool),
                                        T(blocks_that_a_peer_fetches_are_read),
                                        T(a_loan_waits_no_longer_than_it_should),
+                                       T(a_read_does_not_evict_the_beginning_that_it_completes),
+                                       T(a_late_read_holds_the_beginning_no_longer),
+                                       T(a_read_leaves_out_what_the_pool_has),
                                        T(cached_blocks_are_saved_a_few_at_a_time),
                                        T(blocks_that_cannot_be_saved_stay_cached),
                                        T(blocks_that_failed_are_tried_again),

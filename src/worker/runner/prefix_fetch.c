@@ -37,6 +37,7 @@
 #include "cache/prefix/tenant.h"
 #include "proto/capabilities.h"
 #include "worker/runner/block_map_priv.h"
+#include "worker/runner/disk_priv.h"
 
 #define MAX_FETCHES 32
 
@@ -50,6 +51,7 @@ enum prefix_fetch_state {
 struct prefix_fetches { /* all prefix fetches of a worker */
     struct list all;
     uint32_t n;
+    uint32_t n_filling; /* blocks that all of them have taken */
     struct metric *m_tokens, *m_done, *m_empty, *m_bytes;
 };
 
@@ -90,6 +92,8 @@ static uint32_t prefix_fetch_block_tokens(const struct worker_engine *engine)
 
 static void prefix_fetch_give_back(struct prefix_fetch *fetch)
 {
+    if (fetch->n_blocks > fetch->n_here)
+        fetch->engine->prefix_fetches->n_filling -= fetch->n_blocks - fetch->n_here;
     while (fetch->n_blocks > 0)
         kv_unref(fetch->engine->pool, fetch->blocks[--fetch->n_blocks]);
 }
@@ -368,16 +372,30 @@ void worker_prefix_fetch_leave(struct worker_engine *engine, struct task *task)
 
 /* ---- offers ---- */
 
-/* Takes blocks.  Leaves some free, because each running sequence will soon need another one. */
+/* True if the fetch may take n blocks.  Other tenants keep their shares.  Some blocks stay free, because each running
+ * sequence will soon need another one.  Fetches together fill a part of the pool, as reads from stores do; a fetch alone
+ * may be larger. */
+static bool prefix_fetch_has_room(const struct prefix_fetch *fetch, uint32_t n)
+{
+    const struct worker_engine *engine = fetch->engine;
+    uint32_t n_filling = engine->prefix_fetches->n_filling;
+
+    return kv_available_to(engine->pool, fetch->tenant) >= n &&
+           kv_available(engine->pool) >= n + engine->opts.max_seqs &&
+           (n_filling == 0 || n_filling + n <= engine->opts.n_blocks / STORE_POOL_SHARE_READS);
+}
+
 static int prefix_fetch_take_blocks(struct prefix_fetch *fetch, uint32_t n)
 {
-    struct kv_pool *pool = fetch->engine->pool;
+    struct worker_engine *engine = fetch->engine;
     int rc = E_KV_FULL;
 
-    if (kv_available(pool) >= n + fetch->engine->opts.max_seqs)
-        rc = kv_take_for(pool, fetch->tenant, n, fetch->blocks + fetch->n_here);
-    if (rc == 0)
+    if (prefix_fetch_has_room(fetch, n))
+        rc = kv_take_for(engine->pool, fetch->tenant, n, fetch->blocks + fetch->n_here);
+    if (rc == 0) {
         fetch->n_blocks = fetch->n_here + n;
+        engine->prefix_fetches->n_filling += n;
+    }
     return rc;
 }
 

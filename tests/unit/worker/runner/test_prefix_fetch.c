@@ -21,6 +21,8 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_quota.h"
+#include "cache/prefix/tenant.h"
 #include "proto/capabilities.h"
 #include "tests/unit/worker/runner/prefix_fetch_rig.h"
 #include "worker/runner/block_map_priv.h"
@@ -424,9 +426,121 @@ static void everything_ends_and_what_is_found_is_right(void **state)
     metrics_free(metrics);
 }
 
+static void hold_blocks(struct node *node, const char *tenant, uint32_t n, bool is_cached, kv_block_id *ids)
+{
+    struct block_hash hash = {{0}};
+
+    assert_int_equal(kv_take_for(node->engine.pool, tenant_number(tenant), n, ids), 0);
+    for (uint32_t i = 0; is_cached && i < n; i++) {
+        hash.bytes[0] = (uint8_t)(i + 1);
+        kv_seal(node->engine.pool, ids[i], &hash);
+        kv_unref(node->engine.pool, ids[i]);
+    }
+}
+
+/* A task of this tenant whose prompt of n blocks, and one token, is fetched. */
+static void fetch_prompt(struct node *node, struct client *client, const char *tenant, uint32_t n)
+{
+    struct task_spec *spec = &client->task.spec;
+
+    *client = (struct client){.is_used = true, .is_waiting = true};
+    list_init(&client->task.in_fetch);
+    spec->order.n_tokens = n * BLOCK_TOKENS + 1;
+    spec->order.tokens = calloc(spec->order.n_tokens, sizeof(*spec->order.tokens));
+    for (uint32_t i = 0; i < spec->order.n_tokens; i++)
+        spec->order.tokens[i] = i;
+    spec->order.work.tenant[0] = tenant[0];
+    spec->owner = 1 - node->transport.number;
+    spec->owner_tokens = spec->order.n_tokens;
+    spec->ask_limit_ns = NS_PER_S;
+    assert_true(worker_prefix_fetch_begin(&node->engine, &client->task));
+}
+
+static void offer_blocks(struct node *node, uint32_t n, uint64_t transfer)
+{
+    struct node *owner = &nodes[1 - node->transport.number];
+    struct kvxfer_message offer = {.kind = KVXFER_OFFER, .transfer = transfer, .n_blocks = n};
+
+    assert_int_equal(owner->mail[owner->n_mail - 1].message.kind, KVXFER_FETCH);
+    offer.fetch = owner->mail[owner->n_mail - 1].message.fetch;
+    worker_prefix_fetch_offer(&node->engine, owner->transport.number, &offer);
+}
+
+static void leave(struct node *node, struct client *client)
+{
+    worker_prefix_fetch_leave(&node->engine, &client->task);
+    worker_chain_free(&client->task);
+    free(client->task.spec.order.tokens);
+    client->is_used = false;
+}
+
+static void open_calm(struct metrics **metrics_out)
+{
+    fake_now_ns = NS_PER_S;
+    assert_int_equal(metrics_new(metrics_out), 0);
+    rng_init(&rng, 1);
+    transport_reset();
+    link_is_up = is_calm = true;
+    open_node(0, *metrics_out);
+    open_node(1, *metrics_out);
+    nodes[0].knows_nothing = true;
+}
+
+static void close_calm(struct metrics *metrics)
+{
+    for (int i = 0; i < 4000 && !is_quiet(); i++)
+        turn();
+    close_node(&nodes[0]);
+    close_node(&nodes[1]);
+    metrics_free(metrics);
+}
+
+static void a_fetch_leaves_other_tenants_their_shares(void **state)
+{
+    struct node *node = &nodes[0];
+    kv_block_id calm[N_POOL / 2], loud[N_POOL / 3];
+    struct kv_pool_counts counts;
+    struct metrics *metrics;
+
+    open_calm(&metrics);
+    hold_blocks(node, "b", N_POOL / 3, false, loud);
+    hold_blocks(node, "a", N_POOL / 2, true, calm);
+    fetch_prompt(node, &node->clients[0], "b", 8);
+    offer_blocks(node, 8, 1);
+    kv_pool_counts(node->engine.pool, &counts);
+    assert_int_equal(counts.n_filling, N_POOL / 3);
+    assert_int_equal(n_went_on, 1); /* the scheduler lets it wait for its share */
+    for (uint32_t i = 0; i < N_POOL / 3; i++)
+        kv_unref(node->engine.pool, loud[i]);
+    close_calm(metrics);
+    n_went_on = 0;
+}
+
+static void fetches_together_fill_a_part_of_the_pool(void **state)
+{
+    struct node *node = &nodes[0];
+    struct kv_pool_counts counts;
+    struct metrics *metrics;
+
+    open_calm(&metrics);
+    for (uint32_t i = 0; i < 3; i++) {
+        fetch_prompt(node, &node->clients[i], i == 0 ? "a" : i == 1 ? "b" : "c", i == 0 ? 4 : 2);
+        offer_blocks(node, i == 0 ? 4 : 2, 1 + i);
+    }
+    kv_pool_counts(node->engine.pool, &counts);
+    assert_int_equal(counts.n_filling, N_POOL / 4);
+    assert_int_equal(n_went_on, 1);
+    leave(node, &node->clients[0]);
+    leave(node, &node->clients[1]);
+    close_calm(metrics);
+    n_went_on = 0;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(everything_ends_and_what_is_found_is_right)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_fetch_leaves_other_tenants_their_shares),
+                                       cmocka_unit_test(fetches_together_fill_a_part_of_the_pool),
+                                       cmocka_unit_test(everything_ends_and_what_is_found_is_right)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole relay: three daemons, every transport, the same answer on every path, and serving stats that show the path."""
 from cluster import Cluster, fetch, in_threads, main, Stream
+from test_tier import until
 
 LONG = ("Please remember: my name is Ada Lovelace, my favourite colour is teal and the port is 4711. "
         "Tell me, what is the KV cache, what is a hand-off, and why are prefill and decode pulled apart in Baton? ")
@@ -128,6 +129,17 @@ def a_worker_alone_serves_through_the_router():
             assert c.ask(LONG).is_whole
 
 
+def answers_that_end_first_are_no_failed_hand_offs():
+    with Cluster() as c:
+        three(c)
+        sent = lambda result: c.workers[0].metric('baton_handoffs_sent_total{result="%s"}' % result)
+        for i in range(4):
+            assert c.ask(f"{i}: " + LONG, max_tokens=1).usage["output_tokens"] == 1
+        until("a hand-off is not counted", lambda: sent("ended") + sent("done") == 4)
+        assert sent("failed") == c.workers[1].metric('baton_handoffs_received_total{result="failed"}') == 0
+        c.assert_quiet()
+
+
 def many_at_once():
     with Cluster() as c:
         three(c)
@@ -140,4 +152,5 @@ def many_at_once():
 main([hand_off_over_shared_memory, a_prompt_behind_a_longer_one_is_handed_over, hand_off_over_encrypted_tcp, hand_off_over_plain_tcp, hand_off_in_every_kv_type,
       the_same_tokens_however_served,
       cached_prefixes_are_reported, short_prompts_stay_on_the_decode_worker, answers_without_stream_carry_their_serving,
-      every_daemon_answers, a_worker_alone_serves_through_the_router, many_at_once])
+      every_daemon_answers, a_worker_alone_serves_through_the_router,
+      answers_that_end_first_are_no_failed_hand_offs, many_at_once])

@@ -41,7 +41,8 @@ enum kv_receive_state {
 struct kv_receives { /* all KV receives of a worker */
     struct list all, early_offers;
     uint32_t n, n_early_offers;
-    struct metric *m_done, *m_failed, *m_bytes;
+    struct metric *m_done, *m_failed, *m_ended,
+        *m_bytes; /* ended: the task did first, here or at the sender */
 };
 
 struct kv_receive {           /* the KV receive of one task */
@@ -155,8 +156,12 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
     struct task *task = receive->task;
     uint32_t n_tokens;
     struct sample_result first = kv_receive_first(&arrival->first);
+    bool has_ended = !arrival->is_whole && (task == NULL || arrival->code == E_CANCELLED);
 
-    metric_add(arrival->is_whole ? engine->kv_receives->m_done : engine->kv_receives->m_failed, 1);
+    metric_add(arrival->is_whole ? engine->kv_receives->m_done
+               : has_ended       ? engine->kv_receives->m_ended
+                                 : engine->kv_receives->m_failed,
+               1);
     metric_add(engine->kv_receives->m_bytes, (double)arrival->n_bytes);
     worker_engine_observe_transfer(engine, arrival->n_bytes, arrival->elapsed_ns);
     if (task == NULL)
@@ -170,7 +175,7 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
     str_copy(task->figures.transport, sizeof(task->figures.transport),
              worker_transport_name(receive->transport));
     n_tokens = kv_receive_n_tokens(receive, arrival);
-    if (!arrival->is_whole)
+    if (!arrival->is_whole && !has_ended)
         log_warn("kv_receive_incomplete", LOG_STR("request_id", task->spec.order.work.request_id),
                  LOG_ERR(arrival->code), LOG_U64("tokens_here", n_tokens),
                  LOG_U64("tokens", task->spec.order.n_tokens));
@@ -478,6 +483,7 @@ int worker_kv_receive_open(struct worker_engine *engine)
                            "Hand-offs from other workers by result.", "result");
     receives->m_done = metric_series(family, (const char *const[]){"done"});
     receives->m_failed = metric_series(family, (const char *const[]){"failed"});
+    receives->m_ended = metric_series(family, (const char *const[]){"ended"});
     receives->m_bytes =
         metric_single(metrics, METRIC_COUNTER, "baton_transfer_received_bytes_total", "KV bytes received.");
     return 0;

@@ -46,8 +46,8 @@ enum kv_send_state {
 struct kv_sends { /* all KV sends of a worker */
     struct list all;
     uint32_t n;
-    double head_worth_s[WORKER_MAX_PEERS]; /* as the peer's latest GRANT says */
-    struct metric *m_done, *m_failed;
+    double head_worth_s[WORKER_MAX_PEERS];      /* as the peer's latest GRANT says */
+    struct metric *m_done, *m_failed, *m_ended; /* ended: the request did first */
 };
 
 struct kv_send {              /* the KV send of one task */
@@ -103,10 +103,23 @@ static struct kv_send *kv_send_of(struct transfer *transfer)
     return container_of(transfer, struct kv_send, transfer);
 }
 
+/* The hand-off failed: the tick ends the task when it is held.  A receiver that does not have the request any more tells
+ * that it ended: its end is on the way to this worker too. */
+static void kv_send_note_failed(struct kv_send *send, int error)
+{
+    struct kv_sends *sends = send->engine->kv_sends;
+
+    metric_add(error == E_NOT_FOUND ? sends->m_ended : sends->m_failed, 1);
+    if (error != E_NOT_FOUND)
+        log_warn("kv_send_failed", LOG_STR("request_id", send->task->spec.order.work.request_id),
+                 LOG_ERR(error));
+    send->failed = error;
+}
+
 /* Ends the hand-off before its OFFER was sent. */
 static void kv_send_fail(struct kv_send *send, int error)
 {
-    send->failed = error;
+    kv_send_note_failed(send, error);
     kv_send_set_state(send, KV_SEND_CLOSED);
 }
 
@@ -136,14 +149,14 @@ static void kv_send_on_over(void *arg, int result)
     struct task *task = send->task;
 
     kv_send_set_state(send, KV_SEND_STOPPING);
-    metric_add(result == 0 ? sends->m_done : sends->m_failed, 1);
+    if (result == 0 || task == NULL)
+        metric_add(result == 0 ? sends->m_done : sends->m_ended, 1);
     if (task == NULL)
         return;
     task->times.transfer_ended_ns = clock_now_ns();
     task->times.is_transfer_failed = result < 0;
     if (result < 0) {
-        log_warn("kv_send_failed", LOG_STR("request_id", task->spec.order.work.request_id), LOG_ERR(result));
-        send->failed = result; /* the tick ends the task when it is held */
+        kv_send_note_failed(send, result);
         task->is_handoff_refused = kvxfer_send_is_refused(send->send);
         return;
     }
@@ -393,9 +406,10 @@ void worker_kv_send_end(struct task *task)
         return;
     send->task = NULL;
     task->kv_send = NULL;
-    if (send->state == KV_SEND_LINKING)
+    if (send->state == KV_SEND_LINKING) {
+        metric_add(send->engine->kv_sends->m_ended, 1);
         kv_send_set_state(send, KV_SEND_CLOSED);
-    else if (send->send != NULL)
+    } else if (send->send != NULL)
         kvxfer_send_cancel(send->send, E_CANCELLED);
 }
 
@@ -456,6 +470,7 @@ int worker_kv_send_open(struct worker_engine *engine)
                            "Hand-offs to other workers by result.", "result");
     sends->m_done = metric_series(family, (const char *const[]){"done"});
     sends->m_failed = metric_series(family, (const char *const[]){"failed"});
+    sends->m_ended = metric_series(family, (const char *const[]){"ended"});
     return 0;
 }
 

@@ -370,7 +370,7 @@ bool worker_disk_wait(struct worker_engine *engine, struct task *task)
 
 void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task)
 {
-    if (task->disk_read != 0)
+    if (task->disk_read != 0 && engine->disk != NULL)
         engine->disk->n_waiting--;
     task->disk_read = 0;
 }

@@ -23,7 +23,7 @@ void worker_disk_generation(const struct worker_engine *engine, char out[256]);
 /* True: the task waits for blocks of its prompt, and worker_tasks_read() will be called. False: no block
  * is on disk, or reading does not pay. */
 bool worker_disk_wait(struct worker_engine *engine, struct task *task);
-/* The task may or may not wait. */
+/* The task may or may not wait, and the tier may be closed. */
 void worker_disk_stop_waiting(struct worker_engine *engine, struct task *task);
 /* Completes finished reads and writes, and writes newly cached blocks. Called before and after each step. */
 void worker_disk_turn(struct worker_engine *engine);

@@ -623,6 +623,22 @@ static void a_snapshot_has_both_tiers(void **state)
     report_free(report);
 }
 
+static void tasks_may_outlive_the_tier(void **state)
+{
+    put_on_disk(9);
+    assert_true(waits(0));
+    tier.n_done = tier.n_begun;
+    worker_disk_close(&engine);
+    worker_disk_stop_waiting(&engine, &tasks[0]);
+    assert_int_equal(tasks[0].disk_read, 0);
+    for (uint32_t i = 0; i < tier.n_begun; i++) {
+        kv_unlease(engine.pool, tier.begun[i].id);
+        kv_unref(engine.pool, tier.begun[i].id);
+    }
+    tier = (struct kv_tier){.read_ns = NS_PER_US};
+    worker_disk_open(&engine);
+}
+
 static void a_broken_store_is_done_without(void **state)
 {
     worker_disk_close(&engine);
@@ -662,6 +678,7 @@ int main(void)
                                        T(blocks_dropped_by_the_disk_are_gone_unless_memory_has_them),
                                        T(blocks_read_back_are_in_memory),
                                        T(a_snapshot_has_both_tiers),
+                                       T(tasks_may_outlive_the_tier),
                                        T(a_broken_store_is_done_without)};
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -205,6 +205,29 @@ def answers_that_run_are_finished():
         assert router.process.wait(patience(10)) == 0
 
 
+def a_drain_finishes_requests_that_wait():
+    """A worker drains while its request waits for blocks from another worker, which stands still until then."""
+    text, got = "Tell me about the harbour. " * 60, []
+    with Cluster() as c:
+        c.router()
+        owner = c.worker("decode", link__heartbeat="3s")
+        worker = c.worker("decode", link__heartbeat="3s", link__peers=f"127.0.0.1:{owner.link}", cache__prefix_fetch="always")
+        c.wait_ready(decode=2)
+        c.ask(text, port=owner.http, max_tokens=1)
+        until(lambda: worker.metric("baton_peer_blocks_known") > 0, "the blocks are not known")
+        owner.kill(signal.SIGSTOP)
+        asker = threading.Thread(target=lambda: got.append(c.ask(text, port=worker.http, max_tokens=8)))
+        asker.start()
+        until(lambda: worker.status()["tasks"] == 1, "the request has not arrived")
+        assert ctl(worker, "drain").returncode == 0
+        until(lambda: readiness(worker) == 503, "it does not drain")
+        assert worker.status()["running"] == worker.status()["waiting"] == 0
+        assert fetch(worker.http, "POST", "/v1/messages", c.body("hello"), {"content-type": "application/json"})[0] == 503
+        owner.kill(signal.SIGCONT)
+        asker.join()
+        assert got and got[0].is_whole and got[0].serving["transferred"] > 0, got
+
+
 def batonctl_drains_a_router_and_takes_it_back():
     with Cluster() as c:
         router = c.router()
@@ -239,5 +262,6 @@ def batonctl_drains_a_worker_and_takes_it_back():
 
 if __name__ == "__main__":
     main([router_serves_while_lame_duck, worker_serves_while_lame_duck, no_request_fails_when_a_balancer_watches,
-          a_second_signal_ends_the_lame_duck, answers_that_run_are_finished, batonctl_drains_a_router_and_takes_it_back,
+          a_second_signal_ends_the_lame_duck, answers_that_run_are_finished,
+          a_drain_finishes_requests_that_wait, batonctl_drains_a_router_and_takes_it_back,
           batonctl_drains_a_worker_and_takes_it_back])

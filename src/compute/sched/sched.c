@@ -119,8 +119,6 @@ int sched_submit(struct sched *sched, const struct seq_spec *spec, struct seq **
     struct seq *seq;
     int code;
 
-    if (sched->is_draining)
-        return E_CLOSED;
     if (!spec->arrives && !queue_takes(sched, spec))
         return E_OVERLOADED;
     code = seq_new(sched, spec, &seq);
@@ -291,9 +289,4 @@ struct seq *sched_next(const struct sched *sched, const struct seq *after)
     struct list *at = after ? after->in_all.next : sched->all.next;
 
     return at == &sched->all ? NULL : container_of(at, struct seq, in_all);
-}
-
-void sched_set_draining(struct sched *sched, bool is_draining)
-{
-    sched->is_draining = is_draining;
 }

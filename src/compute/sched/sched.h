@@ -225,7 +225,4 @@ bool sched_step_item(const struct sched *sched, uint32_t index, struct seq **seq
  * loop that cancels fetches the next sequence first. */
 struct seq *sched_next(const struct sched *sched, const struct seq *after);
 
-/* While draining, submits are refused with E_CLOSED; everything else continues. */
-void sched_set_draining(struct sched *sched, bool is_draining);
-
 #endif

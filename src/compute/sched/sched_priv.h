@@ -86,7 +86,6 @@ struct sched {
     uint32_t n_waiting, n_running;
     uint32_t n_crowd; /* sequences accepted since the last step although the queue was full */
     uint64_t n_submitted;
-    bool is_draining;
     bool is_stepping;
     bool is_short; /* the head of the queue found no free place or no blocks */
 

@@ -80,7 +80,7 @@ static void command_run(struct worker_engine *engine, struct command *command)
             kv_clear_replicated(engine->pool, &command->as.last.hashes[i]);
         break;
     case COMMAND_DRAIN:
-        sched_set_draining(engine->sched, command->flag);
+        engine->is_draining = command->flag;
         worker_remote_drain(engine, command->flag);
         break;
     case COMMAND_MOVE:

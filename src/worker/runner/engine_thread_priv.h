@@ -60,6 +60,7 @@ struct worker_engine {
     atomic_bool is_busy;
     atomic_bool is_given_up; /* stopping: the running step may be abandoned halfway */
     bool is_stopping;
+    bool is_draining; /* refuses new tasks with E_CLOSED; those it has continue, also from their waits */
     struct list tasks;
     uint32_t n_tasks;
     struct hashmap *by_key;       /* struct task_key -> struct task */

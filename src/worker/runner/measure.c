@@ -41,6 +41,8 @@ int worker_measure_probe(struct worker_engine *engine, uint32_t n_tokens, uint32
                             .leaves_nothing = true};
     struct seq *seq;
 
+    if (engine->is_draining)
+        return E_CLOSED;
     if (n_tokens > MOST_TOKENS)
         n_tokens = MOST_TOKENS;
     if (n_tokens > info->context_length / 2)

@@ -310,9 +310,11 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     struct task *task = calloc(1, sizeof(*task));
     int rc = E_NOMEM;
 
-    if (hashmap_get(engine->by_key, &spec->key) != NULL)
+    if (engine->is_draining)
+        rc = E_CLOSED;
+    else if (hashmap_get(engine->by_key, &spec->key) != NULL)
         rc = E_EXISTS;
-    if (task == NULL || rc == E_EXISTS || hashmap_put(engine->by_key, &spec->key, task, NULL) < 0) {
+    if (task == NULL || rc != E_NOMEM || hashmap_put(engine->by_key, &spec->key, task, NULL) < 0) {
         task_answer_failed(engine, spec, rc);
         free(task);
         return;

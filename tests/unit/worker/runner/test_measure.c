@@ -145,7 +145,7 @@ static void measuring_costs_little_and_leaves_nothing(void **state)
     idle(3600 * NS_PER_S);
     assert_int_equal(load().n_steps, before.n_steps);
     engine->n_tasks = 0;
-    sched_set_draining(rig.sched, true);
+    engine->is_draining = true;
     idle(3600 * NS_PER_S);
     assert_int_equal(load().n_steps, before.n_steps);
 }

@@ -187,6 +187,27 @@ def a_worker_that_stops_leaves_its_cache():
         c.assert_quiet()
 
 
+def what_the_store_lost_is_written_again():
+    """At a later use, and by a worker that stops."""
+    with Cluster() as c, Redis() as store:
+        a = up(worker_of(c, store.url, kv__remote_flush="20s", kv__remote_lifetime="60s"))
+        b = up(worker_of(c, store.url, kv__remote_lifetime="1s"))
+        _, again = twice(c, a)
+        n_blocks = again.serving["reused"] // BLOCK
+        assert n_stored(store) == n_blocks
+        store("FLUSHALL")
+        twice(c, b, TEXT + " And more.")
+        until("it is still there", lambda: not store.keys())
+        until("it is not written again", lambda: ask(c, b, TEXT + " And more.") and n_stored(store) >= n_blocks)
+        b.kill()
+        store("FLUSHALL")
+        ask(c, a)
+        assert not store.keys()
+        a.stop()
+        assert n_stored(store) >= n_blocks
+        c.assert_quiet()
+
+
 def logins_and_certificates_are_checked():
     with Cluster() as c:
         good = redis_server.certificate(c.dir, "good")
@@ -216,4 +237,5 @@ def logins_and_certificates_are_checked():
 if __name__ == "__main__":
     redis_server.want()
     main([another_worker_reads_them, prompts_that_part_share_their_beginning, a_part_of_a_value_is_read,
-          a_read_keeps_the_beginning_that_it_completes, a_worker_that_stops_leaves_its_cache, logins_and_certificates_are_checked])
+          a_read_keeps_the_beginning_that_it_completes, a_worker_that_stops_leaves_its_cache,
+          what_the_store_lost_is_written_again, logins_and_certificates_are_checked])

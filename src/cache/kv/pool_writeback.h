@@ -39,10 +39,13 @@ void kv_save_end(struct kv_pool *pool, enum kv_below below, kv_block_id id, bool
 uint32_t kv_save_run(struct kv_pool *pool, uint32_t n_most, struct kv_save *out);
 /* The sealed block was read from this tier: it need not be saved there. */
 void kv_set_saved(struct kv_pool *pool, enum kv_below below, kv_block_id id);
+/* The tier no longer has the block, or may have lost all: the next use saves a block again. */
+void kv_clear_saved(struct kv_pool *pool, enum kv_below below, const struct block_hash *hash);
+void kv_clear_all_saved(struct kv_pool *pool, enum kv_below below);
 /* The sealed block was read from a run of the remote tier that does not end with it. */
 void kv_set_inside(struct kv_pool *pool, kv_block_id id);
-/* is_on: from now on the remote tier gets every cached block, also those that are cached now. Else, as at first, those that
- * were used twice. */
+/* is_on: from now on the remote tier gets every cached block, also those that are cached now: first those that it never
+ * got, then those that it may have lost. Else, as at first, those that were used twice. */
 void kv_save_all(struct kv_pool *pool, bool is_on);
 
 #endif

@@ -172,21 +172,54 @@ void kv_set_saved(struct kv_pool *pool, enum kv_below below, kv_block_id id)
     pool->blocks[id].saved |= (uint8_t)(1u << below);
 }
 
+static void save_forget(struct kv_pool *pool, enum kv_below below, kv_block_id id)
+{
+    pool->blocks[id].saved &= (uint8_t) ~(1u << below);
+    if (below == KV_BELOW_REMOTE)
+        pool->blocks[id].is_inside = false;
+}
+
+void kv_clear_saved(struct kv_pool *pool, enum kv_below below, const struct block_hash *hash)
+{
+    kv_block_id id = hash_index_find(&pool->index, hash);
+
+    if (id != KV_BLOCK_NONE)
+        save_forget(pool, below, id);
+}
+
+void kv_clear_all_saved(struct kv_pool *pool, enum kv_below below)
+{
+    for (kv_block_id id = 0; id < pool->opts.n_blocks; id++)
+        save_forget(pool, below, id);
+}
+
 void kv_set_inside(struct kv_pool *pool, kv_block_id id)
 {
     ASSERT(pool_block(pool, id)->state == KV_SEALED);
     pool->blocks[id].is_inside = true;
 }
 
-void kv_save_all(struct kv_pool *pool, bool is_on)
+/* Queues the cached blocks that have this bit for the remote tier, or those that lack it. */
+static void save_queue_all(struct kv_pool *pool, bool is_saved)
 {
     struct writeback *queue = &pool->writeback[KV_BELOW_REMOTE];
 
-    pool->saves_all = is_on;
-    for (kv_block_id id = 0; is_on && pool->opts.has_remote && id < pool->opts.n_blocks; id++)
+    for (kv_block_id id = 0; id < pool->opts.n_blocks; id++)
         if (pool->blocks[id].state == KV_CACHED && !pool->quotas.places[id].is_spare &&
-            (pool->blocks[id].saved & 1u << KV_BELOW_REMOTE) == 0) {
+            ((pool->blocks[id].saved & 1u << KV_BELOW_REMOTE) != 0) == is_saved) {
             (void)writeback_remove(queue, id);
             writeback_add(queue, id);
         }
+}
+
+void kv_save_all(struct kv_pool *pool, bool is_on)
+{
+    bool begins = is_on && !pool->saves_all;
+
+    pool->saves_all = is_on;
+    if (!begins || !pool->opts.has_remote)
+        return;
+    save_queue_all(pool, false);
+    save_queue_all(pool, true); /* the tier may have lost these */
+    kv_clear_all_saved(pool, KV_BELOW_REMOTE);
 }

@@ -5,8 +5,8 @@
  *     segments   least recently used first; tier_segment.c creates and evicts them
  *     quotas     the tenants' quotas (tier_quota.c)
  *
- * The log needs no compaction.  When a segment is evicted, its hot blocks are in the pool and are saved again from
- * there.  The others are rarely used.
+ * The log needs no compaction.  When a segment is evicted, its hot blocks are in the pool, which hears of it and saves
+ * them again at their next use.  The others are rarely used.
  *
  * A slot is in the index from the call that writes it, which prevents a second write.  It is readable only
  * when the write is done.

@@ -408,7 +408,8 @@ static void worker_disk_on_read(struct worker_engine *engine, const struct kv_ti
     kv_unlease(engine->pool, event->id);
     if (event->result == 0) {
         kv_seal(engine->pool, event->id, &block->hash);
-        kv_set_saved(engine->pool, KV_BELOW_DISK, event->id);
+        if (kv_tier_has(engine->disk->tier, &block->hash)) /* it was not dropped meanwhile */
+            kv_set_saved(engine->pool, KV_BELOW_DISK, event->id);
         block->is_sealed = true;
     } else {
         kv_unref(engine->pool, event->id);
@@ -425,6 +426,8 @@ static void on_written(struct worker_engine *engine, const struct kv_tier_event 
 
     disk->n_saving--;
     kv_save_end(engine->pool, KV_BELOW_DISK, event->id, event->result < 0);
+    if (event->result == 0 && !kv_tier_has(disk->tier, &event->hash))
+        kv_clear_saved(engine->pool, KV_BELOW_DISK, &event->hash); /* dropped while it was written */
     if (event->result == 0)
         metric_observe(disk->metrics.write_s, (double)event->elapsed_ns / (double)NS_PER_S);
 }
@@ -445,8 +448,10 @@ static bool save_one(struct worker_engine *engine, uint64_t now_ns)
         disk->n_saving++;
         return true;
     }
-    /* The block is on disk already, or nothing may be deleted for it: do not offer it again. */
+    /* The block is on disk already, or nothing may be deleted for it now: offer it again after its next use. */
     kv_save_end(engine->pool, KV_BELOW_DISK, save.id, rc != E_EXISTS && rc != E_FULL);
+    if (rc == E_FULL)
+        kv_clear_saved(engine->pool, KV_BELOW_DISK, &save.hash);
     if (rc != E_EXISTS && rc != E_FULL)
         disk->paused_until_ns = now_ns + SAVE_PAUSE_NS;
     return rc == E_EXISTS || rc == E_FULL;

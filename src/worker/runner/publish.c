@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cache/kv/pool_cache.h"
+#include "cache/kv/pool_writeback.h"
 #include "worker/runner/disk_priv.h"
 #include "worker/runner/block_map_priv.h"
 
@@ -37,6 +38,8 @@ void worker_publish_disk_block(void *arg, const struct block_hash *hash, bool is
 {
     struct worker_engine *engine = arg;
 
+    if (!is_here)
+        kv_clear_saved(engine->pool, KV_BELOW_DISK, hash);
     if (kv_peek(engine->pool, hash, 1) == 0)
         block_log_add(&engine->block_log, hash, is_here ? BLOCK_ON_DISK : BLOCK_GONE);
 }

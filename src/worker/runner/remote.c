@@ -491,6 +491,21 @@ static void remote_count(struct worker_engine *engine)
     remote_metrics_update(&remote->metrics, &now, blocks.n_writeback_remote);
 }
 
+/* A store that was away may have lost everything, and values end with their lifetime: the next use of a block asks again
+ * whether it is there, which renews the lifetime too. */
+static void remote_doubt_saved(struct worker_engine *engine, uint64_t now_ns)
+{
+    struct worker_remote *remote = engine->remote;
+    bool is_up = kv_remote_is_up(remote->remote), came = is_up && !remote->was_up;
+    uint64_t lifetime_ns = engine->opts.remote.lifetime_ns;
+
+    remote->was_up = is_up;
+    if (!came && (lifetime_ns == 0 || now_ns - remote->doubted_ns < lifetime_ns / 2))
+        return;
+    remote->doubted_ns = now_ns;
+    kv_clear_all_saved(engine->pool, KV_BELOW_REMOTE);
+}
+
 void worker_remote_tick(struct worker_engine *engine, uint64_t now_ns)
 {
     struct worker_remote *remote = engine->remote;
@@ -498,6 +513,7 @@ void worker_remote_tick(struct worker_engine *engine, uint64_t now_ns)
     if (remote == NULL)
         return;
     kv_remote_tick(remote->remote, now_ns);
+    remote_doubt_saved(engine, now_ns);
     list_for_each (node, &remote->reads) {
         struct remote_read *read = container_of(node, struct remote_read, all);
 

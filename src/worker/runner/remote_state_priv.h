@@ -44,6 +44,8 @@ struct worker_remote {
     uint32_t n_overdue;                      /* answers that no task waits for any more */
     uint64_t paused_until_ns, pause_ns;      /* of saves, after a failure */
     uint64_t counted_ns;
+    bool was_up;
+    uint64_t doubted_ns;    /* since then cached blocks count as saved */
     uint64_t n_passed_over; /* reads that would not have paid */
     struct remote_seen seen;
     struct remote_metrics metrics;

@@ -216,6 +216,60 @@ static void other_blocks_are_saved_alone(void **state)
     kv_pool_free(pool);
 }
 
+static uint32_t waiting(const struct kv_pool *pool)
+{
+    struct kv_pool_counts counts;
+
+    kv_pool_counts(pool, &counts);
+    return counts.n_writeback_remote;
+}
+
+static void what_the_tier_lost_is_saved_at_its_next_use(void **state)
+{
+    struct kv_pool *pool = pool_new();
+    struct block_hash a[4];
+
+    (void)state;
+    chain_extend(a, 'a', 0, 4);
+    ask(pool, a, 4);
+    ask(pool, a, 4);
+    expect_run(pool, a, 0, 4);
+    kv_clear_saved(pool, KV_BELOW_REMOTE, &a[1]);
+    expect_none(pool); /* not at once */
+    ask(pool, a, 4);
+    expect_run(pool, a, 1, 2);
+    kv_clear_all_saved(pool, KV_BELOW_REMOTE);
+    expect_none(pool);
+    ask(pool, a, 4);
+    expect_run(pool, a, 0, 4);
+    ask(pool, a, 4);
+    expect_none(pool);
+    kv_pool_free(pool);
+}
+
+/* A worker that drains offers everything once more, first what the tier never got. */
+static void a_drain_doubts_what_is_saved(void **state)
+{
+    struct kv_pool *pool = pool_new();
+    struct block_hash a[4], b[4];
+
+    (void)state;
+    chain_extend(a, 'a', 0, 4);
+    chain_extend(b, 'b', 0, 4);
+    ask(pool, a, 4);
+    ask(pool, a, 4);
+    expect_run(pool, a, 0, 4);
+    ask(pool, b, 4);
+    kv_save_all(pool, true);
+    kv_save_all(pool, true); /* it stops, too */
+    assert_int_equal(waiting(pool), 8);
+    expect_run(pool, b, 0, 4);
+    expect_run(pool, a, 0, 4);
+    kv_save_all(pool, true);
+    expect_none(pool);
+    kv_pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +279,8 @@ int main(void)
         cmocka_unit_test(an_evicted_end_is_no_parting),
         cmocka_unit_test(blocks_of_a_read_run_may_be_shared),
         cmocka_unit_test(other_blocks_are_saved_alone),
+        cmocka_unit_test(what_the_tier_lost_is_saved_at_its_next_use),
+        cmocka_unit_test(a_drain_doubts_what_is_saved),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

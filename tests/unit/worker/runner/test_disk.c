@@ -519,6 +519,54 @@ static void blocks_without_room_on_disk_are_not_offered_again(void **state)
     assert_int_equal(counts.n_writeback, 0);
 }
 
+static void use(uint32_t n)
+{
+    kv_block_id ids[PROMPT_BLOCKS];
+
+    assert_int_equal(kv_match(engine.pool, hashes, n, ids), n);
+    while (n > 0)
+        kv_unref(engine.pool, ids[--n]);
+}
+
+static void dropped_blocks_are_saved_at_their_next_use(void **state)
+{
+    cache(2);
+    worker_disk_turn(&engine);
+    put_on_disk(2);
+    tier.n_done = tier.n_begun;
+    worker_disk_turn(&engine);
+    use(2);
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 2);
+    tier.n_there = 1;
+    tier.opts.on_block(tier.opts.on_block_arg, &hashes[1], false);
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 2); /* not before */
+    use(2);
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 3);
+    assert_true(block_hash_equal(&tier.begun[2].hash, &hashes[1]));
+}
+
+/* The disk was full of other tenants' blocks, or the segment left while the block was written. */
+static void blocks_that_found_no_room_are_offered_at_their_next_use(void **state)
+{
+    tier.write_with = E_FULL;
+    cache(1);
+    worker_disk_turn(&engine);
+    tier.write_with = 0;
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 1);
+    use(1);
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 2);
+    tier.n_done = tier.n_begun; /* written, and not on disk */
+    worker_disk_turn(&engine);
+    use(1);
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 3);
+}
+
 /* ---- events for routers ---- */
 
 /* Checks the next message to routers: these events,
@@ -674,6 +722,8 @@ int main(void)
                                        T(blocks_that_failed_are_tried_again),
                                        T(blocks_are_saved_for_whom_they_count),
                                        T(blocks_without_room_on_disk_are_not_offered_again),
+                                       T(dropped_blocks_are_saved_at_their_next_use),
+                                       T(blocks_that_found_no_room_are_offered_at_their_next_use),
                                        T(evicted_blocks_are_on_disk_if_they_were_saved),
                                        T(blocks_dropped_by_the_disk_are_gone_unless_memory_has_them),
                                        T(blocks_read_back_are_in_memory),

@@ -111,6 +111,28 @@ static void eviction_list_add(struct eviction_queue *queue, kv_block_id id)
     queue->newest = id;
 }
 
+/* Adds a block that was used before the newest ones.  From there on, because blocks that return are rarely old. */
+static void eviction_list_insert(struct eviction_queue *queue, kv_block_id id)
+{
+    struct eviction_entry *place = &queue->places[id];
+    kv_block_id older = queue->newest, newer = KV_BLOCK_NONE;
+
+    while (older != KV_BLOCK_NONE && queue->places[older].used_order > place->used_order) {
+        newer = older;
+        older = queue->places[older].older;
+    }
+    place->older = older;
+    place->newer = newer;
+    if (older != KV_BLOCK_NONE)
+        queue->places[older].newer = id;
+    else
+        queue->oldest = id;
+    if (newer != KV_BLOCK_NONE)
+        queue->places[newer].older = id;
+    else
+        queue->newest = id;
+}
+
 static void eviction_list_remove(struct eviction_queue *queue, kv_block_id id)
 {
     const struct eviction_entry *place = &queue->places[id];
@@ -155,6 +177,19 @@ void eviction_put(struct eviction_queue *queue, kv_block_id id, uint64_t now_ns)
     place->used_ns = now_ns;
     place->used_order = queue->n_used++;
     eviction_enter(queue, id, eviction_rank_of(place, now_ns));
+}
+
+void eviction_put_back(struct eviction_queue *queue, kv_block_id id, uint64_t now_ns)
+{
+    enum eviction_rank rank = eviction_rank_of(&queue->places[id], now_ns);
+
+    ASSERT(queue->places[id].rank == EVICTION_NOWHERE);
+    if (rank != EVICTION_PLAIN) {
+        eviction_enter(queue, id, rank);
+        return;
+    }
+    queue->places[id].rank = EVICTION_PLAIN;
+    eviction_list_insert(queue, id);
 }
 
 void eviction_remove(struct eviction_queue *queue, kv_block_id id)

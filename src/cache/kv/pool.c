@@ -167,7 +167,10 @@ void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state to)
     pool->n_in_state[to]++;
 
     if (to == KV_CACHED) {
-        eviction_put(&quota->queue, id, pool->opts.now_ns());
+        if (block->keeps_age)
+            eviction_put_back(&quota->queue, id, pool->opts.now_ns());
+        else
+            eviction_put(&quota->queue, id, pool->opts.now_ns());
         quota->n_cached++;
         pool_queue_saves(pool, id);
     }
@@ -177,7 +180,7 @@ void pool_set_state(struct kv_pool *pool, kv_block_id id, enum kv_state to)
             past_uses_add(&pool->past, &pool->hashes[id]);
         pool_drop_hash(pool, id);
         block->saved = block->capped_uses = 0;
-        block->is_inside = false;
+        block->is_inside = block->keeps_age = false;
         if (pool->places != NULL)
             pool->places[id] = (struct chain_place){0};
         quota->n_blocks--;
@@ -214,6 +217,7 @@ static void pool_use_duplicate(struct kv_pool *pool, kv_block_id owner,
     place->is_spare &= duplicate->is_spare;
     if (is_cached)
         eviction_put(queue, owner, pool->opts.now_ns());
+    pool->blocks[owner].keeps_age = false;
     pool_note_use(&pool->blocks[owner]);
     if (is_cached && was_spare)
         pool_queue_saves(pool, owner); /* no tier has it yet */
@@ -382,6 +386,7 @@ static kv_block_id pool_ref_found(struct kv_pool *pool, const struct block_hash 
     if (pool->blocks[id].state == KV_CACHED)
         pool_set_state(pool, id, KV_SEALED);
     pool->blocks[id].n_refs++;
+    pool->blocks[id].keeps_age = false;
     return id;
 }
 

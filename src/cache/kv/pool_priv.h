@@ -77,6 +77,8 @@ int eviction_init(struct eviction_queue *queue, struct eviction_entry *places, u
 void eviction_fini(struct eviction_queue *queue);
 void eviction_put(struct eviction_queue *queue, kv_block_id id, uint64_t now_ns); /* queues a block that was
                                                                                    * just used */
+/* Queues a block at its place by its latest use, because it was removed for no use. */
+void eviction_put_back(struct eviction_queue *queue, kv_block_id id, uint64_t now_ns);
 void eviction_remove(struct eviction_queue *queue, kv_block_id id);
 /* Pins a block that is not in the queue, until until_ns.  An earlier pin that ends later stands. */
 void eviction_pin(struct eviction_queue *queue, kv_block_id id, uint64_t until_ns);

@@ -17,6 +17,7 @@ struct block {
     bool is_findable;    /* the index refers to it */
     bool is_quiet;       /* callbacks do not report it */
     bool is_inside;      /* the remote tier has it in a value, and other blocks follow it there */
+    bool keeps_age;      /* lent to a save since its last use */
     uint8_t saved;       /* bits by enum kv_below: the tier has it, or was offered it */
     uint8_t capped_uses; /* up to USES_WORTH_SAVING: filled, found, filled again after its eviction */
     uint8_t quota;       /* its tenant's place in quota.c */

@@ -30,7 +30,7 @@ void kv_note_block(struct kv_pool *pool, const struct block_hash *hashes,
 
 /* Returns the cached block, without other references, that has waited longest in the queue of this tier.  It has
  * a reference and a lease until kv_save_end() says that its bytes were read.  A block is offered once; with
- * has_failed it is offered again if it is still, or once more, cached.  False: the queue is empty. */
+ * has_failed it is offered again if it is still, or once more, cached, and is as old as before.  False: the queue is empty. */
 bool kv_save_next(struct kv_pool *pool, enum kv_below below, struct kv_save *out);
 void kv_save_end(struct kv_pool *pool, enum kv_below below, kv_block_id id, bool has_failed);
 /* The same for the remote tier and a run: consecutive blocks of one chain, at most n_most (at least 1), in its order.

@@ -17,6 +17,7 @@ static struct kv_save save_begin(struct kv_pool *pool, enum kv_below below, kv_b
 {
     pool_set_state(pool, id, KV_SEALED);
     pool->blocks[id].n_refs = 1;
+    pool->blocks[id].keeps_age = true;
     pool->blocks[id].saved |= (uint8_t)(1u << below);
     kv_lease(pool, id);
     return (struct kv_save){.id = id,
@@ -162,6 +163,8 @@ void kv_save_end(struct kv_pool *pool, enum kv_below below, kv_block_id id, bool
 {
     if (has_failed)
         pool_block(pool, id)->saved &= (uint8_t) ~(1u << below);
+    else
+        pool_block(pool, id)->keeps_age = false;
     kv_unlease(pool, id);
     kv_unref(pool, id);
 }

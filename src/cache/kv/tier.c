@@ -239,6 +239,11 @@ static int tier_send_write(struct kv_tier *tier, struct tier_slot *slot, kv_bloc
     return rc;
 }
 
+bool kv_tier_rests(const struct kv_tier *tier, uint64_t now_ns)
+{
+    return now_ns < tier->rests_until_ns;
+}
+
 int kv_tier_write(struct kv_tier *tier, kv_tenant tenant, kv_block_id id, const struct block_hash *hash,
                   uint64_t pin_end_unix_ns)
 {
@@ -250,7 +255,7 @@ int kv_tier_write(struct kv_tier *tier, kv_tenant tenant, kv_block_id id, const 
 
     if (hashmap_get(tier->index, hash) != NULL)
         return E_EXISTS;
-    if (clock_now_ns() < tier->rests_until_ns)
+    if (kv_tier_rests(tier, clock_now_ns()))
         return E_CLOSED;
     if (tier->counts.n_writing >= TIER_MAX_WRITING)
         return E_AGAIN;
@@ -463,7 +468,7 @@ void kv_tier_counts(const struct kv_tier *tier, struct kv_tier_counts *out)
     out->n_blocks = hashmap_count(tier->index);
     out->n_tenants = tier_quotas_tenants(&tier->quotas);
     out->used_bytes = tier->file_bytes;
-    out->is_resting = clock_now_ns() < tier->rests_until_ns;
+    out->is_resting = kv_tier_rests(tier, clock_now_ns());
     out->read_bytes_per_s = tier_reader_bytes_per_s(tier) * tier->opts.n_readers;
 }
 

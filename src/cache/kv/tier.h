@@ -107,6 +107,7 @@ void kv_tier_each(const struct kv_tier *tier, uint32_t most,
  * tenant), E_CLOSED (the tier rests), E_NOMEM. */
 int kv_tier_write(struct kv_tier *tier, kv_tenant tenant, kv_block_id id, const struct block_hash *hash,
                   uint64_t pin_end_unix_ns);
+bool kv_tier_rests(const struct kv_tier *tier, uint64_t now_ns); /* writes are refused, after failed I/O */
 /* Starts to read a block into block id.  E_NOT_FOUND, E_AGAIN, E_NOMEM. */
 int kv_tier_read(struct kv_tier *tier, kv_block_id id, const struct block_hash *hash, void *user);
 /* The next event; false: none for now. */

@@ -473,6 +473,8 @@ void worker_disk_turn(struct worker_engine *engine)
             on_written(engine, &event);
     }
     now_ns = clock_now_ns();
+    if (kv_tier_rests(disk->tier, now_ns))
+        return;
     for (unsigned i = 0; i < STORE_SAVES_PER_TURN && now_ns >= disk->paused_until_ns; i++)
         if (disk->n_saving >= (most > 0 ? most : 1) || disk->n_saving >= KV_TIER_WRITES ||
             !save_one(engine, now_ns))

@@ -270,6 +270,82 @@ static void a_drain_doubts_what_is_saved(void **state)
     kv_pool_free(pool);
 }
 
+static uint64_t save_now_ns;
+
+static uint64_t save_clock(void)
+{
+    return save_now_ns;
+}
+
+/* Saves the oldest block, and fails. */
+static void fail_a_save(struct kv_pool *pool)
+{
+    struct kv_save save;
+
+    assert_true(kv_save_next(pool, KV_BELOW_DISK, &save));
+    kv_save_end(pool, KV_BELOW_DISK, save.id, true);
+}
+
+/* Saves that fail are no uses: blocks expire, and are evicted, as if they had not been tried. */
+static void failed_saves_leave_the_age(void **state)
+{
+    const struct kv_pool_opts opts = {
+        .n_blocks = BLOCKS, .block_tokens = 32, .has_tier = true, .lifetime_ns = 10, .now_ns = save_clock};
+    struct kv_pool *pool;
+    struct block_hash a[8];
+    kv_block_id ids[BLOCKS];
+
+    (void)state;
+    chain_extend(a, 'a', 0, 8);
+    assert_int_equal(kv_pool_new(&opts, &pool), 0);
+    for (save_now_ns = 100; save_now_ns < 108; save_now_ns++) {
+        assert_int_equal(kv_take(pool, 1, ids), 0);
+        kv_seal(pool, ids[0], &a[save_now_ns - 100]);
+        if (save_now_ns == 107) /* another rank */
+            kv_set_replicated(pool, ids[0], true);
+        kv_unref(pool, ids[0]);
+    }
+    for (unsigned i = 0; i < 20; i++)
+        fail_a_save(pool);
+    save_now_ns = 111; /* a[0] and a[1] have expired */
+    kv_expire(pool);
+    assert_int_equal(kv_peek(pool, a, 8), 0);
+    assert_int_equal(kv_peek(pool, a + 2, 6), 6);
+    assert_int_equal(kv_take(pool, BLOCKS - 5, ids), 0); /* evicts the oldest */
+    assert_int_equal(kv_peek(pool, a + 2, 1), 0);
+    assert_int_equal(kv_peek(pool, a + 3, 5), 5);
+    for (uint32_t i = 0; i < BLOCKS - 5; i++)
+        kv_unref(pool, ids[i]);
+    kv_pool_free(pool);
+}
+
+/* A prompt that found the block meanwhile used it. */
+static void a_use_during_a_failed_save_counts(void **state)
+{
+    const struct kv_pool_opts opts = {
+        .n_blocks = BLOCKS, .block_tokens = 32, .has_tier = true, .lifetime_ns = 10, .now_ns = save_clock};
+    struct kv_pool *pool;
+    struct block_hash a[1];
+    struct kv_save save;
+    kv_block_id id;
+
+    (void)state;
+    save_now_ns = 100;
+    chain_extend(a, 'a', 0, 1);
+    assert_int_equal(kv_pool_new(&opts, &pool), 0);
+    assert_int_equal(kv_take(pool, 1, &id), 0);
+    kv_seal(pool, id, &a[0]);
+    kv_unref(pool, id);
+    assert_true(kv_save_next(pool, KV_BELOW_DISK, &save));
+    save_now_ns = 105;
+    assert_int_equal(kv_match(pool, a, 1, &id), 1);
+    kv_unref(pool, id);
+    kv_save_end(pool, KV_BELOW_DISK, save.id, true);
+    save_now_ns = 112;
+    assert_int_equal(kv_peek(pool, a, 1), 1);
+    kv_pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +357,8 @@ int main(void)
         cmocka_unit_test(other_blocks_are_saved_alone),
         cmocka_unit_test(what_the_tier_lost_is_saved_at_its_next_use),
         cmocka_unit_test(a_drain_doubts_what_is_saved),
+        cmocka_unit_test(failed_saves_leave_the_age),
+        cmocka_unit_test(a_use_during_a_failed_save_counts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

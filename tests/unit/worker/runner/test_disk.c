@@ -27,6 +27,7 @@ struct kv_tier {
     uint32_t n_begun, n_done, n_polled;
     uint64_t read_ns; /* time to read a block */
     int write_with;   /* result of kv_tier_write() */
+    bool rests;
     uint32_t n_writes;
     kv_tenant written_for; /* tenant of the last one */
 };
@@ -84,6 +85,11 @@ int kv_tier_write(struct kv_tier *self, kv_tenant tenant, kv_block_id id, const 
     if (self->write_with == 0)
         begin((struct kv_tier_event){.kind = KV_TIER_WRITTEN, .id = id, .hash = *hash});
     return self->write_with;
+}
+
+bool kv_tier_rests(const struct kv_tier *self, uint64_t now_ns)
+{
+    return self->rests;
 }
 
 int kv_tier_read(struct kv_tier *self, kv_block_id id, const struct block_hash *hash, void *user)
@@ -491,6 +497,17 @@ static void blocks_that_failed_are_tried_again(void **state)
     assert_int_equal(tier.n_writes, 2);
 }
 
+static void a_tier_that_rests_is_offered_nothing(void **state)
+{
+    tier.rests = true;
+    cache(4);
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 0);
+    tier.rests = false;
+    worker_disk_turn(&engine);
+    assert_int_equal(tier.n_writes, 4);
+}
+
 static void blocks_are_saved_for_whom_they_count(void **state)
 {
     kv_block_id id;
@@ -720,6 +737,7 @@ int main(void)
                                        T(cached_blocks_are_saved_a_few_at_a_time),
                                        T(blocks_that_cannot_be_saved_stay_cached),
                                        T(blocks_that_failed_are_tried_again),
+                                       T(a_tier_that_rests_is_offered_nothing),
                                        T(blocks_are_saved_for_whom_they_count),
                                        T(blocks_without_room_on_disk_are_not_offered_again),
                                        T(dropped_blocks_are_saved_at_their_next_use),

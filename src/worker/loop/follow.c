@@ -42,7 +42,7 @@ uint32_t worker_follow_count(const struct worker *worker)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+    for (uint32_t i = 0; i < worker->n_peers; i++)
         n += worker->peers[i].follower.state != FOLLOWER_IDLE;
     return n;
 }
@@ -63,7 +63,7 @@ static bool is_followed(const struct worker_peer *peer)
 {
     const struct worker *worker = peer->worker;
 
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+    for (uint32_t i = 0; i < worker->n_peers; i++)
         if (worker->peers[i].follower.state != FOLLOWER_IDLE &&
             strcmp(worker->peers[i].node, peer->node) == 0)
             return true;
@@ -106,7 +106,7 @@ void worker_follow_down(struct worker *worker, struct worker_peer *peer)
     /* If this message is lost, the slot's next peer begins anew.  A peer without a link is never asked. */
     if (!worker_follow_pass(peer, NULL, true))
         log_warn("peer_blocks_stay", LOG_STR("node", peer->node), LOG_STR("reason", "no room to say so"));
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+    for (uint32_t i = 0; i < worker->n_peers; i++)
         if (&worker->peers[i] != peer && worker->peers[i].link != NULL &&
             strcmp(worker->peers[i].node, peer->node) == 0)
             worker_follow_begin(&worker->peers[i]);
@@ -117,7 +117,7 @@ static void worker_follow_look(void *arg)
     struct worker *worker = arg;
     uint64_t now_ns = clock_now_ns();
 
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+    for (uint32_t i = 0; i < worker->n_peers; i++)
         if (block_follower_is_due(&worker->peers[i].follower, WORKER_MAP_LIFETIME_NS / 2, now_ns))
             worker_follow_ask(&worker->peers[i]);
 }

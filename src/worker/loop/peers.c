@@ -4,9 +4,9 @@
  * each other without a router.
  *
  * The engine thread knows a peer by its slot number and by the facts of its HELLO.  This file tells it when a
- * link comes up or goes down, and passes on every hand-off message.  A dialled link that does not come up
- * loses its slot to others, unless it is configured. */
-#include "worker/loop/worker_priv.h"
+ * link comes up or goes down, and passes on every hand-off message.  When all slots are taken, a dialled link that
+ * is down or idle loses its slot to another one, unless it is configured (peer_slots_priv.h). */
+#include "worker/loop/peer_slots_priv.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -19,11 +19,14 @@
 #include "proto/role.h"
 #include "cache/kv/layout.h"
 
+#define PEER_IDLE_NS  (10 * NS_PER_S) /* a link unused for this long may lose its slot to another */
+#define PEERS_FULL_NS (30 * NS_PER_S) /* between two log lines */
+
 static const struct link_events peer_calls;
 
 static struct worker_peer *worker_peers_find(struct worker *worker, const struct link *link)
 {
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+    for (uint32_t i = 0; i < worker->n_peers; i++)
         if (worker->peers[i].link == link)
             return &worker->peers[i];
     return NULL;
@@ -37,35 +40,52 @@ static void peer_report_down(struct worker *worker, const struct worker_peer *pe
         log_error("engine_mailbox_full", LOG_STR("lost", "peer_down"));
 }
 
-static struct worker_peer *free_slot(struct worker *worker)
+/* Tasks that wait for this peer must not meet the next peer in the slot. */
+static void peer_give_slot_back(struct worker *worker, struct worker_peer *peer)
 {
-    return worker_peers_find(worker, NULL);
+    if (peer->is_up)
+        log_info("peer_closed", LOG_STR("node", peer->node),
+                 LOG_U64("idle_s", (clock_now_ns() - peer->used_ns) / NS_PER_S));
+    peer->is_up = false;
+    command_free(link_user(peer->link));
+    link_close(peer->link);
+    peer->link = NULL;
+    worker_follow_down(worker, peer);
+    peer_report_down(worker, peer);
 }
 
-static struct worker_peer *spare_slot(struct worker *worker)
+static void peers_note_full(struct worker *worker, const char *node)
 {
-    struct worker_peer *oldest = NULL, *free_one = free_slot(worker);
+    uint64_t now_ns = clock_now_ns();
 
-    if (free_one == NULL && listener_make_room(worker->peer_listener))
-        free_one = free_slot(worker); /* slot of a socket that never proved the key */
-    if (free_one != NULL)
-        return free_one;
+    if (worker->peers_full_ns != 0 && now_ns - worker->peers_full_ns < PEERS_FULL_NS)
+        return;
+    worker->peers_full_ns = now_ns;
+    log_warn("peers_full", LOG_STR("node", node), LOG_U64("most", WORKER_MAX_PEERS),
+             LOG_STR("effect", "no link to another worker; decode workers compute its prompts"));
+}
 
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
-        struct worker_peer *peer = &worker->peers[i];
+/* node: the next peer's name; empty: it is not known yet. */
+static struct worker_peer *spare_slot(struct worker *worker, const char *node)
+{
+    uint32_t slot = peer_slots_free(worker->peers, WORKER_MAX_PEERS);
+    uint64_t now_ns = clock_now_ns();
 
-        if (peer->is_dialled && !peer->is_configured && !peer->is_up &&
-            (oldest == NULL || peer->used_ns < oldest->used_ns))
-            oldest = peer; /* an unreachable peer loses its slot */
+    if (slot == PEER_NONE && listener_make_room(worker->peer_listener))
+        slot =
+            peer_slots_free(worker->peers, WORKER_MAX_PEERS); /* slot of a socket that never proved the key */
+    if (slot == PEER_NONE) {
+        slot = peer_slots_spare(worker->peers, WORKER_MAX_PEERS, worker->engine,
+                                now_ns > PEER_IDLE_NS ? now_ns - PEER_IDLE_NS : 0);
+        if (slot == PEER_NONE) {
+            peers_note_full(worker, node);
+            return NULL;
+        }
+        peer_give_slot_back(worker, &worker->peers[slot]);
     }
-    if (oldest != NULL) {
-        command_free(link_user(oldest->link));
-        link_close(oldest->link);
-        oldest->link = NULL;
-        peer_report_down(worker,
-                         oldest); /* tasks that wait for this peer must not meet the next peer in the slot */
-    }
-    return oldest;
+    if (slot >= worker->n_peers)
+        worker->n_peers = slot + 1;
+    return &worker->peers[slot];
 }
 
 static int worker_peers_on_hello(void *arg, struct link *link, const ProtobufCMessage *message,
@@ -229,7 +249,7 @@ static const struct link_events peer_calls = {.on_hello = worker_peers_on_hello,
 
 int worker_peers_accept(struct worker *worker, int fd, struct stranger *stranger)
 {
-    struct worker_peer *peer = spare_slot(worker);
+    struct worker_peer *peer = spare_slot(worker, "");
     struct link_opts opts;
     int rc;
 
@@ -255,7 +275,7 @@ uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *wanted)
     struct worker_peer *peer;
     struct addr address;
 
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
+    for (uint32_t i = 0; i < worker->n_peers; i++) {
         peer = &worker->peers[i];
         if (peer->link != NULL && peer->is_dialled &&
             strcmp(link_peer_address(peer->link), wanted->link_address) == 0) {
@@ -263,7 +283,7 @@ uint32_t worker_peer_for(struct worker *worker, const Baton__Peer *wanted)
             return i;
         }
     }
-    peer = spare_slot(worker);
+    peer = spare_slot(worker, wanted->node);
     if (peer == NULL)
         return PEER_NONE;
     *peer = (struct worker_peer){.worker = worker, .is_dialled = true, .used_ns = clock_now_ns()};
@@ -309,7 +329,7 @@ void worker_peers_list(struct worker *worker, const struct endpoints *list)
     const char *own = worker_link_address(worker);
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+    for (uint32_t i = 0; i < worker->n_peers; i++)
         if (worker->peers[i].link != NULL && worker->peers[i].is_dialled)
             worker->peers[i].is_configured = endpoints_have(list, link_peer_address(worker->peers[i].link));
     for (uint32_t i = 0; i < list->n && n < WORKER_MAX_CONFIGURED; i++)
@@ -321,7 +341,7 @@ bool worker_peers_have_room(const struct worker *worker)
 {
     uint32_t n_used = 0;
 
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+    for (uint32_t i = 0; i < worker->n_peers; i++)
         n_used += worker->peers[i].link != NULL;
     return n_used < WORKER_MAX_PEERS * 3 / 4;
 }
@@ -345,7 +365,7 @@ void worker_peers_send(struct worker *worker, const struct report *report)
 
 void worker_peers_close(struct worker *worker)
 {
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
+    for (uint32_t i = 0; i < worker->n_peers; i++) {
         if (worker->peers[i].link == NULL)
             continue;
         command_free(link_user(worker->peers[i].link));

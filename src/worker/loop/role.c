@@ -42,7 +42,7 @@ void worker_role_send(struct worker *worker)
     for (uint32_t i = 0; i < worker->n_routers; i++)
         if (worker->routers[i].link != NULL)
             link_beat(worker->routers[i].link);
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++)
+    for (uint32_t i = 0; i < worker->n_peers; i++)
         if (worker->peers[i].link != NULL && worker->peers[i].is_up)
             link_beat(worker->peers[i].link);
 }

@@ -142,7 +142,7 @@ static int read_submit(struct worker_router *router, const Baton__Submit *submit
     if (spec->mode == TASK_PREFILL) {
         spec->peer = submit->peer ? worker_peer_for(router->worker, submit->peer) : PEER_NONE;
         if (spec->peer == PEER_NONE)
-            return E_LIMIT;
+            return E_OVERLOADED; /* the worker's failure, not the request's: others may have room */
     }
     read_owner(router, submit, spec);
     return 0;

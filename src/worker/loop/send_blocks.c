@@ -85,7 +85,7 @@ static struct link *link_of(const struct worker *worker, uint32_t reader)
         return worker->routers[reader].epoch != 0 && link_is_up(worker->routers[reader].link)
                    ? worker->routers[reader].link
                    : NULL;
-    if (reader < READER_PEER || reader >= READER_PEER + WORKER_MAX_PEERS)
+    if (reader < READER_PEER || reader >= READER_PEER + worker->n_peers)
         return NULL;
     peer = &worker->peers[reader - READER_PEER];
     return peer->wants_block_events && worker_follow_has_room(peer) ? peer->link : NULL;
@@ -94,7 +94,7 @@ static struct link *link_of(const struct worker *worker, uint32_t reader)
 void worker_send_blocks(struct worker *worker, const struct report *report)
 {
     bool is_store = report->kind == REPORT_STORE;
-    uint32_t n_readers = is_store ? worker->n_routers : READER_PEER + WORKER_MAX_PEERS;
+    uint32_t n_readers = is_store ? worker->n_routers : READER_PEER + worker->n_peers;
     struct frame *frame = malloc(sizeof(*frame));
 
     if (frame == NULL) {

@@ -133,7 +133,7 @@ static void worker_status_put_links(const struct worker *worker, struct buf *out
     }
     buf_append_str(out, "], \"peers\": [");
     comma = "";
-    for (uint32_t i = 0; i < WORKER_MAX_PEERS; i++) {
+    for (uint32_t i = 0; i < worker->n_peers; i++) {
         const struct worker_peer *peer = &worker->peers[i];
 
         if (peer->link == NULL)

@@ -93,7 +93,7 @@ struct worker { /* the whole daemon */
     /* links */
     struct link_opts router_link_opts, peer_link_opts;
     struct worker_router routers[WORKER_MAX_ROUTERS];
-    uint32_t n_routers;
+    uint32_t n_routers, n_peers;        /* n_peers: slots ever used in peers[] */
     uint32_t router_list_at;            /* where the next turn through discovery's list begins */
     struct worker_numa numa;            /* numa.c */
     struct worker_weights *weights;     /* weights.c; NULL: the simulated engine has none */
@@ -107,7 +107,7 @@ struct worker { /* the whole daemon */
     int conf_prefix_fetch; /* enum picker_fetch, value at the start */
     struct ev_timer *follow_timer;
     struct metric *m_peer_resyncs;
-    uint64_t rdma_failures_counted; /* failures already counted in the metrics */
+    uint64_t rdma_failures_counted, peers_full_ns; /* already in the metrics; latest log line */
     bool has_load;
     enum daemon_life life;
     uint32_t n_quiet_looks; /* checks of the drain timer in a row that found no work */

@@ -148,6 +148,9 @@ struct transport_offer worker_engine_offer(const struct worker_engine *engine);
 enum tr_kind worker_choose_transport(const struct transport_offer *own, const struct peer_facts *peer,
                                      const char **why_out);
 
+/* True while a task or a transfer needs the link to this peer.  Any thread. */
+bool worker_engine_uses_peer(const struct worker_engine *engine, uint32_t peer);
+
 /* ---- engine thread ---- */
 struct task *worker_engine_task(struct worker_engine *engine, const struct task_key *key);
 struct task *worker_engine_task_of(struct seq *seq);

@@ -77,7 +77,8 @@ struct worker_engine {
     struct report *pending[N_ORIGINS];
     struct peer_facts peers[WORKER_MAX_PEERS];
     bool peer_is_up[WORKER_MAX_PEERS];
-    struct transfers *transfers; /* transfers.c, and the four siblings: */
+    atomic_uint peer_uses[WORKER_MAX_PEERS]; /* peer_uses.c */
+    struct transfers *transfers;             /* transfers.c, and the four siblings: */
     struct prefix_fetches *prefix_fetches;
     struct prefix_serves *prefix_serves;
     struct kv_sends *kv_sends;
@@ -103,6 +104,10 @@ void worker_commands_in_step(struct worker_engine *engine);
 bool worker_commands_wait(const struct worker_engine *engine);      /* kept commands wait to be run */
 struct command *worker_commands_take(struct worker_engine *engine); /* the next; the caller owns it; NULL:
                                                                      * none */
+
+/* peer_uses.c: a task or a transfer needs the link to this peer, or no longer does.  PEER_NONE: nothing. */
+void worker_peer_use(struct worker_engine *engine, uint32_t peer);
+void worker_peer_leave(struct worker_engine *engine, uint32_t peer);
 
 /* tasks.c */
 int worker_tasks_open(struct worker_engine *engine);

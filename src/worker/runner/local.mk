@@ -6,7 +6,7 @@ libworker_runner_a_SOURCES = src/worker/runner/block_map_priv.h src/worker/runne
 	src/worker/runner/engine_thread_priv.h src/worker/runner/head_kv.c src/worker/runner/head_kv_priv.h src/worker/runner/health.c \
 	src/worker/runner/kv_receive.c src/worker/runner/kv_send.c \
 	src/worker/runner/measure.c src/worker/runner/messages.c src/worker/runner/messages.h \
-	src/worker/runner/peer_map.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
+	src/worker/runner/peer_map.c src/worker/runner/peer_uses.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
 	src/worker/runner/publish.c src/worker/runner/read_hold.c src/worker/runner/read_hold_priv.h src/worker/runner/remote.c src/worker/runner/remote_seen.c src/worker/runner/remote_seen_priv.h src/worker/runner/remote_priv.h src/worker/runner/remote_state_priv.h src/worker/runner/remote_save.c src/worker/runner/remote_metrics.c src/worker/runner/remote_metrics_priv.h src/worker/runner/state_list.c src/worker/runner/state_list_priv.h src/worker/runner/grammars.c src/worker/runner/tasks.c src/worker/runner/task_events.c src/worker/runner/task_log.c src/worker/runner/task_spans.c src/worker/runner/transfers.c \
 	src/worker/runner/transfers_priv.h src/worker/runner/transport_choice.c
 
@@ -30,7 +30,7 @@ tests_unit_worker_runner_test_prefix_fetch_SOURCES = tests/unit/worker/runner/te
 	tests/unit/worker/runner/prefix_fetch_transport.c src/worker/runner/chain.c src/worker/runner/head_kv.c src/worker/runner/kv_receive.c \
 	src/worker/runner/kv_send.c src/worker/runner/prefix_fetch.c src/worker/runner/prefix_serve.c \
 	src/worker/runner/state_list.c src/worker/runner/task_spans.c \
-	src/worker/runner/transfers.c src/worker/runner/transport_choice.c
+	src/worker/runner/peer_uses.c src/worker/runner/transfers.c src/worker/runner/transport_choice.c
 tests_unit_worker_runner_test_prefix_fetch_LDADD = libtransfer_kvxfer.a libproto.a libbase_metrics.a $(link_compute_sched) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/runner/test_head_kv
 TESTS += tests/unit/worker/runner/test_head_kv

@@ -18,7 +18,7 @@
 
 #define WORKER_MAX_ROUTERS    8
 #define WORKER_MAX_STRANGERS  64                     /* accepted, TLS handshake not finished */
-#define WORKER_MAX_PEERS      128                    /* 64 workers, a link each way */
+#define WORKER_MAX_PEERS      1024                   /* 512 workers, a link each way */
 #define WORKER_MAX_CONFIGURED (WORKER_MAX_PEERS / 2) /* limit on link.peers */
 #define ORIGIN_LOCAL          UINT32_MAX             /* the worker's own endpoint; routers have 0, 1, ... */
 #define PEER_NONE             UINT32_MAX

@@ -37,6 +37,7 @@ struct peer_map {
     struct picker_index *index; /* its slots: peers */
     struct block_queue pending; /* its sources: peers */
     struct peer_load loads[WORKER_MAX_PEERS];
+    uint32_t n_peers; /* lower ones have sent blocks, higher ones have not */
     uint64_t n_fetches;
     struct metric *m_fetches;
     /* result of one prefix match; too large for a stack */
@@ -84,6 +85,8 @@ void worker_map_add(struct worker_engine *engine, struct block_list *blocks)
         peer_map_count_off(engine, n);
         return;
     }
+    if (blocks->source >= map->n_peers)
+        map->n_peers = blocks->source + 1;
     n += peer_map_n_pending(map);
     block_queue_add(&map->pending, blocks);
     peer_map_count_off(engine, n - peer_map_n_pending(map));
@@ -179,7 +182,7 @@ static uint32_t peer_map_gather(struct worker_engine *engine)
 
     for (uint32_t i = 0; i < map->found.n_runs; i++)
         n_stored[map->found.runs[i].slot] = map->found.runs[i].n_blocks;
-    for (uint32_t peer = 0; peer < WORKER_MAX_PEERS; peer++)
+    for (uint32_t peer = 0; peer < map->n_peers; peer++)
         if (peer_map_describe_peer(engine, peer, n_stored[peer], &map->rows[n]))
             map->peers[n++] = peer;
     return n;
@@ -200,7 +203,7 @@ void worker_map_choose(struct worker_engine *engine, const struct map_question *
     picker_index_match(map->index,
                        &(struct picker_query){.hashes = question->hashes,
                                               .n = question->n_hashes,
-                                              .n_slots = WORKER_MAX_PEERS,
+                                              .n_slots = map->n_peers,
                                               .now_ns = clock_now_ns()},
                        &map->found);
     world = (struct picker_world){map->rows, peer_map_gather(engine)};

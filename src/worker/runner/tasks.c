@@ -104,6 +104,15 @@ static struct task_answer *task_answer_failed(struct worker_engine *engine, cons
 
 /* ---- begin and end ---- */
 
+/* Before its transfers begin, a task needs the links to the peers that its router named. */
+static void task_count_peers(struct worker_engine *engine, const struct task_spec *spec,
+                             void (*count)(struct worker_engine *engine, uint32_t peer))
+{
+    if (spec->mode == TASK_PREFILL)
+        count(engine, spec->peer);
+    count(engine, spec->owner);
+}
+
 static void task_stop_waiting(struct worker_engine *engine, struct task *task)
 {
     worker_hashing_leave(engine, task);
@@ -130,6 +139,7 @@ void worker_tasks_free(struct worker_engine *engine, struct task *task)
     hashmap_remove(engine->by_key, &task->spec.key);
     list_remove(&task->all);
     engine->n_tasks--;
+    task_count_peers(engine, &task->spec, worker_peer_leave);
     worker_chain_free(task);
     work_order_fini(&task->spec.order);
     free(task);
@@ -329,6 +339,7 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
     list_init(&task->in_hashing);
     fair_item_init(&task->grammar_wait);
     engine->n_tasks++;
+    task_count_peers(engine, &task->spec, worker_peer_use);
     rc = worker_hashing_begin(engine, task);
     if (rc == E_OVERLOADED)
         task_refuse(engine, task, rc, "");

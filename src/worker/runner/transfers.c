@@ -63,6 +63,7 @@ int worker_transfers_add_outgoing(struct worker_engine *engine, struct transfer 
     if (rc < 0)
         return rc;
     transfer->id = id;
+    worker_peer_use(engine, transfer->peer);
     return 0;
 }
 
@@ -85,11 +86,14 @@ int worker_transfers_add_incoming(struct worker_engine *engine, struct transfer 
     }
     transfer->id = id;
     transfer->ticket = ticket;
+    worker_peer_use(engine, transfer->peer);
     return 0;
 }
 
 void worker_transfers_remove(struct worker_engine *engine, struct transfer *transfer)
 {
+    if (transfer->ticket != 0 || transfer->id != 0)
+        worker_peer_leave(engine, transfer->peer);
     if (transfer->ticket != 0) {
         transfers_drop(engine, TRANSFER_KEY_INCOMING, transfer->peer, transfer->id);
         transfers_drop(engine, TRANSFER_KEY_TICKET, 0, transfer->ticket);

@@ -69,6 +69,7 @@ static struct worker_peer *link_up(uint32_t slot, const char *node)
 {
     struct worker_peer *peer = &worker->peers[slot];
 
+    worker->n_peers = slot >= worker->n_peers ? slot + 1 : worker->n_peers;
     *peer = (struct worker_peer){.worker = worker,
                                  .link = (struct link *)((char *)0x1000 + slot),
                                  .is_up = true,

@@ -237,6 +237,27 @@ def a_paused_stream_survives_its_router():
         c.assert_quiet(timeout=60)
 
 
+def streams_that_the_prefill_worker_ends_are_kept():
+    """One token, by the limit: the decode worker has none of it, and keeps the tail all the same."""
+    with Cluster() as c:
+        c.relay()
+        port = c.routers[0].http
+        for path, body in (messages("one " + PROMPT * 4, max_tokens=1), chat("two " + PROMPT * 4, max_tokens=1, seed=1)):
+            first = Client(path, body)
+            first.read(port)
+            assert first.is_over() and first.status == 200, (first.status, first.events)
+            again = Client(path, body)
+            again.read(port, again=first.request_id)
+            assert again.status == 200, again.error
+            assert again.bytes() == first.bytes(), (again.bytes(), first.bytes())
+            rest = Client(path, body)
+            rest.read(port, again=re.match(rb"id: (\S+)\n", first.events[0]).group(1).decode())
+            assert rest.bytes() == b"".join(first.events[1:]), (rest.status, rest.bytes(), first.bytes())
+        assert c.workers[0].metric('baton_worker_prompt_tokens_total{how="computed"}') > 0 == c.workers[1].metric(
+            'baton_worker_prompt_tokens_total{how="computed"}'), "the prefill worker did not read the prompts"
+        c.assert_quiet()
+
+
 def a_stream_is_its_keys():
     """Another tenant, another body, a made-up id: 404 or 400, and the stream goes on for its owner."""
     with Cluster() as c:
@@ -436,6 +457,6 @@ def clients_come_back_by_themselves():
         assert c.routers[1].metric("baton_router_resumed_total") == len(runs)
 
 
-main([streams_survive_a_killed_router, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_router_and_a_worker_at_once,
+main([streams_survive_a_killed_router, streams_that_the_prefill_worker_ends_are_kept, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_router_and_a_worker_at_once,
       a_paused_stream_survives_its_router, a_stopped_router_leaves_its_streams,
       streams_that_continue_a_thread_survive, a_response_is_completed_once, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])

@@ -87,8 +87,9 @@ struct job { /* fields used for every token come first */
     uint64_t held_ns;    /* when it entered HOLDING or RESUMING */
     uint64_t ended_ns;   /* when its workers ended it: it entered one of JOB_CLOSING; 0: not yet */
     enum work_end end;   /* JOB_REPORTS: how the answer ended */
-    struct work_order order;  /* its tokens grow with the answer */
-    struct gen_handle handle; /* the front's events; tokens that were not delivered */
+    Baton__Finish first_finish; /* the prefill worker's, if its first token ended the answer; else NONE */
+    struct work_order order;    /* its tokens grow with the answer */
+    struct gen_handle handle;   /* the front's events; tokens that were not delivered */
     struct job_part prefill, decode;
 
     struct list all;     /* in router.jobs */

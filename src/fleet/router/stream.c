@@ -128,6 +128,7 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
     if (answer->finish == BATON__FINISH__FINISH_HANDED_OFF)
         return;
     if (work_end_of(answer->finish, &end)) { /* by its first token: there is nothing to hand off */
+        job->first_finish = answer->finish;
         router_job_end(job, end);
         return;
     }

@@ -362,8 +362,8 @@ static bool tail_complete(struct tail *tail, const Baton__Cancel *cancel)
 {
     uint32_t n_tokens = tail->first_index + tail->n_ids;
 
-    if (cancel->n_tokens == 0)
-        return tail->n_ids > 0; /* an older router */
+    if (cancel->n_tokens == 0) /* without a finish: an older router */
+        return tail->n_ids > 0 || cancel->finish != BATON__FINISH__FINISH_NONE;
     if (n_tokens >= cancel->n_tokens)
         return true;
     if (n_tokens + 1 != cancel->n_tokens || tail->wants_draws || tail_grow(tail, 1) < 0)
@@ -382,9 +382,13 @@ void worker_tails_cancelled(struct worker *worker, const struct task_key *job, c
         tail_free(tail);
         return;
     }
-    tail->has_end = true; /* the router found a stop in the text, and will find it again */
-    tail->end =
-        (struct task_answer){.finish = BATON__FINISH__FINISH_STOP, .ended_unix_s = cancel->ended_unix_s};
+    if (cancel->finish ==
+        BATON__FINISH__FINISH_NONE) /* the router found a stop in the text, and will find it again */
+        tail->end =
+            (struct task_answer){.finish = BATON__FINISH__FINISH_STOP, .ended_unix_s = cancel->ended_unix_s};
+    else if (!tail->has_end) /* the prefill worker ended the answer */
+        tail->end = (struct task_answer){.finish = cancel->finish, .ended_unix_s = cancel->ended_unix_s};
+    tail->has_end = true;
     if (tail->state != TAIL_REPLAYING)
         tail_enter(tail, TAIL_ENDED);
 }

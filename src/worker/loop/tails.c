@@ -14,12 +14,10 @@
  * lost (task_spec.has_tail).  Every answer passes through this file before it is sent.  This file adds its tokens
  * to the tail, and sets the router and the job that now receive the answer.
  *
- * If a prompt came in pieces, the tail keeps only the first one.  A client that resumes sends its body again, so
- * the next router has all tokens.
+ * Of a prompt in pieces the tail keeps only the first.  A client that resumes sends its body again.
  *
- * Only (request id, tenant, digest of the body) finds a tail.  stream.tail_memory bounds all tails together.
- * Beyond it the tenant that uses the most loses its oldest tail, ended ones first.  An answer without a tail
- * ends with its router. */
+ * Only (request id, tenant, digest of the body) finds a tail.  stream.tail_memory bounds all tails: beyond it the tenant
+ * that uses the most loses its oldest, ended ones first.  An answer without a tail ends with its router. */
 #include "worker/loop/tails_priv.h"
 
 #include <stdlib.h>
@@ -375,6 +373,7 @@ static bool tail_complete(struct tail *tail, const Baton__Cancel *cancel)
 void worker_tails_cancelled(struct worker *worker, const struct task_key *job, const Baton__Cancel *cancel)
 {
     struct tail *tail = hashmap_get(worker->tails->by_job, job);
+    bool has_stop;
 
     if (tail == NULL)
         return;
@@ -382,12 +381,10 @@ void worker_tails_cancelled(struct worker *worker, const struct task_key *job, c
         tail_free(tail);
         return;
     }
-    if (cancel->finish ==
-        BATON__FINISH__FINISH_NONE) /* the router found a stop in the text, and will find it again */
-        tail->end =
-            (struct task_answer){.finish = BATON__FINISH__FINISH_STOP, .ended_unix_s = cancel->ended_unix_s};
-    else if (!tail->has_end) /* the prefill worker ended the answer */
-        tail->end = (struct task_answer){.finish = cancel->finish, .ended_unix_s = cancel->ended_unix_s};
+    has_stop = cancel->finish == BATON__FINISH__FINISH_NONE; /* the router will find it in the text again */
+    if (has_stop || !tail->has_end)
+        tail->end = (struct task_answer){.finish = has_stop ? BATON__FINISH__FINISH_STOP : cancel->finish,
+                                         .ended_unix_s = cancel->ended_unix_s};
     tail->has_end = true;
     if (tail->state != TAIL_REPLAYING)
         tail_enter(tail, TAIL_ENDED);

@@ -11,8 +11,7 @@
  *      any --CANCEL: the client left--> forgotten
  *
  * The engine thread is not involved.  A task keeps the key from its first router, and continues when that router is
- * lost (task_spec.has_tail).  Every answer passes through this file before it is sent.  This file adds its tokens
- * to the tail, and sets the router and the job that now receive the answer.
+ * lost (task_spec.has_tail).  Every answer passes through this file, which sets the router and job that receive it.
  *
  * Of a prompt in pieces the tail keeps only the first.  A client that resumes sends its body again.
  *

@@ -124,7 +124,7 @@ static const struct limits table[] = {
     {&baton__submit_tokens__descriptor,
      ROWS({"tokens", BYTES, TOKEN_LIST_MIN_BYTES, TOKEN_LIST_MAX_BYTES *FRAME_PIECE_TOKENS},
           {"token_bytes", RANGE, TOKEN_LIST_MIN_BYTES, TOKEN_LIST_MAX_BYTES})},
-    {&baton__resume_note__descriptor, ROWS({"message_id", TEXT, 0, FRAME_REQUEST_ID}, {"body_digest", BYTES, 0, 32})},
+    {&baton__resume_note__descriptor, ROWS({"message_id", TEXT, 0, FRAME_REQUEST_ID}, {"body_digest", BYTES, 0, 32}, {"fingerprint", TEXT, 0, 32})},
     {&baton__resume__descriptor, ROWS({"request_id", TEXT, 1, FRAME_REQUEST_ID},
           {"tenant", TEXT, 0, FRAME_TENANT},
           {"body_digest", BYTES, 0, 32})},

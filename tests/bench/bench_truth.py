@@ -110,6 +110,9 @@ def times_alone(run, idle, args):
         if start > until + 0.002 and (i + 1 == len(requests) or requests[i + 1][0] > end) and line["tokens_cached"] == 0 and line["tokens_out"] > 1:
             alone.append(line)
         until = max(until, end)
+    if len({line["tokens_in"] for line in alone}) < 10:
+        print(f"{len(alone)} of {len(requests)} requests alone: too few, so the times of idle workers")
+        return idle
     step, context = fit_line([(line["tokens_in"] + line["tokens_out"] / 2, (line["total_us"] - line["ttft_us"]) / 1e6 / (line["tokens_out"] - 1), line["tokens_out"])
                               for line in alone])
     row = step * idle.steps[1] / (idle.steps[0] + idle.steps[1])
@@ -195,7 +198,9 @@ def measure_row(cluster):
 def fit_prompts(points):
     """token and pair of seconds = token n + pair n n / 2, with least squares of the seconds of a token; neither is below 0."""
     token, half = fit_line([(n, s / n, 1) for n, s in points])
-    return max(token, 0), 2 * half
+    if token >= 0:
+        return token, 2 * half
+    return 0, statistics.fmean(2 * s / n ** 2 for n, s in points)
 
 
 def fit_line(points):
@@ -203,7 +208,7 @@ def fit_line(points):
     n = sum(weight for _, _, weight in points)
     x, y = (sum(point[i] * point[2] for point in points) / n for i in (0, 1))
     xx = sum(weight * (at - x) ** 2 for at, _, weight in points)
-    b = max(sum(weight * (at - x) * (to - y) for at, to, weight in points) / xx, 0)
+    b = max(sum(weight * (at - x) * (to - y) for at, to, weight in points) / xx, 0) if xx else 0
     return y - b * x, b
 
 

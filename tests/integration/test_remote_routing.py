@@ -96,8 +96,10 @@ def what_the_store_lost_is_forgotten():
         use_only(c, [writer.name])
         firsts, n_blocks = written(c, writer, PROMPTS[:1])
         until("the store's blocks are not known", lambda: in_store(router) >= n_blocks)
-        store("FLUSHALL")
+        writer.kill()  # if it drained, it would write them again
+        c.workers.remove(writer)
         use_only(c, [reader.name])
+        store("FLUSHALL")
         n_known = in_store(router)
         answer, _ = ask(c, PROMPTS[0])
         assert answer.text == firsts[0][0].text and answer.serving["reused"] == 0, answer.serving

@@ -8,6 +8,8 @@
 /* admission.c */
 void router_admission_declare(struct router *router);
 void router_refused(const struct job *job, enum refusal_reason reason); /* counts it, keeps it for `why` */
+/* False while a worker that could hold the job may come back: the router or that worker was restarted. */
+bool router_size_is_final(const struct job *job);
 void router_refuse_size(struct job *job); /* refusals.c: a waiting job that no connected worker could hold */
 /* The job's objectives; whether its class may have one more job in the queue. */
 struct picker_class router_job_class(const struct job *job);

@@ -278,7 +278,9 @@ static int submit_code(const struct job *job)
 {
     uint32_t group = (uint32_t)(job->model - job->router->models);
 
-    return picker_fleet_holds(job->router->fleet, group, job->order.n_tokens) ? E_OVERLOADED : E_LIMIT;
+    bool is_large = !picker_fleet_holds(job->router->fleet, group, job->order.n_tokens);
+
+    return is_large && router_size_is_final(job) ? E_LIMIT : E_OVERLOADED;
 }
 
 /* True if the job must wait for its turn, or for the hashes of a long prompt that is cached.  Without room in the queue

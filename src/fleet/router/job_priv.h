@@ -135,7 +135,7 @@ struct job { /* fields used for every token come first */
     uint32_t n_asked;      /* RESUMING: workers that have not replied */
     void *store_ask;       /* RESUMING: the store or the workers were asked for its order (streams.c) ... */
     bool has_asked_store;  /* ... once */
-    bool is_order_unknown; /* RESUMING: a worker that does not answer now may have its order */
+    bool is_order_unknown; /* RESUMING: a worker or a store that does not answer now may have its order */
     bool is_stored;        /* its order is kept there */
     uint32_t stored_bytes; /* by workers, and counted in kept.stream_bytes */
 };

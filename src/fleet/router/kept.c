@@ -267,6 +267,8 @@ static void kept_ask_all(struct kept_ask *ask, const struct state_question *ques
         struct router_ranking first = kept_rank(ask->kept, question->claim->text, true);
 
         ask->claim_slot = first.n > 0 ? first.slots[0] : PICKER_NONE;
+    } else {
+        ask->claim = STATE_CLAIM_NONE;
     }
     for (uint32_t i = 0; i < ask->n; i++)
         rankings[i] = kept_rank(ask->kept, ask->names[i].text, false);

@@ -19,7 +19,7 @@
  * queue.resume_timeout bounds its wait.
  *
  * Bounds: a request visits PICKER_PAUSE_LOOKED streams and considers PICKER_PAUSE_STREAMS of them. A waiting request
- * tries again PICKER_PAUSE_RETRY_NS after the last failed attempt of any waiting request. All pauses and continuations
+ * tries again PICKER_PAUSE_RETRY_NS after the last failed attempt of any waiting request of its model. All pauses and continuations
  * together try a bounded number of placements (picker_pause_affords()). A placement over 1,000 workers takes 20 us, so this costs the loop one
  * millisecond in ten. Further attempts wait for the next budget. */
 #include "fleet/router/router_priv.h"
@@ -39,10 +39,16 @@ struct pause_search {
 
 void router_pause_open(struct router *router)
 {
-    for (uint32_t i = 0; i < PICKER_MAX_CLASSES; i++) {
-        list_init(&router->pauses.paused[i]);
-        list_init(&router->pauses.seated[i]);
-    }
+    for (uint32_t at = 0; at < ROUTER_MAX_MODELS; at++)
+        for (uint32_t i = 0; i < PICKER_MAX_CLASSES; i++) {
+            list_init(&router->pauses.models[at].paused[i]);
+            list_init(&router->pauses.models[at].seated[i]);
+        }
+}
+
+static struct model_pauses *pauses_of(struct router *router, const struct router_model *model)
+{
+    return &router->pauses.models[model - router->models];
 }
 
 void router_pause_declare(struct router *router)
@@ -96,7 +102,6 @@ static void pause_over(struct job *job)
 
 void router_pause_track(struct job *job, enum job_state was)
 {
-    struct router_pauses *pauses = &job->router->pauses;
     struct router_model *model = job->model;
     uint32_t at = job->class_at;
 
@@ -109,7 +114,7 @@ void router_pause_track(struct job *job, enum job_state was)
     if (job->state != JOB_ANSWERING)
         list_remove(&job->seated);
     else if (was != JOB_ANSWERING && job->router->classes.all[at].pause_ns > 0)
-        list_push_front(&pauses->seated[at], &job->seated);
+        list_push_front(&pauses_of(job->router, model)->seated[at], &job->seated);
 }
 
 uint64_t router_pause_itl_ns(const struct job *job)
@@ -138,14 +143,14 @@ static bool pause_may(const struct job *job)
 
 static void pause_look(const struct job *job, uint32_t class_at, struct pause_search *search)
 {
-    const struct list *seated = &job->router->pauses.seated[class_at];
+    const struct list *seated = &pauses_of(job->router, job->model)->seated[class_at];
 
     list_for_each (node, seated) {
         struct job *stream = container_of(node, struct job, seated);
 
         if (search->n == PICKER_PAUSE_STREAMS || search->n_looked++ == PICKER_PAUSE_LOOKED)
             return;
-        if (stream->model != job->model || !pause_may(stream))
+        if (!pause_may(stream))
             continue;
         search->jobs[search->n] = stream;
         search->streams[search->n++] = (struct picker_stream){.booking = &stream->decode.booking,
@@ -178,7 +183,7 @@ static void pause_stream(struct job *stream, const struct job *by)
     stream->n_pauses++;
     stream->paused_ns = clock_now_ns();
     router_job_enter(stream, JOB_PAUSED);
-    list_push_back(&pauses->paused[stream->class_at], &stream->waiting);
+    list_push_back(&pauses_of(stream->router, stream->model)->paused[stream->class_at], &stream->waiting);
     metric_add(pauses->m_begun[stream->class_at], 1);
     metric_set(pauses->m_now, ++pauses->n_paused);
     log_info("stream_paused", LOG_STR("request", stream->order.work.request_id),
@@ -213,21 +218,22 @@ static bool pause_and_place(struct job *job, struct pause_search *search)
     return router_job_place(job) == 0; /* if this fails, the queue's next turn continues the streams */
 }
 
-/* True if any streams of lower classes run. */
+/* True if any streams of lower classes of its model run. */
 static bool pause_has_lower(const struct job *job)
 {
-    const struct router *router = job->router;
+    const struct picker_classes *classes = &job->router->classes;
+    const struct model_pauses *pauses = pauses_of(job->router, job->model);
     uint32_t priority = router_job_class(job).priority;
 
-    for (uint32_t i = 0; i < router->classes.n; i++)
-        if (router->classes.all[i].priority < priority && !list_is_empty(&router->pauses.seated[i]))
+    for (uint32_t i = 0; i < classes->n; i++)
+        if (classes->all[i].priority < priority && !list_is_empty(&pauses->seated[i]))
             return true;
     return false;
 }
 
 bool router_pause_for(struct job *job)
 {
-    struct router_pauses *pauses = &job->router->pauses;
+    struct model_pauses *pauses = pauses_of(job->router, job->model);
     bool is_waiting = job_is_in(job, JOB_WAITS);
     struct pause_search search;
 
@@ -238,7 +244,7 @@ bool router_pause_for(struct job *job)
         (is_waiting && clock_now_ns() - pauses->failed_ns < PICKER_PAUSE_RETRY_NS) || pause_is_passing(job) ||
         (!is_waiting && router_pause_is_first(job)))
         return false;
-    job->awaits_pause = !pause_affords(pauses, PICKER_PAUSE_COST);
+    job->awaits_pause = !pause_affords(&job->router->pauses, PICKER_PAUSE_COST);
     if (job->awaits_pause)
         return false;
     pause_search(job, &search);
@@ -266,16 +272,12 @@ bool router_pause_is_first(const struct job *job)
 
 bool router_pause_go_on(struct router *router, struct router_model *model, uint32_t class_at)
 {
-    uint32_t n = 0, n_looked = 0;
+    uint32_t n = 0;
 
-    list_for_each_safe (node, spare, &router->pauses.paused[class_at]) {
+    list_for_each_safe (node, spare, &pauses_of(router, model)->paused[class_at]) {
         struct job *stream = container_of(node, struct job, waiting);
         int rc;
 
-        if (n_looked++ == PICKER_PAUSE_LOOKED)
-            return false;
-        if (stream->model != model)
-            continue;
         if (n++ == PICKER_PAUSE_GO_ON || !pause_affords(&router->pauses, 1))
             return false;
         rc = router_job_place(stream);
@@ -287,20 +289,25 @@ bool router_pause_go_on(struct router *router, struct router_model *model, uint3
     return false;
 }
 
-/* Requeues streams that have used up their pause time or whose workers are gone, like streams whose worker was
+/* Requeues a model's streams that have used up their pause time or whose workers are gone, like streams whose worker was
  * lost. */
-void router_pause_tick(struct router *router)
+static void pause_tick_model(struct router *router, uint32_t at)
 {
+    bool is_gone = picker_fleet_n_usable(router->fleet, at) == 0 || router->life == DAEMON_DRAINING;
     uint64_t now_ns = clock_now_ns();
 
-    for (uint32_t i = 0; router->pauses.n_paused > 0 && i < router->classes.n; i++) {
-        list_for_each_safe (node, spare, &router->pauses.paused[i]) {
+    for (uint32_t i = 0; i < router->classes.n; i++)
+        list_for_each_safe (node, spare, &router->pauses.models[at].paused[i]) {
             struct job *stream = container_of(node, struct job, waiting);
-            uint32_t group = (uint32_t)(stream->model - router->models);
 
-            if (stream->pauses_ns + (now_ns - stream->paused_ns) >= router->classes.all[i].pause_ns ||
-                picker_fleet_n_usable(router->fleet, group) == 0 || router->life == DAEMON_DRAINING)
+            if (is_gone ||
+                stream->pauses_ns + (now_ns - stream->paused_ns) >= router->classes.all[i].pause_ns)
                 router_queue_add(stream, true);
         }
-    }
+}
+
+void router_pause_tick(struct router *router)
+{
+    for (uint32_t at = 0; router->pauses.n_paused > 0 && at < router->n_models; at++)
+        pause_tick_model(router, at);
 }

@@ -8,12 +8,17 @@
 #include "base/metrics/metrics.h"
 #include "fleet/picker/pause.h"
 #include "fleet/router/job_priv.h"
+#include "fleet/router/workers_priv.h"
 
-struct router_pauses {                      /* pause.c */
+struct model_pauses {                       /* of one model's jobs */
     struct list paused[PICKER_MAX_CLASSES]; /* jobs in PAUSED, the first paused first */
     struct list seated[PICKER_MAX_CLASSES]; /* jobs whose streams may be paused, the youngest first */
+    uint64_t failed_ns;                     /* time of the latest failed attempt for a waiting job */
+};
+
+struct router_pauses { /* pause.c */
+    struct model_pauses models[ROUTER_MAX_MODELS];
     uint32_t n_paused;
-    uint64_t failed_ns; /* time of the latest failed attempt for a waiting job */
     struct picker_pause_budget budget;
     struct ev_timer *turn; /* tries again with the next budget; NULL: the owner calls router_place_queued() */
     struct metric *m_begun[PICKER_MAX_CLASSES], *m_now, *m_seconds; /* pauses, streams in one, their times */

@@ -263,10 +263,11 @@ static bool is_odd(const struct job *job, int rc)
            (rc == E_NOT_FOUND && (!picker_slots_is_empty(&job->barred) || job->keeps_layout));
 }
 
-/* True if it has had no worker, here or at another router.  Otherwise a worker that held it may return. */
-static bool queue_is_fresh(const struct job *job)
+/* True if no worker holds the job, and none did, here or at another router, that may return. */
+static bool queue_is_too_large(const struct job *job, int rc)
 {
-    return job->state == JOB_QUEUED && job->sum.n_redispatched == 0 && !job->is_stored;
+    return rc == E_LIMIT && job->state == JOB_QUEUED && job->sum.n_redispatched == 0 && !job->is_stored &&
+           router_size_is_final(job);
 }
 
 static void make_odd(struct job *job)
@@ -295,7 +296,7 @@ static void turn_make_odd(void *arg, struct fair_item *item, int rc)
 {
     struct job *job = container_of(item, struct job, place.turn);
 
-    if (rc == E_LIMIT && queue_is_fresh(job)) /* the workers that could hold it left since it was submitted */
+    if (queue_is_too_large(job, rc)) /* the workers that could hold it left since it was submitted */
         router_refuse_size(job);
     else
         make_odd(job);
@@ -335,7 +336,7 @@ static bool place_next(struct router *router, struct router_model *model)
 
 static void queue_try_odd(struct job *job)
 {
-    if (router_job_place(job) == E_LIMIT && queue_is_fresh(job))
+    if (queue_is_too_large(job, router_job_place(job)))
         router_refuse_size(job);
 }
 

@@ -80,6 +80,16 @@ static int job_turn_away(struct job *job, enum refusal_reason reason, int rc)
     return rc;
 }
 
+bool router_size_is_final(const struct job *job)
+{
+    const struct router_model *model = job->model;
+    const struct router *router = job->router;
+
+    return !router_is_returning(router) && !model->is_losing &&
+           (model->lost_tokens <= job->order.n_tokens ||
+            clock_now_ns() - model->lost_ns >= router->conf->link_return_ns);
+}
+
 void router_refuse_size(struct job *job)
 {
     router_refused(job, REFUSED_SIZE);
@@ -95,7 +105,7 @@ int router_wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_o
         *failure_out = not_known(lacks);
         return job_turn_away(job, REFUSED_OTHER, E_UNSUPPORTED);
     }
-    if (rc == E_LIMIT) {
+    if (rc == E_LIMIT && router_size_is_final(job)) {
         *failure_out = too_large;
         return job_turn_away(job, REFUSED_SIZE, E_LIMIT);
     }

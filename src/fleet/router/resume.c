@@ -9,7 +9,8 @@
  *                                  |            v
  *                                  |         ANSWERING
  *                                  |--no worker has it--> its order, in a store or at workers (streams.c), or 404
- *                                  '--a worker does not reply within RESUME_WAIT_NS--> 503: try again
+ *                                  '--a worker does not reply within RESUME_WAIT_NS, or has it with another file of the
+ *                                     model's name and another prompt--> 503: try again
  *
  * The worker's SUBMIT replaces the order that the front made from the client's body, because it has the seed and
  * the first router's prompt.  Of a long prompt it has the first piece only; the later pieces come from the body.
@@ -60,6 +61,22 @@ static bool resume_concerns(const struct job *job, const struct router_model *mo
             tokenizer_vocab_size(model->gen.tokenizer) == tokenizer_vocab_size(job->model->gen.tokenizer));
 }
 
+/* True if workers of another file of that name are connected that cannot be asked: the front reads with this file's vocabulary.
+ * A request that comes later may be given that file. */
+static bool resume_has_unasked_file(const struct job *job)
+{
+    const struct router *router = job->router;
+
+    for (uint32_t i = 0; i < router->n_models; i++) {
+        const struct router_model *model = &router->models[i];
+
+        if (model->is_ready && strcmp(model->gen.name, job->model->gen.name) == 0 &&
+            !resume_concerns(job, model) && router_model_is_linked(router, model))
+            return true;
+    }
+    return false;
+}
+
 static void resume_ask(struct job *job, uint32_t slot)
 {
     const struct router_worker *worker = &job->router->workers[slot];
@@ -75,6 +92,19 @@ static void resume_ask(struct job *job, uint32_t slot)
     resume.body_digest.len = sizeof(job->order.work.resume.body_digest);
     resume.has_prompt = true;
     job->n_asked += router_send(job->router, slot, FRAME_RESUME, &resume.base) == 0;
+}
+
+/* A client gives up at 404: only a reply that will stay the same may cause it. */
+static const struct gen_failure *resume_failure(const struct job *job, int rc)
+{
+    if (rc == E_NOMEM)
+        return &no_memory;
+    if (rc == E_CLOSED)
+        return &stopping;
+    if (job->n_asked > 0 || job->is_order_unknown || resume_has_unasked_file(job))
+        return &unknown_yet;
+    return rc == E_NOT_FOUND || rc == E_MISMATCH || rc == E_PROTO || rc == E_UNSUPPORTED ? &not_kept
+                                                                                         : &unknown_yet;
 }
 
 int router_resume(void *self, const struct gen_start *start, struct gen_handle **out,
@@ -95,8 +125,8 @@ int router_resume(void *self, const struct gen_start *start, struct gen_handle *
     for (uint32_t slot = 0; rc == 0 && slot < PICKER_MAX_WORKERS; slot++)
         resume_ask(job, slot);
     if (rc == 0 && job->n_asked == 0 && !router_is_returning(router) && !router_streams_ask(job)) {
-        *failure_out = not_kept;
         rc = E_NOT_FOUND;
+        *failure_out = *resume_failure(job, rc);
     }
     if (rc < 0) {
         router_job_enter(job, JOB_OVER);
@@ -105,19 +135,6 @@ int router_resume(void *self, const struct gen_start *start, struct gen_handle *
     }
     *out = &job->handle;
     return 0;
-}
-
-/* A client gives up at 404: only a reply that will stay the same may cause it. */
-static const struct gen_failure *resume_failure(const struct job *job, int rc)
-{
-    if (rc == E_NOMEM)
-        return &no_memory;
-    if (rc == E_CLOSED)
-        return &stopping;
-    if (job->n_asked > 0 || job->is_order_unknown)
-        return &unknown_yet;
-    return rc == E_NOT_FOUND || rc == E_MISMATCH || rc == E_PROTO || rc == E_UNSUPPORTED ? &not_kept
-                                                                                         : &unknown_yet;
 }
 
 void router_resume_fail(struct job *job, int rc)
@@ -304,7 +321,9 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
     }
     log_warn("resume_failed", LOG_STR("request_id", job->order.work.request_id),
              LOG_STR("worker", router->workers[slot].node), LOG_ERR(rc));
-    resume_decline(router, slot, resumed->request, false);
+    job->is_order_unknown =
+        router->workers[slot].model != job->model; /* with that file's prompt it may fit */
+    resume_decline(router, slot, resumed->request, job->is_order_unknown);
     job->n_asked = 0; /* this reply decides, not those of other workers */
     router_resume_fail(job, rc);
 }

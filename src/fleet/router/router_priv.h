@@ -33,7 +33,6 @@
 #include "fleet/router/stores_priv.h"
 #include "fleet/router/workers_priv.h"
 
-#define ROUTER_MAX_MODELS    16
 #define ROUTER_MAX_LINKS     (2 * PICKER_MAX_WORKERS)
 #define ROUTER_MAX_STRANGERS 512 /* links accepted on the link port whose TLS handshake has not finished */
 

@@ -129,6 +129,8 @@ static void on_prefill_finish(struct job *job, const Baton__Answer *answer)
         return;
     if (work_end_of(answer->finish, &end)) { /* by its first token: there is nothing to hand off */
         job->first_finish = answer->finish;
+        if (job->handle.ended_unix_s == 0) /* a prefill worker keeps no tail, and no time */
+            job->handle.ended_unix_s = clock_unix_ns() / NS_PER_S;
         router_job_end(job, end);
         return;
     }

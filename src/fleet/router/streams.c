@@ -100,6 +100,7 @@ void router_streams_keep(struct job *job)
     if (work_submit_pack(&job->order, token_list_width(job->order.tokens, job->order.n_tokens), &packed) ==
         0) {
         packed.submit.request = 1; /* the number of a job, which a checked SUBMIT must have */
+        packed.resume.fingerprint = job->model->gen.fingerprint;
         n = baton__submit__get_packed_size(&packed.submit);
         buf_append(&value, job->order.work.resume.body_digest, DIGEST_BYTES);
         if (streams_count(job, DIGEST_BYTES + n) && buf_reserve(&value, n + 1) == 0) {
@@ -146,9 +147,24 @@ void router_streams_over(struct job *job)
 
 /* ---- continuing ---- */
 
-static int streams_adopt(struct job *job, struct bytes value)
+/* The model that began the stream.  Another file of that name would go on with other tokens.  NULL: it is not here. */
+static struct router_model *streams_model(const struct job *job, const Baton__Submit *submit)
+{
+    const char *fingerprint = submit->resume != NULL ? submit->resume->fingerprint : "";
+    struct router *router = job->router;
+
+    if (fingerprint[0] == '\0') /* of an older router */
+        return job->model;
+    for (uint32_t i = 0; i < router->n_models; i++)
+        if (router->models[i].is_ready && strcmp(router->models[i].gen.fingerprint, fingerprint) == 0)
+            return &router->models[i];
+    return NULL;
+}
+
+int router_streams_adopt(struct job *job, struct bytes value)
 {
     Baton__Resumed resumed = BATON__RESUMED__INIT;
+    struct router_model *model;
     ProtobufCMessage *message;
     int rc;
 
@@ -160,7 +176,11 @@ static int streams_adopt(struct job *job, struct bytes value)
     if (rc < 0)
         return rc;
     resumed.submit = (Baton__Submit *)message;
-    rc = resumed.submit->n_tokens_later > 0 ? E_PROTO : router_resume_take(job, &resumed, job->model);
+    model = streams_model(job, resumed.submit);
+    if (resumed.submit->n_tokens_later > 0)
+        rc = E_PROTO;
+    else
+        rc = model != NULL ? router_resume_take(job, &resumed, model) : E_NOT_FOUND;
     frame_message_free(message);
     return rc;
 }
@@ -170,9 +190,8 @@ static void streams_on_value(void *arg, struct buf *values, enum state_claim cla
     struct job *job = arg;
     int rc;
 
-    (void)claim;
     job->store_ask = NULL; /* the question has ended and needs no cancel */
-    rc = values[0].len_bytes > 0 ? streams_adopt(job, buf_view(&values[0])) : E_NOT_FOUND;
+    rc = values[0].len_bytes > 0 ? router_streams_adopt(job, buf_view(&values[0])) : E_NOT_FOUND;
     if (rc == 0 && job->router->life == DAEMON_DRAINING)
         rc = E_CLOSED;
     if (rc < 0) {
@@ -180,7 +199,7 @@ static void streams_on_value(void *arg, struct buf *values, enum state_claim cla
             log_warn("resume_failed", LOG_STR("request_id", job->order.work.request_id),
                      LOG_STR("worker", ""), LOG_ERR(rc));
         else
-            job->is_order_unknown = router_kept_is_late(job->router);
+            job->is_order_unknown = claim == STATE_CLAIM_UNKNOWN || router_kept_is_late(job->router);
         router_resume_fail(job, rc);
         return;
     }
@@ -201,6 +220,7 @@ bool router_streams_ask(struct job *job)
 
     if (job->store_ask != NULL)
         return true;
+    job->is_order_unknown |= router_state_store(job->router) != NULL && !state_values_are_up(&values);
     if (job->has_asked_store || !state_values_are_up(&values) || streams_name(job, &values, &name) < 0)
         return false;
     rc = state_values_ask(&values, &question, &job->store_ask);

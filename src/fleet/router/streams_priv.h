@@ -13,6 +13,9 @@ void router_streams_over(struct job *job);
 /* Asks for the order of a job in RESUMING, once, and continues with it; call it again later while the job has no
  * question.  False: there are no workers and no store to ask, or they were asked. */
 bool router_streams_ask(struct job *job);
+/* Takes a kept order for the job, with the model that began the stream.  E_NOT_FOUND: that model is not here; E_MISMATCH: the
+ * order of another body; E_PROTO, E_NOMEM. */
+int router_streams_adopt(struct job *job, struct bytes value);
 void router_streams_unask(struct job *job); /* drops the question, because the job leaves RESUMING */
 /* Another router continues the stream, and has its order in the store. */
 void router_streams_moved(struct job *job);

@@ -19,12 +19,14 @@ uint32_t router_job_answered(const struct job *job)
 
 void router_tokens_end(const struct job *job, Baton__Cancel *out)
 {
-    out->is_complete = job->handle.is_complete || job->first_finish != BATON__FINISH__FINISH_NONE;
-    if (!job->handle.is_complete)
+    out->is_complete = job->handle.is_complete;
+    if (!out->is_complete)
         out->finish = job->first_finish;
-    if (!out->is_complete || router_job_answered(job) == 0)
+    if (!out->is_complete && out->finish == BATON__FINISH__FINISH_NONE)
         return;
     out->ended_unix_s = job->handle.ended_unix_s;
+    if (router_job_answered(job) == 0)
+        return;
     out->n_tokens = router_job_answered(job);
     out->last_token = job->order.tokens[job->order.n_tokens - 1];
 }

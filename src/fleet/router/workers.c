@@ -71,6 +71,17 @@ static struct router_worker *slot_for(struct router *router, const char *node)
     return spare;
 }
 
+static void worker_note_lost(const struct router *router, const struct router_worker *worker)
+{
+    uint64_t now_ns = clock_now_ns(), n_tokens = (uint64_t)worker->n_blocks * worker->block_tokens;
+    struct router_model *model = worker->model;
+
+    if (now_ns - model->lost_ns >= router->conf->link_return_ns || n_tokens > model->lost_tokens)
+        model->lost_tokens = n_tokens;
+    model->lost_ns = now_ns;
+    model->is_losing = true;
+}
+
 static void worker_lose(struct router *router, struct router_worker *worker)
 {
     uint32_t slot = worker_slot(router, worker);
@@ -82,7 +93,7 @@ static void worker_lose(struct router *router, struct router_worker *worker)
     worker->reported_ns = 0;
     worker->n_lost++;
     if (worker->model != NULL)
-        worker->model->is_losing = true;
+        worker_note_lost(router, worker);
     router_worker_refresh(router, worker);
     router_model_limit(router, worker->model);
     router_blocks_down(router, slot);

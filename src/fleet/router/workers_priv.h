@@ -15,6 +15,8 @@
 #include "fleet/router/queue_priv.h"
 #include "cache/prefix/block_events.h"
 
+#define ROUTER_MAX_MODELS 16
+
 /* ---- models: built from a vocabulary image, once per fingerprint, and kept while there is room (models.c) ---- */
 
 struct router_model {
@@ -46,7 +48,10 @@ struct router_model {
     uint32_t n_queued;                                /* jobs that wait for a placement */
     uint32_t n_seated[PICKER_MAX_CLASSES]; /* jobs at workers, including those that may not be paused */
     uint32_t n_paused[PICKER_MAX_CLASSES]; /* jobs in PAUSED */
-    bool is_losing; /* a worker of it was lost, and not all of that worker's jobs have left it yet */
+    bool is_losing;   /* a worker of it was lost, and not all of that worker's jobs have left it yet */
+    uint64_t lost_ns; /* when its latest worker was lost ... */
+    uint64_t
+        lost_tokens; /* ... and the KV tokens of the largest one that was lost in link.return_grace before that */
 };
 
 /* ---- workers: one slot per node name ---- */

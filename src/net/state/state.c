@@ -452,7 +452,8 @@ static void state_end_ask(struct state *state, struct state_job *job)
         bytes += job->values[i].cap_bytes;
     atomic_fetch_sub(&state->answer_bytes, bytes);
     if (job->ask != NULL)
-        state_ask_end(job->ask, job->values, job->claimed);
+        state_ask_end(job->ask, job->values,
+                      job->result == 0 && !job->has_claim ? STATE_CLAIM_NONE : job->claimed);
     else if (job->claimed == STATE_CLAIM_SET) /* its question ended without it */
         (void)state_remove(state, &job->claim);
 }

@@ -89,7 +89,8 @@ int state_send(struct state *state, struct bytes message);
 
 /* The result of a claim. */
 enum state_claim {
-    STATE_CLAIM_UNKNOWN, /* unknown: no answer in time, or the question has no claim */
+    STATE_CLAIM_UNKNOWN, /* no answer in time */
+    STATE_CLAIM_NONE,    /* the question was answered, and has no claim */
     STATE_CLAIM_SET,     /* the name was free, and this question has it now */
     STATE_CLAIM_TAKEN    /* an earlier question has it */
 };

@@ -354,7 +354,7 @@ struct task_key worker_tails_task(const struct worker *worker, const struct task
 }
 
 /* True if the tail has all tokens up to the stop that the router found.  Only the last may be missing: the first of an
- * answer, which the router receives from the prefill worker. */
+ * answer, which the prefill worker sends to the router. */
 static bool tail_complete(struct tail *tail, const Baton__Cancel *cancel)
 {
     uint32_t n_tokens = tail->first_index + tail->n_ids;
@@ -372,15 +372,15 @@ static bool tail_complete(struct tail *tail, const Baton__Cancel *cancel)
 void worker_tails_cancelled(struct worker *worker, const struct task_key *job, const Baton__Cancel *cancel)
 {
     struct tail *tail = hashmap_get(worker->tails->by_job, job);
-    bool has_stop;
+    bool has_stop = cancel->is_complete; /* the router will find it in the text again */
 
     if (tail == NULL)
         return;
-    if (!cancel->is_complete || tail->state == TAIL_BARE || !tail_complete(tail, cancel)) {
+    if ((!has_stop && cancel->finish == BATON__FINISH__FINISH_NONE) || tail->state == TAIL_BARE ||
+        !tail_complete(tail, cancel)) {
         tail_free(tail);
         return;
     }
-    has_stop = cancel->finish == BATON__FINISH__FINISH_NONE; /* the router will find it in the text again */
     if (has_stop || !tail->has_end)
         tail->end = (struct task_answer){.finish = has_stop ? BATON__FINISH__FINISH_STOP : cancel->finish,
                                          .ended_unix_s = cancel->ended_unix_s};

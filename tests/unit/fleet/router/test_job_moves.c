@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "compute/order/submit.h"
 #include "fleet/router/state_priv.h"
+#include "fleet/router/streams_priv.h"
 #include "net/state/state_priv.h"
 #include "proto/token_list.h"
 #include "rig_fixture.h"
@@ -278,8 +279,9 @@ static void a_stream_of_another_file_is_resumed_there(void **state)
     router_job_free(job);
     assert_int_equal(second->n_jobs + second->n_seated[0], 0);
 
-    job = resume_from_the_other(5); /* another prompt: perhaps another vocabulary */
+    job = resume_from_the_other(5); /* another prompt: with that file the next attempt may go on */
     assert_int_equal(job->state, JOB_FAILED);
+    assert_int_equal(job->handle.failure.status, 503);
     assert_ptr_equal(job->model, first);
     router_job_free(job);
 }
@@ -312,6 +314,60 @@ static void what_may_change_is_no_404(void **state)
         router_resume_fail(job, cases[i].rc);
         assert_int_equal(job->handle.failure.status, cases[i].status);
         assert_int_equal(job->handle.failure.retry_after_s, cases[i].status == 503);
+        router_job_free(job);
+    }
+}
+
+/* A router kept the order with this fingerprint; another one, asked with the first model, takes it.  Returns the job. */
+static struct job *adopt_order(const char *fingerprint, int rc)
+{
+    struct work_order order, kept;
+    struct gen_handle *handle;
+    struct gen_failure failure;
+    struct work_submit packed;
+    struct buf value = {0};
+
+    order_to_resume(&order);
+    order_to_resume(&kept);
+    assert_int_equal(
+        router_resume(&rig.router,
+                      &(struct gen_start){&rig.router.models[0].gen, &order, &no_events_at_all, NULL, NULL},
+                      &handle, &failure),
+        0);
+    assert_int_equal(work_submit_pack(&kept, TOKEN_LIST_MAX_BYTES, &packed), 0);
+    packed.submit.request = 1;
+    packed.resume.fingerprint = (char *)fingerprint;
+    buf_append(&value, kept.work.resume.body_digest, sizeof(kept.work.resume.body_digest));
+    assert_int_equal(buf_reserve(&value, baton__submit__get_packed_size(&packed.submit)), 0);
+    value.len_bytes += baton__submit__pack(&packed.submit, value.data + value.len_bytes);
+    assert_int_equal(router_streams_adopt(job_of(handle), buf_view(&value)), rc);
+    buf_fini(&value);
+    work_submit_fini(&packed);
+    work_order_fini(&kept);
+    return job_of(handle);
+}
+
+/* Two files have one name.  Only the one that began a stream has its next tokens. */
+static void an_order_goes_to_its_file(void **state)
+{
+    struct router_model *first = &rig.router.models[0], *second = &rig.router.models[1];
+    const struct {
+        const char *fingerprint;
+        const struct router_model *model;
+        int rc;
+    } cases[] = {{"", first, 0}, /* of an older router */
+                 {first->gen.fingerprint, first, 0},
+                 {second->gen.fingerprint, second, 0},
+                 {"00000000000000000000000000000000", first, E_NOT_FOUND}};
+
+    strcpy(second->gen.name, first->gen.name);
+    rig.capabilities = CAPABILITY_STATED | CAPABILITY_RESUMES;
+    assert_non_null(rig_worker(&rig, "d0", PICKER_DECODE, 1, 100));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct job *job = adopt_order(cases[i].fingerprint, cases[i].rc);
+
+        assert_ptr_equal(job->model, cases[i].model);
+        router_job_enter(job, JOB_OVER);
         router_job_free(job);
     }
 }
@@ -384,6 +440,7 @@ int main(void)
         T(a_restarted_worker_is_new),
         T(what_may_change_is_no_404),
         T(a_worker_answers_before_the_store),
+        T(an_order_goes_to_its_file),
         T(an_answer_keeps_its_arithmetic),
         T(a_request_without_a_word_may_change_arithmetic),
     };

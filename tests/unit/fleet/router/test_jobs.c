@@ -147,11 +147,11 @@ static void a_request_that_fits_no_worker_is_refused_at_once(void **state)
     assert_false(rig_submit(&rig, 40, 5)->has_failed);
 }
 
-/* Others wait: it needs no turn.  The large worker leaves: its turn says so. */
+/* Others wait: it needs no turn.  The large worker leaves: it waits until that could have come back. */
 static void a_request_that_fits_no_worker_does_not_wait(void **state)
 {
     struct link *large = rig_worker(&rig, "d0", PICKER_DECODE, 1, 100);
-    struct rig_client *client = rig_submit(&rig, 10, 5), *waiting;
+    struct rig_client *client = rig_submit(&rig, 10, 5), *waiting, *late;
 
     while (job_of(client->handle)->state == JOB_PLACED)
         client = rig_submit(&rig, 10, 5);
@@ -164,10 +164,24 @@ static void a_request_that_fits_no_worker_does_not_wait(void **state)
     waiting = rig_submit(&rig, 200, 5);
     assert_false(waiting->has_failed);
     rig_worker(&rig, "d1", PICKER_DECODE, 1, 4);
+    rig.conf.link_return_ns = 3600 * NS_PER_S;
     rig_lose(&rig, large);
     rig_flush(&rig);
-    assert_true(waiting->has_failed);
-    assert_int_equal(waiting->status, 400);
+    assert_false(waiting->has_failed);
+    late = rig_submit(&rig, 201, 5);
+    assert_false(late->has_failed);
+    large = rig_worker(&rig, "d0", PICKER_DECODE, 2, 100);
+    rig_flush(&rig);
+    assert_int_equal(job_of(waiting->handle)->state, JOB_PLACED);
+    rig_cancel(late);
+
+    rig.conf.link_return_ns = 0;
+    rig_lose(&rig, large);
+    rig_flush(&rig);
+    assert_false(waiting->has_failed); /* it had a worker, which may return later */
+    late = rig_submit(&rig, 202, 5);
+    assert_true(late->has_failed);
+    assert_int_equal(late->status, 400);
 }
 
 static void no_queue_means_no_waiting(void **state)

@@ -177,8 +177,8 @@ static void assert_empty(void)
     for (uint32_t i = 0; i < rig.router.classes.n; i++) {
         if (rig.router.models[0].turns[i] != NULL)
             assert_int_equal(fair_n_waiting(rig.router.models[0].turns[i]), 0);
-        assert_true(list_is_empty(&rig.router.pauses.paused[i]));
-        assert_true(list_is_empty(&rig.router.pauses.seated[i]));
+        assert_true(list_is_empty(&rig.router.pauses.models[0].paused[i]));
+        assert_true(list_is_empty(&rig.router.pauses.models[0].seated[i]));
         assert_int_equal(rig.router.models[0].n_seated[i] + rig.router.models[0].n_paused[i], 0);
     }
     assert_int_equal(rig.router.pauses.n_paused, 0);

@@ -262,7 +262,7 @@ static void one_turn_pauses_a_few_streams(void **state)
     }
     assert_int_equal(n_paused_of(n), PER_BUDGET);
     assert_int_equal(state_of(last), JOB_QUEUED);
-    rig.router.pauses.failed_ns = rig.router.pauses.budget.since_ns = 0;
+    rig.router.pauses.models[0].failed_ns = rig.router.pauses.budget.since_ns = 0;
     router_place_queued(&rig.router);
     assert_int_equal(n_paused_of(n), PER_BUDGET + MORE);
     assert_int_equal(state_of(last), JOB_PLACED);
@@ -311,6 +311,33 @@ static void other_models_hold_nothing_back(void **state)
         assert_int_equal(other->n_seated[at] + other->n_paused[at], 0);
 }
 
+/* All seats of a model have streams of the high class.  Its request has nothing to pause, though another model has: it takes
+ * nothing from the budget of attempts, and bars none of the other model's. */
+static void a_model_without_lower_streams_tries_no_pause(void **state)
+{
+    struct router_model *other = &rig.router.models[1];
+    struct rig_client *low;
+    struct link *b;
+
+    rig.fingerprint = other->gen.fingerprint;
+    b = rig_worker(&rig, "b", PICKER_DECODE, 1, 10000);
+    report(b, 0, 0.001);
+    rig.class_allowed = "low";
+    low = rig_submit_model(&rig, 1, 100, 50);
+    rig_tokens(&rig, b, 0, 3);
+    assert_int_equal(state_of(low), JOB_ANSWERING);
+    for (uint32_t i = 0; i < seats(); i++) {
+        ask("high", 100 + i, 50);
+        rig_tokens(&rig, d, 0, 3);
+    }
+    report(d, seats(), 0.001);
+    ask("high", 500, 5);
+    router_place_queued(&rig.router);
+    assert_int_equal(rig.router.pauses.n_paused, 0);
+    assert_int_equal(rig.router.pauses.budget.n_tried, 0);
+    assert_int_equal(rig.router.pauses.models[0].failed_ns, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +350,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_workers_it_waits_as_a_lost_one, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(it_does_not_come_back_beside_a_stricter_class, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(other_models_hold_nothing_back, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_model_without_lower_streams_tries_no_pause, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(one_turn_pauses_a_few_streams, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_stream_that_fits_no_worker_waits_as_lost, open_rig, close_rig),
     };

@@ -56,4 +56,4 @@ dist_lab_DATA = docs/lab/README.md \
 	docs/lab/2026-11-28-xeon-decode.md \
 	docs/lab/2026-11-29-lattice-points.md docs/lab/2026-11-29-two-lines-at-once.md docs/lab/2026-11-29-two-bit-self.md docs/lab/2026-11-29-prompts-beside-answers.md \
 	docs/lab/2026-11-30-clone-to-answer.md docs/lab/2026-11-30-one-token-on-a-zen-1.md docs/lab/2026-11-30-points-on-a-xeon.md docs/lab/2026-11-30-real-models.md docs/lab/2026-11-30-routers-know-who-had-less.md docs/lab/2026-11-30-routers-share-turns.md docs/lab/2026-11-30-two-changes-made.md docs/lab/2026-11-30-where-a-check-goes.md \
-	docs/lab/2026-12-01-idle-workers-first.md docs/lab/2026-12-01-lattice-points-on-a-xeon.md
+	docs/lab/2026-12-01-idle-workers-first.md docs/lab/2026-12-01-lattice-points-on-a-xeon.md docs/lab/2026-12-01-waits-of-short-steps.md

@@ -57,6 +57,11 @@ check_PROGRAMS += tests/unit/worker/runner/test_disk_save
 TESTS += tests/unit/worker/runner/test_disk_save
 tests_unit_worker_runner_test_disk_save_SOURCES = tests/unit/worker/runner/test_disk_save.c tests/unit/worker/runner/disk_rig.c tests/unit/worker/runner/disk_rig.h
 tests_unit_worker_runner_test_disk_save_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/worker/runner/test_remote_read
+TESTS += tests/unit/worker/runner/test_remote_read
+# The test fakes both tiers, the scheduler's load and the rest of the worker.
+tests_unit_worker_runner_test_remote_read_SOURCES = tests/unit/worker/runner/test_remote_read.c tests/unit/worker/runner/disk_rig.c tests/unit/worker/runner/disk_rig.h
+tests_unit_worker_runner_test_remote_read_LDADD = $(link_worker_runner) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/worker/runner/test_chain
 TESTS += tests/unit/worker/runner/test_chain
 tests_unit_worker_runner_test_chain_SOURCES = tests/unit/worker/runner/test_chain.c

@@ -265,17 +265,6 @@ static bool remote_is_in_pool(const struct worker_engine *engine, const struct b
     return kv_peek(engine->pool, hash, 1) == 1;
 }
 
-/* Holds the block if it is in the pool; returns whether it is. */
-static bool remote_hold_pooled(struct worker_engine *engine, struct remote_read *read,
-                               const struct block_hash *hash)
-{
-    bool is_pooled = remote_is_in_pool(engine, hash);
-
-    if (is_pooled)
-        (void)read_hold_add(&read->hold, engine->pool, hash);
-    return is_pooled;
-}
-
 /* The longest run of at most n blocks that has its end state. */
 static uint32_t remote_run_with_end_state(const struct worker_engine *engine, const struct remote_read *read,
                                           const uint32_t *ends, uint32_t n)
@@ -300,7 +289,7 @@ static uint32_t remote_choose_end_state(struct worker_engine *engine, struct rem
         return 0;
     worker_end_state_hashes(engine, read->hashes, n_run, end_state);
     for (uint32_t i = 0; i < n_end_state; i++)
-        if (!remote_hold_pooled(engine, read, &end_state[i]))
+        if (!read_hold_add(&read->hold, engine->pool, &end_state[i]))
             list[n++] = (struct remote_block){.hash = end_state[i], .name = end_state[i]};
     free(end_state);
     return n;
@@ -317,13 +306,18 @@ static uint32_t remote_read_choose(struct worker_engine *engine, struct remote_r
            (ends[n_run] != REMOTE_NOT_THERE || remote_is_in_pool(engine, &read->hashes[n_run])))
         n_run++;
     n_run = remote_run_with_end_state(engine, read, ends, n_run);
+    for (uint32_t i = 0; i < n_run; i++) {
+        if (read_hold_add(&read->hold, engine->pool, &read->hashes[i]))
+            continue;
+        if (ends[i] == REMOTE_NOT_THERE) /* the block's lifetime ended since the first look */
+            n_run = worker_has_end_states(engine) ? 0 : i;
+        else
+            list[n++] = (struct remote_block){
+                .hash = read->hashes[i], .name = read->hashes[ends[i]], .n_after = ends[i] - i};
+    }
     *n_run_out = n_run;
     if (n_run == 0)
         return 0;
-    for (uint32_t i = 0; i < n_run; i++)
-        if (!remote_hold_pooled(engine, read, &read->hashes[i]))
-            list[n++] = (struct remote_block){
-                .hash = read->hashes[i], .name = read->hashes[ends[i]], .n_after = ends[i] - i};
     return n + remote_choose_end_state(engine, read, n_run, list + n); /* the list has room for it */
 }
 

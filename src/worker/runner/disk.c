@@ -12,7 +12,7 @@
  * A waiting task is not in the scheduler, so steps go on without it. It waits at most about as long as
  * computing the blocks would take.  Blocks that arrive later are cached nevertheless. Tasks with the same
  * prefix wait for the same reads. Reads fill at most a quarter of the pool.  Meanwhile they hold the prompt's blocks
- * that are in the pool (read_hold_priv.h).
+ * that are in the pool (read_hold_priv.h), while the running sequences have room.
  *
  * A read begins only if it is expected to be faster than computing.  The estimate compares the readers'
  * recent rate with the scheduler's prefill rate.  Tasks whose KV comes from a peer do not read, because the
@@ -496,16 +496,19 @@ static void disk_count(struct worker_engine *engine)
 void worker_disk_tick(struct worker_engine *engine, uint64_t now_ns)
 {
     struct worker_disk *disk = engine->disk;
+    bool is_short = false; /* the running sequences need the blocks that reads hold */
 
     if (disk == NULL)
         return;
+    if (!list_is_empty(&disk->reads))
+        is_short = !read_hold_has_room(engine, 0);
     list_for_each (node, &disk->reads) {
         struct disk_read *read = container_of(node, struct disk_read, all);
 
-        if (now_ns >= read->until_ns) {
+        if (now_ns >= read->until_ns)
             let_go(engine, read);
+        if (now_ns >= read->until_ns || is_short)
             read_hold_release(&read->hold, engine->pool);
-        }
     }
     if (now_ns - disk->expired_ns >= NS_PER_S / 10) {
         disk->expired_ns = now_ns;

@@ -34,6 +34,14 @@ void read_hold_free(struct read_hold *hold)
     *hold = (struct read_hold){0};
 }
 
+bool read_hold_has_room(const struct worker_engine *engine, uint32_t n)
+{
+    struct sched_load load;
+
+    sched_load(engine->sched, &load);
+    return kv_available(engine->pool) >= load.n_running + n;
+}
+
 /* Leaves some free, because each running sequence will soon need another one, and held blocks cannot be evicted. */
 uint32_t read_room(const struct worker_engine *engine, kv_tenant tenant, uint32_t n_reading)
 {

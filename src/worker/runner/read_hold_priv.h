@@ -14,6 +14,9 @@ struct read_hold { /* zeroed: it holds none */
 
 /* Holds the block with this hash.  False: the pool does not have it, or out of memory. */
 bool read_hold_add(struct read_hold *hold, struct kv_pool *pool, const struct block_hash *hash);
+/* True if the running sequences have a free block each, beside n blocks that are to be held.  A read holds nothing else:
+ * its prompt then risks its beginning, and the sequences are not preempted. */
+bool read_hold_has_room(const struct worker_engine *engine, uint32_t n);
 /* Releases all, the last one first: of a prompt, the end is evicted before the beginning. */
 void read_hold_release(struct read_hold *hold, struct kv_pool *pool);
 /* When the pool is closed, too. */

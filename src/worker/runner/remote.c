@@ -16,7 +16,7 @@
  * time that the answer could save, in READING the time of computing the blocks. While an answer is overdue, no
  * further task waits. So a store that stops answering delays only the few tasks that wait at that moment, and only
  * once. Tasks with the same prefix wait for the same read. Reads fill at most a quarter of the pool. From the question on
- * they hold the prompt's blocks that are in the pool (read_hold_priv.h).
+ * they hold the prompt's blocks that are in the pool (read_hold_priv.h), while the running sequences have room.
  *
  * A model with recurrent state also needs the state after the last block (state_list.c has the rule). The store is
  * asked for the first block of each state; the others were written with it. */
@@ -191,7 +191,8 @@ static struct remote_read *remote_read_find(const struct worker_remote *remote, 
     return NULL;
 }
 
-/* Asks the store for a run of blocks after n_have in the pool, which the read holds. NULL: it could not be asked. */
+/* Asks the store for a run of blocks after n_have in the pool, which the read holds if there is room. NULL: it could
+ * not be asked. */
 static struct remote_read *remote_read_ask(struct worker_engine *engine, const struct task *task,
                                            uint32_t n_have, uint32_t n)
 {
@@ -199,6 +200,7 @@ static struct remote_read *remote_read_ask(struct worker_engine *engine, const s
     struct worker_remote *remote = engine->remote;
     uint32_t n_each = worker_has_end_states(engine) ? 2 : 1, most = KV_REMOTE_ASK_KEYS / n_each;
     uint64_t saved_ns = remote_compute_ns(engine, n), ask_ns;
+    bool has_room = read_hold_has_room(engine, n_have);
     struct remote_read *read;
 
     n = n < most ? n : most;
@@ -220,7 +222,7 @@ static struct remote_read *remote_read_ask(struct worker_engine *engine, const s
         free(read);
         return NULL;
     }
-    for (uint32_t i = 0; i < n_have; i++)
+    for (uint32_t i = 0; i < n_have && has_room; i++)
         (void)read_hold_add(&read->hold, engine->pool, &task->chain.hashes[i]);
     list_push_back(&remote->reads, &read->all);
     return read;
@@ -503,14 +505,19 @@ static void remote_doubt_saved(struct worker_engine *engine, uint64_t now_ns)
 void worker_remote_tick(struct worker_engine *engine, uint64_t now_ns)
 {
     struct worker_remote *remote = engine->remote;
+    bool is_short = false; /* the running sequences need the blocks that reads hold */
 
     if (remote == NULL)
         return;
     kv_remote_tick(remote->remote, now_ns);
     remote_doubt_saved(engine, now_ns);
+    if (!list_is_empty(&remote->reads))
+        is_short = !read_hold_has_room(engine, 0);
     list_for_each (node, &remote->reads) {
         struct remote_read *read = container_of(node, struct remote_read, all);
 
+        if (is_short)
+            read_hold_release(&read->hold, engine->pool);
         if (read->state == REMOTE_LET_GO || now_ns < read->until_ns)
             continue;
         remote->n_overdue++;

@@ -104,10 +104,11 @@ uint64_t kv_tier_read_ns(const struct kv_tier *self, uint32_t n_blocks)
 /* ---- the rest of the worker, simulated ---- */
 
 double prefill_tokens_per_s;
+uint32_t n_running;
 
 void sched_load(const struct sched *sched, struct sched_load *out)
 {
-    *out = (struct sched_load){.prefill_tokens_per_s = prefill_tokens_per_s};
+    *out = (struct sched_load){.prefill_tokens_per_s = prefill_tokens_per_s, .n_running = n_running};
 }
 
 struct worker_engine engine;
@@ -149,7 +150,7 @@ int disk_rig_open(void **state)
 
     tier = (struct kv_tier){.read_ns = NS_PER_US};
     prefill_tokens_per_s = 1000; /* 8 ms for each block */
-    n_went_on = 0;
+    n_went_on = n_running = 0;
     serve_read = 0;
     memset(&engine, 0, sizeof(engine));
     memset(tasks, 0, sizeof(tasks));

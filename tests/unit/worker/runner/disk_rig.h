@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For tests of disk.c and publish.c: a worker around them, and a simulated tier, which ends reads and writes at the test's
+/* For tests of disk.c, publish.c and remote.c: a worker around them, and a simulated tier, which ends reads and writes at the test's
  * command. */
 #ifndef TESTS_UNIT_WORKER_DISK_RIG_H
 #define TESTS_UNIT_WORKER_DISK_RIG_H
@@ -27,6 +27,7 @@ struct kv_tier {
 
 extern struct kv_tier tier;
 extern double prefill_tokens_per_s;
+extern uint32_t n_running; /* sequences */
 extern struct worker_engine engine;
 extern struct task tasks[N_TASKS];
 extern struct prefix_roots roots;

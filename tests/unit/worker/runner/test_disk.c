@@ -204,6 +204,31 @@ static void a_late_read_holds_the_beginning_no_longer(void **state)
     assert_int_equal(kv_available(engine.pool), N_BLOCKS - 6);
 }
 
+static void running_sequences_get_the_blocks_that_a_read_holds(void **state)
+{
+    tier.write_with = E_EXISTS;
+    fill_pool(5);
+    put_on_disk(11);
+    assert_true(waits(0));
+    n_running = N_BLOCKS - 11;
+    worker_disk_tick(&engine, clock_now_ns());
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS - 11);
+    n_running++;
+    worker_disk_tick(&engine, clock_now_ns());
+    assert_int_equal(n_went_on, 0);
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS - 6);
+}
+
+static void a_read_without_room_holds_nothing(void **state)
+{
+    tier.write_with = E_EXISTS;
+    fill_pool(5);
+    put_on_disk(11);
+    n_running = N_BLOCKS - 5;
+    assert_false(waits(0));
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS);
+}
+
 /* Blocks of one prompt in the pool, on disk, and in both. */
 static void a_read_leaves_out_what_the_pool_has(void **state)
 {
@@ -377,6 +402,8 @@ int main(void)
                                        T(a_loan_waits_no_longer_than_it_should),
                                        T(a_read_does_not_evict_the_beginning_that_it_completes),
                                        T(a_late_read_holds_the_beginning_no_longer),
+                                       T(running_sequences_get_the_blocks_that_a_read_holds),
+                                       T(a_read_without_room_holds_nothing),
                                        T(a_read_leaves_out_what_the_pool_has),
                                        T(evicted_blocks_are_on_disk_if_they_were_saved),
                                        T(blocks_dropped_by_the_disk_are_gone_unless_memory_has_them),

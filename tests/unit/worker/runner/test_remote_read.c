@@ -153,6 +153,8 @@ static void cache_block(const struct block_hash *hash)
     kv_unref(engine.pool, id);
 }
 
+static const uint32_t nothing[PROMPT_BLOCKS] = {[0 ... PROMPT_BLOCKS - 1] = REMOTE_NOT_THERE};
+
 static void a_run_may_have_blocks_of_the_pool(void **state)
 {
     const uint32_t ends[PROMPT_BLOCKS] = {0, REMOTE_NOT_THERE, 2,
@@ -181,11 +183,40 @@ static void a_run_ends_before_a_block_whose_lifetime_ends(void **state)
     assert_int_equal(kv_peek(engine.pool, hashes + 1, 2), 0);
 }
 
+static void a_question_holds_the_beginning_if_there_is_room(void **state)
+{
+    cache(5);
+    n_running = N_BLOCKS - 4;
+    assert_true(worker_remote_wait(&engine, &tasks[0]));
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS);
+    answer(nothing, PROMPT_BLOCKS);
+    n_running = N_BLOCKS - 5;
+    assert_true(worker_remote_wait(&engine, &tasks[1]));
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS - 5);
+    worker_remote_tick(&engine, clock_now_ns());
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS - 5);
+    answer(nothing, PROMPT_BLOCKS);
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS);
+}
+
+static void running_sequences_get_the_blocks_that_questions_hold(void **state)
+{
+    cache(5);
+    assert_true(worker_remote_wait(&engine, &tasks[0]));
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS - 5);
+    n_running = N_BLOCKS - 4;
+    worker_remote_tick(&engine, clock_now_ns());
+    assert_int_equal(kv_available(engine.pool), N_BLOCKS);
+    answer(nothing, PROMPT_BLOCKS);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {T(a_run_may_have_blocks_of_the_pool),
-                                       T(a_run_ends_before_a_block_whose_lifetime_ends)};
+                                       T(a_run_ends_before_a_block_whose_lifetime_ends),
+                                       T(a_question_holds_the_beginning_if_there_is_room),
+                                       T(running_sequences_get_the_blocks_that_questions_hold)};
 #undef T
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

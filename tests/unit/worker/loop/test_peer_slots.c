@@ -64,13 +64,29 @@ static void configured_and_accepted_links_stay(void **state)
     assert_int_equal(spare(), PEER_NONE);
 }
 
-static void links_that_are_down_are_closed_first(void **state)
+static void idle_links_that_are_down_are_closed_first(void **state)
 {
-    slots[1].is_up = false;
-    slots[1].used_ns = NOW_NS;
-    assert_int_equal(spare(), 1);
     slots[0].is_up = false;
     assert_int_equal(spare(), 0);
+    slots[1].is_up = false;
+    assert_int_equal(spare(), 1);
+}
+
+/* It was dialled a moment ago, or a task waits for it. */
+static void links_that_come_up_are_closed_last(void **state)
+{
+    slots[1].is_up = slots[2].is_up = false;
+    slots[1].used_ns = NOW_NS;
+    worker_peer_use(&engine, 2);
+    assert_int_equal(spare(), 3);
+    slots[3].used_ns = NOW_NS;
+    assert_int_equal(spare(), 0);
+    slots[0].used_ns = NOW_NS;
+    assert_int_equal(spare(), 2); /* no other is left */
+    slots[2].is_up = true;
+    assert_int_equal(spare(), 1);
+    slots[1].is_up = true;
+    assert_int_equal(spare(), PEER_NONE);
 }
 
 int main(void)
@@ -81,7 +97,8 @@ int main(void)
         T(the_least_recently_used_idle_link_is_closed),
         T(links_in_use_stay),
         T(configured_and_accepted_links_stay),
-        T(links_that_are_down_are_closed_first),
+        T(idle_links_that_are_down_are_closed_first),
+        T(links_that_come_up_are_closed_last),
     };
 #undef T
 

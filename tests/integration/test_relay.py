@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole relay: three daemons, every transport, the same answer on every path, and serving stats that show the path."""
+import http.client
+import json
+import signal
+
 from cluster import Cluster, fetch, in_threads, main, Stream
 from test_tier import until
 
@@ -140,6 +144,36 @@ def answers_that_end_first_are_no_failed_hand_offs():
         c.assert_quiet()
 
 
+def cancelled_hand_offs_are_no_failed_ones():
+    """The prefill worker stands still while the client leaves, so that it hears of it from the router and from the decode
+    worker at the same time."""
+    with Cluster() as c:
+        c.router(link__heartbeat="10s")
+        prefill, decode = c.worker("prefill", link__heartbeat="10s"), c.worker("decode", link__heartbeat="10s")
+        c.wait_ready(prefill=1, decode=1)
+        sent = lambda result: prefill.metric('baton_handoffs_sent_total{result="%s"}' % result)
+        received = lambda result: decode.metric('baton_handoffs_received_total{result="%s"}' % result)
+        for i in range(1, 20):
+            client = http.client.HTTPConnection("127.0.0.1", c.routers[0].http)
+            client.request("POST", "/v1/messages", json.dumps(c.body(f"{i}: " + LONG * 8)), {"content-type": "application/json"})
+            until("no hand-off begins", lambda: granted(decode) == i)
+            prefill.kill(signal.SIGSTOP)
+            client.close()
+            until("the decode worker does not stop", lambda: decode.status()["tasks"] == 0)
+            prefill.kill(signal.SIGCONT)
+            until("a hand-off is not counted", lambda: sent("ended") + sent("done") == received("ended") + received("done") == i)
+            if sent("ended") and received("ended"):
+                break
+        assert sent("ended") > 0 and received("ended") > 0
+        assert sent("failed") == received("failed") == 0
+        c.assert_quiet()
+
+
+def granted(worker):
+    with open(worker.log_path, encoding="utf-8") as f:
+        return sum('"kv_receive_state"' in line and '"to":"moving"' in line for line in f)
+
+
 def many_at_once():
     with Cluster() as c:
         three(c)
@@ -153,4 +187,4 @@ main([hand_off_over_shared_memory, a_prompt_behind_a_longer_one_is_handed_over, 
       the_same_tokens_however_served,
       cached_prefixes_are_reported, short_prompts_stay_on_the_decode_worker, answers_without_stream_carry_their_serving,
       every_daemon_answers, a_worker_alone_serves_through_the_router,
-      answers_that_end_first_are_no_failed_hand_offs, many_at_once])
+      answers_that_end_first_are_no_failed_hand_offs, cancelled_hand_offs_are_no_failed_ones, many_at_once])

@@ -149,6 +149,7 @@ static uint32_t kv_receive_n_tokens(const struct kv_receive *receive, const stru
     return n_tokens < receive->task->spec.order.n_tokens ? n_tokens : receive->task->spec.order.n_tokens;
 }
 
+/* The task lives: worker_kv_receive_end() counts the others. */
 static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arrival)
 {
     struct kv_receive *receive = arg;
@@ -156,7 +157,7 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
     struct task *task = receive->task;
     uint32_t n_tokens;
     struct sample_result first = kv_receive_first(&arrival->first);
-    bool has_ended = !arrival->is_whole && (task == NULL || arrival->code == E_CANCELLED);
+    bool has_ended = !arrival->is_whole && arrival->code == E_CANCELLED;
 
     metric_add(arrival->is_whole ? engine->kv_receives->m_done
                : has_ended       ? engine->kv_receives->m_ended
@@ -164,8 +165,6 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
                1);
     metric_add(engine->kv_receives->m_bytes, (double)arrival->n_bytes);
     worker_engine_observe_transfer(engine, arrival->n_bytes, arrival->elapsed_ns);
-    if (task == NULL)
-        return;
     task->figures.transfer_ns = arrival->elapsed_ns;
     task->figures.exposed_ns = arrival->exposed_ns;
     task->times.transfer_ended_ns = clock_now_ns();
@@ -329,6 +328,15 @@ static void early_offer_free(struct worker_engine *engine, struct early_offer *e
     free(early);
 }
 
+/* Tells the sender whether the request ended, or its task has not begun in time. */
+static void early_offer_refuse(struct worker_engine *engine, const struct early_offer *early)
+{
+    struct task_key key = {.router_epoch = early->offer.router_epoch, .request = early->offer.request};
+    int code = worker_engine_task(engine, &key) == NULL ? E_NOT_FOUND : E_TIMEOUT;
+
+    worker_transfers_refuse_offer(engine, early->peer, early->offer.transfer, code);
+}
+
 void worker_kv_receive_offer(struct worker_engine *engine, uint32_t peer, const struct kvxfer_message *offer)
 {
     struct task_key key = {.router_epoch = offer->router_epoch, .request = offer->request};
@@ -392,14 +400,17 @@ void worker_kv_receive_proceed(struct worker_engine *engine, struct task *task)
 void worker_kv_receive_end(struct task *task)
 {
     struct kv_receive *receive = task->kv_receive;
+    struct kv_receives *receives;
 
     if (receive == NULL)
         return;
+    receives = receive->engine->kv_receives;
     receive->task = NULL;
     task->kv_receive = NULL;
-    if (receive->state == KV_RECEIVE_MOVING)
-        kvxfer_recv_cancel(receive->recv, E_CANCELLED, true);
-    else
+    if (receive->state == KV_RECEIVE_MOVING) {
+        metric_add(task->times.is_failed ? receives->m_failed : receives->m_ended, 1);
+        kvxfer_recv_cancel(receive->recv, task->times.is_failed ? E_INTERNAL : E_CANCELLED, true);
+    } else
         kv_receive_set_state(receive, KV_RECEIVE_CLOSED);
 }
 
@@ -458,7 +469,7 @@ void worker_kv_receive_tick(struct worker_engine *engine, uint64_t now_ns)
 
         if (now_ns - early->came_ns < EARLY_OFFER_NS)
             continue;
-        worker_transfers_refuse_offer(engine, early->peer, early->offer.transfer, E_NOT_FOUND);
+        early_offer_refuse(engine, early);
         early_offer_free(engine, early);
     }
 }

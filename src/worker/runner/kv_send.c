@@ -103,14 +103,22 @@ static struct kv_send *kv_send_of(struct transfer *transfer)
     return container_of(transfer, struct kv_send, transfer);
 }
 
-/* The hand-off failed: the tick ends the task when it is held.  A receiver that does not have the request any more tells
- * that it ended: its end is on the way to this worker too. */
+/* True if the receiver says that the request ended: its end is on the way to this worker too.  A refusal that says
+ * cancelled does not: the receiver computes the prompt. */
+static bool kv_send_has_ended(const struct kv_send *send, int error)
+{
+    return error == E_NOT_FOUND ||
+           (error == E_CANCELLED && send->send != NULL && !kvxfer_send_is_refused(send->send));
+}
+
+/* The hand-off failed: the tick ends the task when it is held. */
 static void kv_send_note_failed(struct kv_send *send, int error)
 {
     struct kv_sends *sends = send->engine->kv_sends;
+    bool has_ended = kv_send_has_ended(send, error);
 
-    metric_add(error == E_NOT_FOUND ? sends->m_ended : sends->m_failed, 1);
-    if (error != E_NOT_FOUND)
+    metric_add(has_ended ? sends->m_ended : sends->m_failed, 1);
+    if (!has_ended)
         log_warn("kv_send_failed", LOG_STR("request_id", send->task->spec.order.work.request_id),
                  LOG_ERR(error));
     send->failed = error;
@@ -149,8 +157,10 @@ static void kv_send_on_over(void *arg, int result)
     struct task *task = send->task;
 
     kv_send_set_state(send, KV_SEND_STOPPING);
-    if (result == 0 || task == NULL)
-        metric_add(result == 0 ? sends->m_done : sends->m_ended, 1);
+    if (result == 0)
+        metric_add(sends->m_done, 1);
+    else if (task == NULL)
+        metric_add(result == E_CANCELLED ? sends->m_ended : sends->m_failed, 1);
     if (task == NULL)
         return;
     task->times.transfer_ended_ns = clock_now_ns();
@@ -401,16 +411,18 @@ void worker_kv_send_event(struct transfer *transfer, const struct tr_event *even
 void worker_kv_send_end(struct task *task)
 {
     struct kv_send *send = task->kv_send;
+    struct kv_sends *sends;
 
     if (send == NULL)
         return;
+    sends = send->engine->kv_sends;
     send->task = NULL;
     task->kv_send = NULL;
     if (send->state == KV_SEND_LINKING) {
-        metric_add(send->engine->kv_sends->m_ended, 1);
+        metric_add(task->times.is_failed ? sends->m_failed : sends->m_ended, 1);
         kv_send_set_state(send, KV_SEND_CLOSED);
     } else if (send->send != NULL)
-        kvxfer_send_cancel(send->send, E_CANCELLED);
+        kvxfer_send_cancel(send->send, task->times.is_failed ? E_INTERNAL : E_CANCELLED);
 }
 
 /* ---- peers and timers ---- */

@@ -106,9 +106,11 @@ void worker_engine_to_peer(struct worker_engine *engine, uint32_t peer, const st
 
 /* No task here sends or receives the KV of a hand-off. */
 
+static struct task *known_task;
+
 struct task *worker_engine_task(struct worker_engine *engine, const struct task_key *key)
 {
-    return NULL;
+    return known_task;
 }
 
 struct task *worker_engine_task_of(struct seq *seq)
@@ -536,9 +538,40 @@ static void fetches_together_fill_a_part_of_the_pool(void **state)
     n_went_on = 0;
 }
 
+/* The code with which a hand-off's OFFER is refused whose task does not begin in time. */
+static int code_of_late_offer(struct task *task)
+{
+    const struct kvxfer_message offer = {.kind = KVXFER_OFFER, .transfer = 7, .n_tokens = 8, .n_blocks = 2};
+    struct node *from = &nodes[1];
+
+    known_task = task;
+    worker_kv_receive_offer(&nodes[0].engine, 1, &offer);
+    worker_kv_receive_tick(&nodes[0].engine, fake_now_ns);
+    assert_int_equal(from->n_mail, 0);
+    fake_now_ns += 3 * NS_PER_S;
+    worker_kv_receive_tick(&nodes[0].engine, fake_now_ns);
+    known_task = NULL;
+    assert_int_equal(from->n_mail, 1);
+    assert_int_equal(from->mail[--from->n_mail].message.kind, KVXFER_REFUSED);
+    return from->mail[0].message.code;
+}
+
+/* The sender counts only a request that is gone as ended. */
+static void a_late_offer_of_a_living_request_is_refused_as_late(void **state)
+{
+    struct task compiling = {.state = TASK_COMPILING};
+    struct metrics *metrics;
+
+    open_calm(&metrics);
+    assert_int_equal(code_of_late_offer(&compiling), E_TIMEOUT);
+    assert_int_equal(code_of_late_offer(NULL), E_NOT_FOUND);
+    close_calm(metrics);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_fetch_leaves_other_tenants_their_shares),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_late_offer_of_a_living_request_is_refused_as_late),
+                                       cmocka_unit_test(a_fetch_leaves_other_tenants_their_shares),
                                        cmocka_unit_test(fetches_together_fill_a_part_of_the_pool),
                                        cmocka_unit_test(everything_ends_and_what_is_found_is_right)};
 

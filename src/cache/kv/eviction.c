@@ -111,16 +111,22 @@ static void eviction_list_add(struct eviction_queue *queue, kv_block_id id)
     queue->newest = id;
 }
 
-/* Adds a block that was used before the newest ones.  From there on, because blocks that return are rarely old. */
+/* Adds a block at the place of its last use.  Looks from both ends at once: most blocks that return are among the oldest,
+ * because saves take those first. */
 static void eviction_list_insert(struct eviction_queue *queue, kv_block_id id)
 {
-    struct eviction_entry *place = &queue->places[id];
-    kv_block_id older = queue->newest, newer = KV_BLOCK_NONE;
+    struct eviction_entry *places = queue->places, *place = &places[id];
+    kv_block_id older = queue->newest, newer = queue->oldest;
 
-    while (older != KV_BLOCK_NONE && queue->places[older].used_order > place->used_order) {
-        newer = older;
-        older = queue->places[older].older;
+    while (older != KV_BLOCK_NONE && places[older].used_order > place->used_order && newer != KV_BLOCK_NONE &&
+           places[newer].used_order < place->used_order) {
+        older = places[older].older;
+        newer = places[newer].newer;
     }
+    if (older == KV_BLOCK_NONE || places[older].used_order < place->used_order)
+        newer = older == KV_BLOCK_NONE ? queue->oldest : places[older].newer;
+    else
+        older = newer == KV_BLOCK_NONE ? queue->newest : places[newer].older;
     place->older = older;
     place->newer = newer;
     if (older != KV_BLOCK_NONE)

@@ -319,6 +319,46 @@ static void failed_saves_leave_the_age(void **state)
     kv_pool_free(pool);
 }
 
+/* From either end of the eviction queue, and from its middle. */
+static void failed_saves_return_blocks_to_their_places(void **state)
+{
+    enum { N = 8 };
+    static const uint32_t orders[][N] = {{0, 1, 2, 3, 4, 5, 6, 7},
+                                         {7, 6, 5, 4, 3, 2, 1, 0},
+                                         {3, 0, 7, 4, 1, 6, 2, 5},
+                                         {4, 5, 3, 6, 2, 7, 1, 0}};
+    const struct kv_pool_opts opts = {.n_blocks = BLOCKS, .block_tokens = 32, .has_tier = true};
+    struct block_hash a[N];
+
+    (void)state;
+    chain_extend(a, 'a', 0, N);
+    for (uint32_t at = 0; at < sizeof(orders) / sizeof(orders[0]); at++) {
+        struct kv_pool *pool;
+        struct kv_save saves[N];
+        kv_block_id ids[BLOCKS];
+
+        assert_int_equal(kv_pool_new(&opts, &pool), 0);
+        for (uint32_t i = 0; i < N; i++) {
+            assert_int_equal(kv_take(pool, 1, ids), 0);
+            kv_seal(pool, ids[0], &a[i]);
+            kv_unref(pool, ids[0]);
+        }
+        for (uint32_t i = 0; i < N; i++)
+            assert_true(kv_save_next(pool, KV_BELOW_DISK, &saves[i]));
+        for (uint32_t i = 0; i < N; i++)
+            kv_save_end(pool, KV_BELOW_DISK, saves[orders[at][i]].id, true);
+        assert_int_equal(kv_take(pool, BLOCKS - N, ids), 0);
+        for (uint32_t i = 0; i < N; i++) { /* one after the other, the oldest first */
+            assert_int_equal(kv_peek(pool, &a[i], 1), 1);
+            assert_int_equal(kv_take(pool, 1, &ids[BLOCKS - N + i]), 0);
+            assert_int_equal(kv_peek(pool, &a[i], 1), 0);
+        }
+        for (uint32_t i = 0; i < BLOCKS; i++)
+            kv_unref(pool, ids[i]);
+        kv_pool_free(pool);
+    }
+}
+
 /* A prompt that found the block meanwhile used it. */
 static void a_use_during_a_failed_save_counts(void **state)
 {
@@ -358,6 +398,7 @@ int main(void)
         cmocka_unit_test(what_the_tier_lost_is_saved_at_its_next_use),
         cmocka_unit_test(a_drain_doubts_what_is_saved),
         cmocka_unit_test(failed_saves_leave_the_age),
+        cmocka_unit_test(failed_saves_return_blocks_to_their_places),
         cmocka_unit_test(a_use_during_a_failed_save_counts),
     };
 

@@ -190,7 +190,7 @@ def a_worker_that_stops_leaves_its_cache():
 def what_the_store_lost_is_written_again():
     """At a later use, and by a worker that stops."""
     with Cluster() as c, Redis() as store:
-        a = up(worker_of(c, store.url, kv__remote_flush="20s", kv__remote_lifetime="60s"))
+        a = up(worker_of(c, store.url, kv__remote_flush="20s", kv__remote_lifetime="1h"))
         b = up(worker_of(c, store.url, kv__remote_lifetime="1s"))
         _, again = twice(c, a)
         n_blocks = again.serving["reused"] // BLOCK

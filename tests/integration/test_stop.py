@@ -210,8 +210,8 @@ def a_drain_finishes_requests_that_wait():
     text, got = "Tell me about the harbour. " * 60, []
     with Cluster() as c:
         c.router()
-        owner = c.worker("decode", link__heartbeat="3s")
-        worker = c.worker("decode", link__heartbeat="3s", link__peers=f"127.0.0.1:{owner.link}", cache__prefix_fetch="always")
+        owner = c.worker("decode", link__heartbeat="10s")
+        worker = c.worker("decode", link__heartbeat="10s", link__peers=f"127.0.0.1:{owner.link}", cache__prefix_fetch="always")
         c.wait_ready(decode=2)
         c.ask(text, port=owner.http, max_tokens=1)
         until(lambda: worker.metric("baton_peer_blocks_known") > 0, "the blocks are not known")

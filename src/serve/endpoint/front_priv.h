@@ -213,8 +213,8 @@ void request_tokenise_work(void *arg);
 bool request_awaits_conversation(const struct request *request);
 
 /* request_thread.c: the conversation that it continues */
-/* Finds the conversation's text for the parser, and takes the conversation unless a stream is resumed.  E_NOT_FOUND,
- * with the error. */
+/* Finds the conversation's text for the parser, and takes the conversation, which a stream that is resumed needs not.
+ * E_NOT_FOUND, with the error. */
 int request_take_thread(struct request *request, struct api_error *error);
 void request_leave_thread(struct request *request); /* the request ends */
 

@@ -82,6 +82,10 @@ tests_unit_serve_endpoint_test_front_LDADD = tests/unit/serve/endpoint/libsim.a 
 tests_unit_serve_endpoint_test_conversations_SOURCES = tests/unit/serve/endpoint/test_conversations.c $(front_rig)
 tests_unit_serve_endpoint_test_conversations_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) \
 	$(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/serve/endpoint/test_shared
+TESTS += tests/unit/serve/endpoint/test_shared
+tests_unit_serve_endpoint_test_shared_SOURCES = tests/unit/serve/endpoint/test_shared.c
+tests_unit_serve_endpoint_test_shared_LDADD = $(link_serve_endpoint) $(CMOCKA_LIBS)
 check_PROGRAMS += tests/unit/serve/endpoint/test_loop_work
 TESTS += tests/unit/serve/endpoint/test_loop_work
 tests_unit_serve_endpoint_test_loop_work_SOURCES = tests/unit/serve/endpoint/test_loop_work.c $(front_rig)

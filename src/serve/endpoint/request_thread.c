@@ -5,7 +5,9 @@
  *                          '────the request failed────────────────────────> it can be taken again
  *     the same, with last-event-id ──read──> the text, held or continued by the stream's first request
  *
- * A stream that is resumed is the same answer once more, so its request takes nothing and claims nothing. */
+ * A stream that is resumed is the same answer once more, so its request needs neither the conversation nor the claim.  It
+ * takes what is free: the first request gave it up when its client left, or the conversation came from this router and
+ * was continued at another one. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "serve/endpoint/front_priv.h"
@@ -17,7 +19,7 @@ static enum conversations_take thread_take(struct request *request)
     uint64_t now_ns = clock_now_ns();
     enum conversations_take result;
 
-    result = request->shared.is_claimed_elsewhere
+    result = request->shared.claim == STATE_CLAIM_TAKEN
                  ? CONVERSATIONS_CONTINUED
                  : conversations_take(conversations, id, request->owner, now_ns, &request->conversation);
     if (result == CONVERSATIONS_TAKEN)
@@ -32,11 +34,12 @@ static enum conversations_take thread_read(struct request *request)
     struct conversations *conversations = request->front->conversations;
     struct bytes id = request->gen.thread_id;
     uint64_t now_ns = clock_now_ns();
+    enum conversations_take result =
+        conversations_take(conversations, id, request->owner, now_ns, &request->conversation);
 
     if (request->history == NULL)
         request->history = conversations_read(conversations, id, request->owner, now_ns);
-    return request->history != NULL ? CONVERSATIONS_TAKEN
-                                    : conversations_look(conversations, id, request->owner, now_ns);
+    return request->history != NULL ? CONVERSATIONS_TAKEN : result;
 }
 
 /* An SDK checks these error codes before it resends the whole conversation. */

@@ -99,6 +99,7 @@ uint32_t resume_accept(struct request *request, uint32_t cached_tokens)
     resume->id.cached_tokens = cached_tokens;
     resume->id.tag = sign_event(request->id, cached_tokens);
     event_id_put_prefix(&resume->id, resume->prefix);
+    shared_keep_history(request);
     return cached_tokens;
 }
 

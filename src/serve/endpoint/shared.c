@@ -6,7 +6,7 @@
  *     a response                    its answer ended           a request or a route names it, likewise
  *     a remembered answer           its answer ended           a request's messages have it, likewise
  *     the claim of a conversation   a request continues it     always: one request of all routers gets it, but a
- *                                                              resumed stream needs none
+ *                                                              resumed stream goes on without it
  *
  * A value that is found goes into this router's own stores, and the request continues as if the value had been
  * there before.  If none is found in time, the request continues without it. */
@@ -22,8 +22,11 @@
 #include "serve/endpoint/front_shared.h"
 #include "serve/endpoint/responses_priv.h"
 
+#define CONVERSATION_LIFE_S (CONVERSATION_LIFE_NS / NS_PER_S)
+
 #define ANSWER_LIFE_S 3600u
 #define LATER_NS      (60 * NS_PER_S) /* how long a stream can be resumed, as of its order */
+#define STREAM_LIFE_S 3600u           /* of the text that a stream continues, as of its order */
 #define MAX_LOOKED_AT 256u            /* messages of a request, the last ones */
 #define MAX_VISITS    256u            /* of /v1/responses/ID that wait for their value */
 
@@ -43,16 +46,45 @@ static const struct state_values *shared_values_of(const struct front *front)
 
 /* ---- keeping ---- */
 
-void shared_keep_thread(struct request *request, struct bytes text)
+struct shared_kept { /* of a request's owner */
+    const char *kind, *id;
+    uint64_t life_s;
+    struct bytes value;
+};
+
+/* False: this router alone has it. */
+static bool shared_put(struct request *request, const struct shared_kept *kept)
 {
     const struct state_values *values = shared_values_of(request->front);
     struct state_name name;
 
-    if (values != NULL && text.len_bytes <= state_values_max_bytes(values) &&
-        state_values_name(values, "thread", bytes_str(request->owner), bytes_str(request->message_id),
-                          &name) == 0)
-        /* refused: this router alone has it */
-        (void)state_values_put_copy(values, &name, CONVERSATION_LIFE_NS / NS_PER_S, text);
+    return values != NULL && kept->value.len_bytes <= state_values_max_bytes(values) &&
+           state_values_name(values, kept->kind, bytes_str(request->owner), bytes_str(kept->id), &name) ==
+               0 &&
+           state_values_put_copy(values, &name, kept->life_s, kept->value) == 0;
+}
+
+void shared_keep_thread(struct request *request, struct bytes text)
+{
+    (void)shared_put(request,
+                     &(struct shared_kept){"thread", request->message_id, CONVERSATION_LIFE_S, text});
+}
+
+/* The claim of a stream outlives the text, which could be continued again without it. */
+static bool shared_put_claim(struct request *request)
+{
+    return shared_put(request, &(struct shared_kept){.kind = "claim",
+                                                     .id = request->shared.thread_id,
+                                                     .life_s = STREAM_LIFE_S + CONVERSATION_LIFE_S});
+}
+
+void shared_keep_history(struct request *request)
+{
+    const struct shared_part *part = &request->shared;
+
+    if (part->claim == STATE_CLAIM_SET && request->history != NULL && shared_put_claim(request))
+        (void)shared_put(request, &(struct shared_kept){"thread", part->thread_id, STREAM_LIFE_S,
+                                                        kept_text_view(request->history)});
 }
 
 void shared_keep_response(struct request *request, struct bytes text)
@@ -105,16 +137,12 @@ static bool shared_ask(struct request *request, const struct state_question *que
 static void shared_on_thread(void *arg, struct buf *values, enum state_claim claim)
 {
     struct request *request = arg;
+    bool has_text = request->shared.n > 0 && values[0].len_bytes > 0;
 
-    if (request->resume.is_again) {
-        if (values[0].len_bytes > 0)
-            request->history = kept_text_new(&values[0]);
-        shared_go_on(request);
-        return;
-    }
-    request->shared.has_claim = claim == STATE_CLAIM_SET;
-    request->shared.is_claimed_elsewhere = claim == STATE_CLAIM_TAKEN;
-    if (request->shared.n > 0 && values[0].len_bytes > 0 && claim != STATE_CLAIM_TAKEN)
+    request->shared.claim = claim;
+    if (has_text && request->resume.is_again)
+        request->history = kept_text_new(&values[0]);
+    else if (has_text && claim != STATE_CLAIM_TAKEN)
         conversations_put(request->front->conversations, request->shared.thread_id, request->owner,
                           &values[0], clock_now_ns());
     shared_go_on(request);
@@ -126,16 +154,8 @@ static bool shared_claim_name(const struct request *request, struct state_name *
                              request->gen.thread_id, out) == 0;
 }
 
-/* Asks for the text alone, if this router has none: the stream's first request has the claim. */
-static bool shared_fetch_history(struct request *request, const struct state_name *name)
-{
-    struct state_question question = {.names = name, .n = 1, .done = shared_on_thread};
-
-    request->history = conversations_read(request->front->conversations, request->gen.thread_id,
-                                          request->owner, clock_now_ns());
-    return request->history == NULL && shared_ask(request, &question);
-}
-
+/* A stream that is resumed needs the text, also where the conversation is continued here.  It takes the claim only if
+ * its first request gave it up: TAKEN is the normal case. */
 static bool shared_fetch_thread(struct request *request)
 {
     struct front *front = request->front;
@@ -146,16 +166,18 @@ static bool shared_fetch_thread(struct request *request)
     struct state_question question = {.names = &name,
                                       .n = here == CONVERSATIONS_UNKNOWN,
                                       .claim = &claim,
-                                      .claim_life_s = CONVERSATION_LIFE_NS / NS_PER_S,
+                                      .claim_life_s = CONVERSATION_LIFE_S,
                                       .done = shared_on_thread};
 
     if (id.len_bytes == 0 || id.len_bytes >= IDS_BYTES || !shared_claim_name(request, &claim) ||
         state_values_name(&front->opts.values, "thread", bytes_str(request->owner), id, &name) < 0)
         return false;
-    if (request->resume.is_again)
-        return shared_fetch_history(request, &name);
-    if (here == CONVERSATIONS_CONTINUED || here == CONVERSATIONS_BUSY)
+    if (request->resume.is_again) {
+        request->history = conversations_read(front->conversations, id, request->owner, clock_now_ns());
+        question.n = request->history == NULL;
+    } else if (here == CONVERSATIONS_CONTINUED || here == CONVERSATIONS_BUSY) {
         return false;
+    }
     request->shared.n = question.n;
     memcpy(request->shared.thread_id, id.data, id.len_bytes);
     return shared_ask(request, &question);
@@ -299,22 +321,29 @@ static void shared_forget_later(struct front *front, const struct state_name *na
     later->names[at].due_ns = clock_now_ns() + LATER_NS;
 }
 
+/* The first request of a resumed stream may have given the claim up meanwhile. */
+static bool shared_is_claimed(struct request *request)
+{
+    return request->resume.is_again ? shared_put_claim(request) : request->shared.claim == STATE_CLAIM_SET;
+}
+
 /* The common copy of a conversation that was continued.  The claim is what keeps other requests from continuing it
- * again, so without a claim the copy goes at once. */
+ * again, so without a claim the copy goes at once.  A stream that moved leaves the copy to the request that resumed
+ * it. */
 static void shared_end_thread(struct request *request, enum conversations_end how)
 {
     const struct shared_part *part = &request->shared;
     struct front *front = request->front;
     struct state_name name;
 
-    if (part->thread_id[0] == '\0' || part->is_claimed_elsewhere ||
+    if (part->thread_id[0] == '\0' || (part->claim == STATE_CLAIM_TAKEN && !request->resume.is_again) ||
         state_values_name(&front->opts.values, "thread", bytes_str(request->owner),
                           bytes_str(part->thread_id), &name) < 0)
         return;
-    if (how == CONVERSATIONS_READABLE && part->has_claim)
-        shared_forget_later(front, &name);
-    else
+    if (how != CONVERSATIONS_READABLE || !shared_is_claimed(request))
         (void)state_values_forget(&front->opts.values, &name);
+    else if (!request->resume.has_moved)
+        shared_forget_later(front, &name);
 }
 
 void shared_end(struct request *request, enum conversations_end how)
@@ -328,7 +357,7 @@ void shared_end(struct request *request, enum conversations_end how)
     if (how != CONVERSATIONS_RELEASED)
         shared_end_thread(request, how);
     /* No second try after one that may have succeeded: the claim may be another router's by then. */
-    else if (part->has_claim &&
+    else if (part->claim == STATE_CLAIM_SET &&
              state_values_name(values, "claim", bytes_str(request->owner), bytes_str(part->thread_id),
                                &name) == 0 &&
              state_values_remove(values, &name) == E_CLOSED)

@@ -30,8 +30,7 @@ struct shared_later { /* a front's names of values that it forgets later, in ord
 struct shared_part { /* of a request */
     void *ask;       /* it waits for common values */
     void (*go_on)(struct request *request);
-    bool has_claim;            /* its claim is kept */
-    bool is_claimed_elsewhere; /* one does, or did */
+    enum state_claim claim;    /* TAKEN: another request has it; for a resumed stream, its first one */
     char thread_id[IDS_BYTES]; /* of the claim */
     uint32_t n;                /* names asked */
     struct bytes *ids;         /* [n]: of responses; borrowed from the request's body */
@@ -50,6 +49,8 @@ void shared_take_answers(struct request *request);
 /* Call it when the request ends.  how: what became of the conversation that it continues. */
 void shared_end(struct request *request, enum conversations_end how);
 
+/* A stream that may be resumed has begun: keeps the text that it continues for an hour, with the claim. */
+void shared_keep_history(struct request *request);
 /* Keep a copy for the other routers. */
 void shared_keep_thread(struct request *request, struct bytes text);
 void shared_keep_response(struct request *request, struct bytes text);

@@ -27,6 +27,7 @@
 #define ANSWER_LIFE_S 3600u
 #define LATER_NS      (60 * NS_PER_S) /* how long a stream can be resumed, as of its order */
 #define STREAM_LIFE_S 3600u           /* of the text that a stream continues, as of its order */
+#define MAX_FORGOTTEN 8u              /* names in one turn: each goes to several workers */
 #define MAX_LOOKED_AT 256u            /* messages of a request, the last ones */
 #define MAX_VISITS    256u            /* of /v1/responses/ID that wait for their value */
 
@@ -297,13 +298,14 @@ void shared_take_answers(struct request *request)
 
 /* ---- the end ---- */
 
-/* Forgets the names whose time has come, and the oldest one if all places are taken. */
+/* Forgets the first names whose time has come, and the oldest one if all places are taken. */
 static void shared_forget_due(struct front *front, uint64_t now_ns)
 {
     struct shared_later *later = &front->later;
 
-    while (later->n > 0 &&
-           (later->names[later->first].due_ns <= now_ns || later->n == ARRAY_LEN(later->names))) {
+    for (unsigned i = 0; i < MAX_FORGOTTEN && later->n > 0; i++) {
+        if (later->names[later->first].due_ns > now_ns && later->n < ARRAY_LEN(later->names))
+            return;
         (void)state_values_forget(&front->opts.values, &later->names[later->first].name);
         later->first = (later->first + 1) % ARRAY_LEN(later->names);
         later->n--;

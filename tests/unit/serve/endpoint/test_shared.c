@@ -197,6 +197,28 @@ static void the_resumed_request_ends_the_text_of_a_stream_that_moved(void **stat
     rig_free(again);
 }
 
+static void names_are_forgotten_a_few_at_a_time(void **state)
+{
+    struct rig *rig = rig_new(false);
+    struct shared_later *later = &rig->front.later;
+
+    (void)state;
+    later->n = SHARED_MAX_LATER;
+    for (uint32_t i = 0; i < later->n; i++)
+        later->names[i].due_ns = i < 20 ? 1 : UINT64_MAX;
+    shared_end(&rig->request, CONVERSATIONS_RELEASED);
+    assert_int_equal(rig->values.n_forgotten, 8);
+    shared_end(&rig->request, CONVERSATIONS_RELEASED);
+    shared_end(&rig->request, CONVERSATIONS_RELEASED);
+    assert_int_equal(rig->values.n_forgotten, 20);
+    later->n = SHARED_MAX_LATER; /* full, and none is due */
+    for (uint32_t i = 0; i < later->n; i++)
+        later->names[i].due_ns = UINT64_MAX;
+    shared_end(&rig->request, CONVERSATIONS_RELEASED);
+    assert_int_equal(rig->values.n_forgotten, 21);
+    rig_free(rig);
+}
+
 static void a_resumed_stream_ends_a_conversation_that_its_first_request_released(void **state)
 {
     static const struct {
@@ -250,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stream_keeps_the_text_that_it_continues),
         cmocka_unit_test(the_resumed_request_ends_the_text_of_a_stream_that_moved),
+        cmocka_unit_test(names_are_forgotten_a_few_at_a_time),
         cmocka_unit_test(a_resumed_stream_ends_a_conversation_that_its_first_request_released),
         cmocka_unit_test(a_resumed_stream_reads_what_others_continue),
     };

@@ -287,7 +287,7 @@ static int count_ids(const struct transcript *transcript, const struct transcrip
 {
     *n_out = transcript->ids.n;
     *rest_out = (struct bytes){0};
-    if (end->prompt->base_tokens == 0)
+    if (end->prompt->base_tokens == 0 || end->has_other_prompt)
         return E_UNSUPPORTED;
     if (!end->is_early && (end->stop == GEN_STOP_END_TURN || end->stop == GEN_STOP_TOOL_USE))
         return 0;
@@ -402,12 +402,13 @@ static int copy_ids(const struct transcript *transcript, const struct transcript
                     struct cached_answer *answer)
 {
     const struct prompt *prompt = end->prompt;
-    size_t n_opening = prompt->ids.n - prompt->base_tokens, n = 0;
+    size_t n_opening, n = 0;
     struct bytes rest;
     int rc = count_ids(transcript, end, &n, &rest);
 
     if (rc < 0)
         return rc;
+    n_opening = prompt->ids.n - prompt->base_tokens;
     answer->ids = cached_answer_take(answer, (n_opening + n + 1) * sizeof(*answer->ids));
     if (answer->ids == NULL || !transcript_copy(answer, rest, bytes_of(NULL, 0), &answer->rest))
         return E_NOMEM;

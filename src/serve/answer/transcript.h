@@ -29,13 +29,15 @@ struct transcript_end {
     struct bytes prefill;        /* the beginning of its text, sent by the client */
     const struct answer *answer; /* that a stop string or a limit ended; else it may be NULL */
     enum gen_stop stop;
-    bool is_early; /* its text ended it, not the model or a limit */
+    bool is_early;         /* its text ended it, not the model or a limit */
+    bool has_other_prompt; /* the prompt's ids come from another router, its base does not */
 };
 
 /* Builds the answer for the answer cache to take.  It is_keyless, so that only a conversation can keep it, if its ids
- * cannot stand for it in a prompt (its text does not determine them, or the tokens that close it are missing), if it
- * has no blocks, or if its calls are so large that sorting them would hold up the loop.  E_UNSUPPORTED: it was cut
- * within a call or in thinking.  E_NOMEM. */
+ * cannot stand for it in a prompt (its text does not determine them, the tokens that close it are missing, or its
+ * prompt is another router's), if it has no blocks, or if its calls are so large that sorting them, or so far from its
+ * end that finding their ids, would hold up the loop.  E_UNSUPPORTED: it was cut within a call or in thinking.
+ * E_NOMEM. */
 int transcript_finish(struct transcript *transcript, const struct transcript_end *end,
                       struct cached_answer **out);
 

@@ -92,13 +92,13 @@ void choice_remember(struct choice *choice, enum gen_stop why, bool is_early)
                                        .prefill = request->gen.prefill,
                                        .answer = choice->answer,
                                        .stop = why,
-                                       .is_early = is_early};
+                                       .is_early = is_early,
+                                       .has_other_prompt = request->resume.has_other_prompt};
     struct cached_answer *answer;
     struct gen_message message;
     struct answer_key key;
 
-    if (choice->transcript == NULL || request->resume.has_other_prompt ||
-        transcript_finish(choice->transcript, &end, &answer) < 0)
+    if (choice->transcript == NULL || transcript_finish(choice->transcript, &end, &answer) < 0)
         return;
     keep_conversation(request, answer, why);
     message =

@@ -15,7 +15,7 @@ struct resume {
     bool is_malformed;     /* ... with a malformed id */
     bool has_moved;        /* the stream goes on at another connection or router */
     bool has_other_prompt; /* the stream's prompt differs from this router's prompt, so the answer is not
-                            * cached */
+                            * cached; a conversation keeps it */
     size_t event_at;       /* where the event being written begins in the front's buffer */
     uint64_t n_events;     /* events written so far, sent or not */
     struct event_id id;    /* is_again: id of the last event that the client has */

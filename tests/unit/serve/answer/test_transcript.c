@@ -88,6 +88,29 @@ static int record(const struct gen_model *model, struct bytes arguments, struct 
     return record_of(model, drawn, 4, arguments, out);
 }
 
+/* The prompt of a resumed stream comes from another router, perhaps shorter than the base of this one's. */
+static void an_answer_to_another_prompt_has_no_ids(void **state)
+{
+    token_id ids[1] = {1};
+    const struct prompt prompt = {.ids = {.ids = ids, .n = 1}, .base_tokens = 2};
+    const struct transcript_end end = {
+        .model = *state, .prompt = &prompt, .stop = GEN_STOP_END_TURN, .has_other_prompt = true};
+    struct transcript *transcript;
+    struct cached_answer *answer;
+
+    assert_int_equal(transcript_new(&quiet_sink, NULL, &transcript), 0);
+    transcript_tokens(transcript, ids, 1);
+    transcript_sink.open_text(transcript);
+    transcript_sink.text(transcript, bytes_str("Three."));
+    transcript_sink.close(transcript, CALLS_WHOLE);
+    assert_int_equal(transcript_finish(transcript, &end, &answer), 0);
+    assert_true(answer->is_keyless);
+    assert_int_equal(answer->n_ids, 0);
+    assert_true(bytes_equal(answer->blocks[0].text, bytes_str("Three.")));
+    cached_answer_unref(answer);
+    transcript_free(transcript);
+}
+
 static void put_numbers(struct buf *out, size_t n)
 {
     buf_append_str(out, "{\"a\":[1.50");
@@ -351,7 +374,8 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(large_calls_are_recorded_without_a_tree),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_answer_to_another_prompt_has_no_ids),
+                                       cmocka_unit_test(large_calls_are_recorded_without_a_tree),
                                        cmocka_unit_test(calls_that_no_client_can_send_back_are_not_recorded),
                                        cmocka_unit_test(ids_of_mistral_are_found_behind_other_lists),
                                        cmocka_unit_test(long_lists_in_a_text_are_not_loaded),

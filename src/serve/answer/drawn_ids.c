@@ -3,7 +3,10 @@
  *
  *     Mistral       [{"name": "f", "arguments": {}, "id": "call00001"}]
  *     Kimi          functions.f:0 before the arguments
- *     Solar Open    between the marks of a call, before its name */
+ *     Solar Open    between the marks of a call, before its name
+ *
+ * The loop waits, so only the last tokens are spelled, and the search ends with the first call whose id is not found.  If
+ * that id may stand before the spelled tokens, the answer gets no key. */
 #include "serve/answer/transcript_priv.h"
 
 #include <string.h>
@@ -11,6 +14,8 @@
 #include "base/err.h"
 #include "text/json/json.h"
 #include "text/json/json_walk.h"
+
+#define MAX_SPELLED_IDS ((size_t)4096) /* a millisecond of the loop's time */
 
 static int make_drawn_ids(struct cached_answer *answer)
 {
@@ -61,7 +66,8 @@ static struct bytes mistral_list(struct bytes text)
     return (struct bytes){0};
 }
 
-static int copy_mistral_ids(struct bytes text, struct cached_answer *answer)
+/* is_tail: the text lacks a beginning, which may have ids.  Then E_UNSUPPORTED: not all are in the text. */
+static int copy_mistral_ids(struct bytes text, bool is_tail, struct cached_answer *answer)
 {
     struct bytes calls = mistral_list(text);
     json_t *list = NULL;
@@ -70,13 +76,17 @@ static int copy_mistral_ids(struct bytes text, struct cached_answer *answer)
 
     if (calls.len_bytes > 0 && api_json_load(calls, NULL, &list) == 0)
         rc = make_drawn_ids(answer);
+    else if (is_tail)
+        rc = E_UNSUPPORTED;
     for (size_t i = 0; rc == 0 && list != NULL && i < answer->n_blocks; i++) {
         struct bytes id;
 
         if (answer->blocks[i].kind != GEN_TOOL_USE)
             continue;
         id = api_json_str(json_object_get(json_array_get(list, n++), "id"));
-        if (!copy_id(answer, id, &answer->drawn_ids[i]))
+        if (is_tail && id.len_bytes == 0)
+            rc = E_UNSUPPORTED;
+        else if (!copy_id(answer, id, &answer->drawn_ids[i]))
             rc = E_NOMEM;
     }
     json_decref(list);
@@ -97,7 +107,8 @@ static size_t drawn_ids_skip_arguments(struct bytes text, size_t at)
     return at;
 }
 
-/* Finds functions.NAME:INDEX before a brace, from *at on, and moves *at behind the arguments; empty: there is none. */
+/* Finds functions.NAME:INDEX before a brace, from *at on, and moves *at behind the arguments; empty: there is none, and
+ * *at is the text's end. */
 static struct bytes next_kimi_id(struct bytes text, struct bytes name, size_t *at)
 {
     static const char prefix[] = "functions.";
@@ -115,6 +126,7 @@ static struct bytes next_kimi_id(struct bytes text, struct bytes name, size_t *a
         *at = drawn_ids_skip_arguments(text, end);
         return bytes_of(text.data + from, end - from);
     }
+    *at = text.len_bytes;
     return (struct bytes){0};
 }
 
@@ -151,20 +163,29 @@ static struct bytes next_solar_id(struct bytes text, struct bytes name, size_t *
         *at = drawn_ids_skip_arguments(text, behind);
         return bytes_of(text.data + from, to - from);
     }
+    *at = text.len_bytes;
     return (struct bytes){0};
 }
 
 typedef struct bytes next_id_fn(struct bytes text, struct bytes name, size_t *at);
 
-static int copy_written_ids(struct bytes text, next_id_fn *next, struct cached_answer *answer)
+/* is_tail: as for copy_mistral_ids(). */
+static int copy_written_ids(struct bytes text, bool is_tail, next_id_fn *next, struct cached_answer *answer)
 {
     int rc = make_drawn_ids(answer);
     size_t at = 0;
 
-    for (size_t i = 0; rc == 0 && i < answer->n_blocks; i++)
-        if (answer->blocks[i].kind == GEN_TOOL_USE &&
-            !copy_id(answer, next(text, answer->blocks[i].name, &at), &answer->drawn_ids[i]))
+    for (size_t i = 0; rc == 0 && i < answer->n_blocks; i++) {
+        struct bytes id;
+
+        if (answer->blocks[i].kind != GEN_TOOL_USE)
+            continue;
+        id = next(text, answer->blocks[i].name, &at);
+        if (is_tail && id.len_bytes == 0)
+            rc = E_UNSUPPORTED;
+        else if (!copy_id(answer, id, &answer->drawn_ids[i]))
             rc = E_NOMEM;
+    }
     return rc;
 }
 
@@ -176,13 +197,14 @@ static bool has_calls(const struct cached_answer *answer)
     return false;
 }
 
-static int drawn_ids_spell(const struct tokenizer *tokenizer, const struct token_ids *ids, struct buf *text)
+static int drawn_ids_spell(const struct tokenizer *tokenizer, const struct token_ids *ids, size_t first,
+                           struct buf *text)
 {
     struct detok detok;
     int rc = 0;
 
-    detok_init(&detok, tokenizer, false);
-    for (size_t i = 0; i < ids->n && rc == 0; i++)
+    detok_init(&detok, tokenizer, first > 0);
+    for (size_t i = first; i < ids->n && rc == 0; i++)
         rc = detok_push(&detok, ids->ids[i], text);
     return rc;
 }
@@ -190,6 +212,7 @@ static int drawn_ids_spell(const struct tokenizer *tokenizer, const struct token
 int transcript_copy_drawn_ids(const struct gen_model *model, const struct token_ids *ids,
                               struct cached_answer *answer)
 {
+    size_t first = ids->n > MAX_SPELLED_IDS ? ids->n - MAX_SPELLED_IDS : 0;
     next_id_fn *next = NULL;
     struct buf text = {0};
     int rc;
@@ -209,10 +232,15 @@ int transcript_copy_drawn_ids(const struct gen_model *model, const struct token_
         next = next_solar_id;
         break;
     }
-    rc = drawn_ids_spell(model->tokenizer, ids, &text);
+    rc = drawn_ids_spell(model->tokenizer, ids, first, &text);
     if (rc == 0)
-        rc = next != NULL ? copy_written_ids(buf_view(&text), next, answer)
-                          : copy_mistral_ids(buf_view(&text), answer);
+        rc = next != NULL ? copy_written_ids(buf_view(&text), first > 0, next, answer)
+                          : copy_mistral_ids(buf_view(&text), first > 0, answer);
+    if (rc == E_UNSUPPORTED) {
+        answer->is_keyless = true;
+        answer->drawn_ids = NULL;
+        rc = 0;
+    }
     buf_fini(&text);
     return rc;
 }

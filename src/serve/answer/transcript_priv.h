@@ -10,7 +10,8 @@
 #define MAX_TREE_VALUES 2048
 
 /* drawn_ids.c: in some formats the model gives its calls ids of its own, and results must name these.  Finds them in
- * the text of these ids and sets answer->drawn_ids.  E_NOMEM, E_RANGE. */
+ * the text of these ids and sets answer->drawn_ids; or is_keyless, if one may stand so far from the end that to
+ * find it would hold up the loop.  E_NOMEM, E_RANGE. */
 int transcript_copy_drawn_ids(const struct gen_model *model, const struct token_ids *ids,
                               struct cached_answer *answer);
 

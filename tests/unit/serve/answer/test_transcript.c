@@ -16,8 +16,10 @@
 #include "tests/unit/serve/endpoint/sim_model.h"
 #include "text/json/json.h"
 
-#define MISTRAL_TEMPLATE                                                                                     \
-    "{# [TOOL_CALLS] #}{% for m in messages %}{{ m.content }};{% endfor %}{{ tools|string if tools }}"
+#define TEMPLATE(marks)                                                                                      \
+    "{# " marks " #}{% for m in messages %}{{ m.content }};{% endfor %}{{ tools|string if tools }}"
+#define MISTRAL_TEMPLATE TEMPLATE("[TOOL_CALLS]")
+#define KIMI_TEMPLATE    TEMPLATE("<|tool_calls_section_begin|>")
 
 static size_t n_allocations; /* of the JSON library */
 
@@ -158,11 +160,13 @@ static void calls_that_no_client_can_send_back_are_not_recorded(void **state)
     buf_fini(&arguments);
 }
 
-/* The model's own id of the only call, in an answer whose text is this; "": none.  Counts allocations. */
-static void mistral_id(const struct gen_model *model, const struct buf *text, const char *want)
+/* Checks the model's own id of the only call, in an answer whose text is this; "": none.  Counts allocations.  True: the
+ * answer has a key. */
+static bool has_key(const struct gen_model *model, const struct buf *text, const char *want)
 {
     struct token_ids ids = {0};
     struct cached_answer *answer;
+    bool is_keyless;
 
     assert_int_equal(tokenizer_encode(model->tokenizer, buf_view(text), TOKEN_PARSE_SPECIAL, SIZE_MAX, &ids),
                      0);
@@ -170,8 +174,10 @@ static void mistral_id(const struct gen_model *model, const struct buf *text, co
     assert_true(n_allocations < 5000);
     assert_true(
         bytes_equal(answer->drawn_ids == NULL ? (struct bytes){0} : answer->drawn_ids[0], bytes_str(want)));
+    is_keyless = answer->is_keyless;
     cached_answer_unref(answer);
     token_ids_fini(&ids);
+    return !is_keyless;
 }
 
 #define MISTRAL_CALL "[{\"name\": \"f\", \"arguments\": {\"a\": [1]}, \"id\": \"call00001\"}]"
@@ -188,7 +194,7 @@ static void ids_of_mistral_are_found_behind_other_lists(void **state)
 
         buf_append_str(&text, before[i]);
         buf_append_str(&text, MISTRAL_CALL);
-        mistral_id(&model, &text, "call00001");
+        assert_true(has_key(&model, &text, "call00001"));
         buf_fini(&text);
     }
     sim_model_close(&model);
@@ -197,7 +203,6 @@ static void ids_of_mistral_are_found_behind_other_lists(void **state)
 static void long_lists_in_a_text_are_not_loaded(void **state)
 {
     static const char *const items[] = {"1,", "{\"a\":1},", "[", "[{\"a\":"};
-    static const char *const want[] = {"call00001", "", "call00001", ""};
     struct gen_model model;
 
     assert_int_equal(sim_model_open_with(MISTRAL_TEMPLATE, 4096, &model), 0);
@@ -208,10 +213,39 @@ static void long_lists_in_a_text_are_not_loaded(void **state)
         for (size_t n = 0; n < 100000; n++)
             buf_append_str(&text, items[i]);
         buf_append_str(&text, MISTRAL_CALL);
-        mistral_id(&model, &text, want[i]);
+        assert_true(has_key(&model, &text, "call00001"));
         buf_fini(&text);
     }
     sim_model_close(&model);
+}
+
+/* The loop waits while they are spelled. */
+static void ids_are_looked_for_in_the_last_tokens(void **state)
+{
+    static const struct {
+        const char *chat, *before, *behind, *want;
+    } cases[] = {
+        {MISTRAL_TEMPLATE, "", MISTRAL_CALL, "call00001"},
+        {MISTRAL_TEMPLATE, "[{\"name\": \"f\", \"arguments\": {\"a\": \"", "\"}, \"id\": \"call00001\"}]",
+         ""},
+        {KIMI_TEMPLATE, "", "functions.f:3{\"a\": 1}", "functions.f:3"},
+        {KIMI_TEMPLATE, "functions.f:3{\"a\": \"", "\"}", ""},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct gen_model model;
+        struct buf text = {0};
+
+        assert_int_equal(sim_model_open_with(cases[i].chat, 4096, &model), 0);
+        buf_append_str(&text, cases[i].before);
+        for (size_t n = 0; n < 20000; n++)
+            buf_append_str(&text, "word ");
+        buf_append_str(&text, cases[i].behind);
+        assert_int_equal(has_key(&model, &text, cases[i].want), cases[i].want[0] != '\0');
+        buf_fini(&text);
+        sim_model_close(&model);
+    }
 }
 
 /* ---- answers that were cut ---- */
@@ -379,6 +413,7 @@ int main(void)
                                        cmocka_unit_test(calls_that_no_client_can_send_back_are_not_recorded),
                                        cmocka_unit_test(ids_of_mistral_are_found_behind_other_lists),
                                        cmocka_unit_test(long_lists_in_a_text_are_not_loaded),
+                                       cmocka_unit_test(ids_are_looked_for_in_the_last_tokens),
                                        cmocka_unit_test(ids_end_where_the_delivered_text_ends),
                                        cmocka_unit_test(long_answers_are_recorded_fast)};
 

@@ -23,18 +23,6 @@ static int make_drawn_ids(struct cached_answer *answer)
     return answer->drawn_ids == NULL ? E_NOMEM : 0;
 }
 
-static bool copy_id(struct cached_answer *answer, struct bytes id, struct bytes *out)
-{
-    uint8_t *room = cached_answer_take(answer, id.len_bytes + 1);
-
-    if (room == NULL)
-        return false;
-    if (id.len_bytes > 0)
-        memcpy(room, id.data, id.len_bytes);
-    *out = bytes_of(room, id.len_bytes);
-    return true;
-}
-
 static bool begins_mistral_list(struct bytes text)
 {
     size_t at = 1;
@@ -86,7 +74,7 @@ static int copy_mistral_ids(struct bytes text, bool is_tail, struct cached_answe
         id = api_json_str(json_object_get(json_array_get(list, n++), "id"));
         if (is_tail && id.len_bytes == 0)
             rc = E_UNSUPPORTED;
-        else if (!copy_id(answer, id, &answer->drawn_ids[i]))
+        else if (!transcript_copy(answer, (struct bytes){0}, id, &answer->drawn_ids[i]))
             rc = E_NOMEM;
     }
     json_decref(list);
@@ -183,7 +171,7 @@ static int copy_written_ids(struct bytes text, bool is_tail, next_id_fn *next, s
         id = next(text, answer->blocks[i].name, &at);
         if (is_tail && id.len_bytes == 0)
             rc = E_UNSUPPORTED;
-        else if (!copy_id(answer, id, &answer->drawn_ids[i]))
+        else if (!transcript_copy(answer, (struct bytes){0}, id, &answer->drawn_ids[i]))
             rc = E_NOMEM;
     }
     return rc;

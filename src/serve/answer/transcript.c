@@ -299,8 +299,7 @@ static int count_ids(const struct transcript *transcript, const struct transcrip
 
 /* ---- the answer ---- */
 
-static bool transcript_copy(struct cached_answer *answer, struct bytes before, struct bytes text,
-                            struct bytes *out)
+bool transcript_copy(struct cached_answer *answer, struct bytes before, struct bytes text, struct bytes *out)
 {
     uint8_t *room = cached_answer_take(answer, before.len_bytes + text.len_bytes + 1);
 

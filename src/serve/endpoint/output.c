@@ -172,6 +172,12 @@ static void skip_logprobs(struct choice *choice)
         logprobs_skip(choice->logprobs);
 }
 
+void output_text_logprobs(struct choice *choice, struct bytes text)
+{
+    if (choice->has_logprobs)
+        logprobs_text(choice->logprobs, text);
+}
+
 static int whole_append(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
@@ -181,10 +187,7 @@ static int whole_append(void *arg, struct bytes text)
 
 static int whole_text(void *arg, struct bytes text)
 {
-    struct choice *choice = arg;
-
-    if (choice->has_logprobs)
-        logprobs_text(choice->logprobs, text);
+    output_text_logprobs(arg, text);
     return whole_append(arg, text);
 }
 

@@ -65,8 +65,7 @@ static int output_openai_stream_text(void *arg, struct bytes text)
 {
     struct choice *choice = arg;
 
-    if (choice->has_logprobs)
-        logprobs_text(choice->logprobs, text);
+    output_text_logprobs(choice, text);
     return output_openai_put_text(choice, GEN_TEXT, text);
 }
 

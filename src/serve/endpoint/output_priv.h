@@ -29,7 +29,8 @@ int output_end_event(struct request *request);
 void output_put_event(struct request *request, const char *name, struct bytes data);
 /* Writes an error.  It has no event id, because it is not part of the answer.  name NULL: OpenAI's format. */
 void output_put_error(struct request *request, const char *name, const struct api_error *error);
-extern const struct answer_sink output_whole_sink; /* collects blocks in the choice */
+void output_text_logprobs(struct choice *choice, struct bytes text); /* the text is delivered */
+extern const struct answer_sink output_whole_sink;                   /* collects blocks in the choice */
 
 /* The format of one API's answers.  The functions write into request.out; the caller sends. */
 struct output_dialect {

@@ -177,8 +177,7 @@ static int output_response_stream_text(void *arg, struct bytes text)
     struct bytes escaped;
     int rc = output_response_collect(choice, text, &escaped);
 
-    if (choice->has_logprobs)
-        logprobs_text(choice->logprobs, text);
+    output_text_logprobs(choice, text);
     if (rc == 0)
         rc = output_response_take_logprobs(choice, &logprobs);
     if (rc == 0)

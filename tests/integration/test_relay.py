@@ -149,7 +149,8 @@ def cancelled_hand_offs_are_no_failed_ones():
     worker at the same time."""
     with Cluster() as c:
         c.router(link__heartbeat="10s")
-        prefill, decode = c.worker("prefill", link__heartbeat="10s"), c.worker("decode", link__heartbeat="10s")
+        settings = {"link__heartbeat": "10s", "engine__kind": "sim", "engine__sim_prefill_token": "1ms", "engine__sim_answer_tokens": "1000"}
+        prefill, decode = c.worker("prefill", **settings), c.worker("decode", **settings)
         c.wait_ready(prefill=1, decode=1)
         sent = lambda result: prefill.metric('baton_handoffs_sent_total{result="%s"}' % result)
         received = lambda result: decode.metric('baton_handoffs_received_total{result="%s"}' % result)

@@ -238,9 +238,13 @@ def a_paused_stream_survives_its_router():
 
 
 def streams_that_the_prefill_worker_ends_are_kept():
-    """One token, by the limit: the decode worker has none of it, and keeps the tail all the same."""
+    """One token, by the limit: the decode worker has none of it, and keeps the tail all the same.  It reads prompts slowly, so
+    that the prefill worker gets them also on a busy machine."""
     with Cluster() as c:
-        c.relay()
+        c.router()
+        c.worker("prefill", engine__kind="sim", engine__sim_prefill_token="10us", engine__sim_answer_tokens="100000")
+        c.worker("decode", engine__kind="sim", engine__sim_prefill_token="5ms", engine__sim_answer_tokens="100000")
+        c.wait_ready(prefill=1, decode=1)
         port = c.routers[0].http
         for path, body in (messages("one " + PROMPT * 4, max_tokens=1), chat("two " + PROMPT * 4, max_tokens=1, seed=1)):
             first = Client(path, body)

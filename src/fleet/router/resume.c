@@ -53,16 +53,15 @@ static const struct gen_failure stopping = {
 
 static const struct gen_failure no_memory = {.status = 500, .type = "api_error", .message = "Out of memory"};
 
-/* True if a worker of this model may have the stream: the first router may have used another file of that name. */
-static bool resume_concerns(const struct job *job, const struct router_model *model)
+bool router_resume_concerns(const struct job *job, const struct router_model *model)
 {
     return model == job->model ||
            (model != NULL && model->is_ready && strcmp(model->gen.name, job->model->gen.name) == 0 &&
             tokenizer_vocab_size(model->gen.tokenizer) == tokenizer_vocab_size(job->model->gen.tokenizer));
 }
 
-/* True if workers of another file of that name are connected that cannot be asked: the front reads with this file's vocabulary.
- * A request that comes later may be given that file. */
+/* True if workers of another file of that name are connected that cannot be asked: the front reads with this file's vocabulary,
+ * or the other one is not complete yet.  A request that comes later may be given that file. */
 static bool resume_has_unasked_file(const struct job *job)
 {
     const struct router *router = job->router;
@@ -70,8 +69,8 @@ static bool resume_has_unasked_file(const struct job *job)
     for (uint32_t i = 0; i < router->n_models; i++) {
         const struct router_model *model = &router->models[i];
 
-        if (model->is_ready && strcmp(model->gen.name, job->model->gen.name) == 0 &&
-            !resume_concerns(job, model) && router_model_is_linked(router, model))
+        if (!model->is_failed && strcmp(model->gen.name, job->model->gen.name) == 0 &&
+            !router_resume_concerns(job, model) && router_model_is_linked(router, model))
             return true;
     }
     return false;
@@ -82,7 +81,7 @@ static void resume_ask(struct job *job, uint32_t slot)
     const struct router_worker *worker = &job->router->workers[slot];
     Baton__Resume resume = BATON__RESUME__INIT;
 
-    if (worker->link == NULL || !link_is_up(worker->link) || !resume_concerns(job, worker->model) ||
+    if (worker->link == NULL || !link_is_up(worker->link) || !router_resume_concerns(job, worker->model) ||
         (worker->capabilities & CAPABILITY_RESUMES) == 0)
         return;
     resume.request = job->number;

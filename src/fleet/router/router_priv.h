@@ -197,6 +197,8 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
 void router_resume_worker_up(struct job *job, uint32_t slot);
 /* Takes a packed order in place of the job's own, and the model of its worker, which has the same name.
  * E_PROTO, E_UNSUPPORTED, E_NOT_FOUND (of another prompt), E_NOMEM. */
+/* True if the stream may continue with this model: the first router may have used another file of that name. */
+bool router_resume_concerns(const struct job *job, const struct router_model *model);
 int router_resume_take(struct job *job, const Baton__Resumed *resumed, struct router_model *model);
 /* 404; 503: a worker has not replied, or E_CLOSED, this router is stopping; 500: E_NOMEM. */
 void router_resume_fail(struct job *job, int rc);

@@ -180,7 +180,9 @@ int router_streams_adopt(struct job *job, struct bytes value)
     if (resumed.submit->n_tokens_later > 0)
         rc = E_PROTO;
     else
-        rc = model != NULL ? router_resume_take(job, &resumed, model) : E_NOT_FOUND;
+        rc = router_resume_concerns(job, model) ? router_resume_take(job, &resumed, model) : E_NOT_FOUND;
+    /* With the prompt and the vocabulary of that file it may fit. */
+    job->is_order_unknown |= rc < 0 && model != NULL && model != job->model;
     frame_message_free(message);
     return rc;
 }
@@ -199,7 +201,7 @@ static void streams_on_value(void *arg, struct buf *values, enum state_claim cla
             log_warn("resume_failed", LOG_STR("request_id", job->order.work.request_id),
                      LOG_STR("worker", ""), LOG_ERR(rc));
         else
-            job->is_order_unknown = claim == STATE_CLAIM_UNKNOWN || router_kept_is_late(job->router);
+            job->is_order_unknown |= claim == STATE_CLAIM_UNKNOWN || router_kept_is_late(job->router);
         router_resume_fail(job, rc);
         return;
     }

@@ -32,9 +32,19 @@ static bool begins_mistral_list(struct bytes text)
     return text.data[0] == '[' && at < text.len_bytes && text.data[at] == '{';
 }
 
+/* True if the JSON around a value goes on behind it: the value is no list of calls, but stands in a call's arguments. */
+static bool is_within_json(struct bytes after)
+{
+    size_t at = 0;
+
+    while (at < after.len_bytes && memchr(" \t\r\n", after.data[at], 4) != NULL)
+        at++;
+    return at < after.len_bytes && memchr(",]}", after.data[at], 3) != NULL;
+}
+
 /* Finds the list of calls, perhaps behind other text.  Empty: there is none, or the search passed the limits of
- * what the JSON library may load. */
-static struct bytes mistral_list(struct bytes text)
+ * what the JSON library may load.  is_tail: the list may have begun before the text. */
+static struct bytes mistral_list(struct bytes text, bool is_tail)
 {
     size_t marker = bytes_find(text, bytes_str("[TOOL_CALLS]"), 0); /* text, not a token */
     size_t at = marker == SIZE_MAX ? 0 : marker + 12, left = MAX_TREE_BYTES;
@@ -48,8 +58,11 @@ static struct bytes mistral_list(struct bytes text)
             continue;
         for (; result == JSON_WALK_MORE && left > 0 && walk.n_bytes < rest.len_bytes; left--)
             result = json_walk_byte(&walk, rest.data[walk.n_bytes]);
-        if (result == JSON_WALK_DONE && walk.n_values <= MAX_TREE_VALUES)
+        if (result != JSON_WALK_DONE || walk.n_values > MAX_TREE_VALUES)
+            continue;
+        if (!is_tail || !is_within_json(bytes_of(rest.data + walk.n_bytes, rest.len_bytes - walk.n_bytes)))
             return bytes_of(rest.data, walk.n_bytes);
+        at += walk.n_bytes - 1;
     }
     return (struct bytes){0};
 }
@@ -57,7 +70,7 @@ static struct bytes mistral_list(struct bytes text)
 /* is_tail: the text lacks a beginning, which may have ids.  Then E_UNSUPPORTED: not all are in the text. */
 static int copy_mistral_ids(struct bytes text, bool is_tail, struct cached_answer *answer)
 {
-    struct bytes calls = mistral_list(text);
+    struct bytes calls = mistral_list(text, is_tail);
     json_t *list = NULL;
     size_t n = 0;
     int rc = 0;

@@ -81,11 +81,11 @@ static bool shared_put_claim(struct request *request)
 
 void shared_keep_history(struct request *request)
 {
-    const struct shared_part *part = &request->shared;
+    struct shared_part *part = &request->shared;
 
     if (part->claim == STATE_CLAIM_SET && request->history != NULL && shared_put_claim(request))
-        (void)shared_put(request, &(struct shared_kept){"thread", part->thread_id, STREAM_LIFE_S,
-                                                        kept_text_view(request->history)});
+        part->has_text = shared_put(request, &(struct shared_kept){"thread", part->thread_id, STREAM_LIFE_S,
+                                                                   kept_text_view(request->history)});
 }
 
 void shared_keep_response(struct request *request, struct bytes text)
@@ -356,6 +356,9 @@ void shared_end(struct request *request, enum conversations_end how)
 
     state_values_cancel(values, part->ask);
     shared_forget_due(request->front, clock_now_ns());
+    if (how == CONVERSATIONS_RELEASED && part->has_text && request->history != NULL)
+        (void)shared_put(request, &(struct shared_kept){"thread", part->thread_id, CONVERSATION_LIFE_S,
+                                                        kept_text_view(request->history)});
     if (how != CONVERSATIONS_RELEASED)
         shared_end_thread(request, how);
     /* No second try after one that may have succeeded: the claim may be another router's by then. */

@@ -32,6 +32,7 @@ struct shared_part { /* of a request */
     void (*go_on)(struct request *request);
     enum state_claim claim;    /* TAKEN: another request has it; for a resumed stream, its first one */
     char thread_id[IDS_BYTES]; /* of the claim */
+    bool has_text;             /* shared_keep_history() put the text again */
     uint32_t n;                /* names asked */
     struct bytes *ids;         /* [n]: of responses; borrowed from the request's body */
     struct answer_key *keys;   /* [n]: of answers */

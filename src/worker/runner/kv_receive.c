@@ -182,6 +182,8 @@ static void kv_receive_on_arrived(void *arg, const struct kvxfer_arrival *arriva
         !worker_head_unpack(engine, task->seq, &receive->head))
         log_debug("kv_receive_without_head", LOG_STR("request_id", task->spec.order.work.request_id));
     worker_head_close(engine, &receive->head);
+    kv_receive_set_state(receive,
+                         KV_RECEIVE_CLOSED); /* it is counted: if the task ends now, it is not once more */
     /* If the first token ends the answer, it ends it here too, for any message of the peer. */
     sched_arrived(engine->sched, task->seq, n_tokens, arrival->is_whole ? &first : NULL, true);
 }

@@ -318,8 +318,9 @@ static void what_may_change_is_no_404(void **state)
     }
 }
 
-/* A router kept the order with this fingerprint; another one, asked with the first model, takes it.  Returns the job. */
-static struct job *adopt_order(const char *fingerprint, int rc)
+/* A router kept the order with this fingerprint; another one, asked with the first model, takes it.  first_id: of the
+ * kept prompt.  Returns the job. */
+static struct job *adopt_order(const char *fingerprint, token_id first_id, int rc)
 {
     struct work_order order, kept;
     struct gen_handle *handle;
@@ -329,6 +330,7 @@ static struct job *adopt_order(const char *fingerprint, int rc)
 
     order_to_resume(&order);
     order_to_resume(&kept);
+    kept.tokens[0] = first_id;
     assert_int_equal(
         router_resume(&rig.router,
                       &(struct gen_start){&rig.router.models[0].gen, &order, &no_events_at_all, NULL, NULL},
@@ -353,20 +355,24 @@ static void an_order_goes_to_its_file(void **state)
     struct router_model *first = &rig.router.models[0], *second = &rig.router.models[1];
     const struct {
         const char *fingerprint;
+        token_id first_id;
         const struct router_model *model;
         int rc;
-    } cases[] = {{"", first, 0}, /* of an older router */
-                 {first->gen.fingerprint, first, 0},
-                 {second->gen.fingerprint, second, 0},
-                 {"00000000000000000000000000000000", first, E_NOT_FOUND}};
+        bool may_come;                     /* the next attempt may find it */
+    } cases[] = {{"", 0, first, 0, false}, /* of an older router */
+                 {first->gen.fingerprint, 0, first, 0, false},
+                 {second->gen.fingerprint, 0, second, 0, false},
+                 {second->gen.fingerprint, 5, first, E_NOT_FOUND, true}, /* another prompt than that file's */
+                 {"00000000000000000000000000000000", 0, first, E_NOT_FOUND, false}};
 
     strcpy(second->gen.name, first->gen.name);
     rig.capabilities = CAPABILITY_STATED | CAPABILITY_RESUMES;
     assert_non_null(rig_worker(&rig, "d0", PICKER_DECODE, 1, 100));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct job *job = adopt_order(cases[i].fingerprint, cases[i].rc);
+        struct job *job = adopt_order(cases[i].fingerprint, cases[i].first_id, cases[i].rc);
 
         assert_ptr_equal(job->model, cases[i].model);
+        assert_int_equal(job->is_order_unknown, cases[i].may_come);
         router_job_enter(job, JOB_OVER);
         router_job_free(job);
     }

@@ -228,6 +228,8 @@ static void ids_are_looked_for_in_the_last_tokens(void **state)
         {MISTRAL_TEMPLATE, "", MISTRAL_CALL, "call00001"},
         {MISTRAL_TEMPLATE, "[{\"name\": \"f\", \"arguments\": {\"a\": \"", "\"}, \"id\": \"call00001\"}]",
          ""},
+        {MISTRAL_TEMPLATE, "[{\"name\": \"f\", \"arguments\": {\"a\": \"",
+         "\", \"b\": [{\"id\": \"inner\"}] }, \"id\": \"call00001\"}]", ""},
         {KIMI_TEMPLATE, "", "functions.f:3{\"a\": 1}", "functions.f:3"},
         {KIMI_TEMPLATE, "functions.f:3{\"a\": \"", "\"}", ""},
     };

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 
-from cluster import BUILD, Cluster, fetch, main, patience
+from cluster import BUILD, Cluster, IS_SLOW, fetch, main, patience
 
 LONG = "Tell me what a grant is, what a lease is, and why a block never returns to its pool while a peer may write it. " * 2
 
@@ -225,6 +225,9 @@ def tuned_line(worker):
 def kernel_choices_are_measured_once():
     """A first start measures (within limits also on a busy machine), the next one reads the result.  A broken file is
     measured again, and a simulated engine measures nothing."""
+    if IS_SLOW:
+        print("  (skipped: a sanitized worker on a busy machine has no time to measure all, so it keeps nothing)")
+        return
     with Cluster() as c:
         cache, before = os.path.join(c.dir, "tuned", "here"), os.environ.get("BATON_TUNE_FILE")
         os.environ["BATON_TUNE_FILE"] = cache

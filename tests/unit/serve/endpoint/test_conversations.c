@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Conversations: the table alone, and through the endpoint.  A continued conversation equals the one that a
+/* Conversations through the endpoint (their table alone: tests/unit/serve/conversation).  A continued conversation equals the one that a
  * client would have sent whole, token for token.  A conversation that cannot be continued is refused with the
  * code that clients know. */
 #include "serve/conversation/conversations.h"
@@ -25,141 +25,6 @@
 #define CREATE ",\"thread\":{\"type\":\"create\"}"
 #define CALL_GET                                                                                             \
     "say <tool_call>\\n{\\\"name\\\": \\\"get\\\", \\\"arguments\\\": {\\\"n\\\": 1}}\\n</tool_call>"
-
-/* ---- the table ---- */
-
-static void put(struct conversations *conversations, const char *id, const char *owner, size_t n_bytes,
-                uint64_t now_ns)
-{
-    struct buf text = {0};
-
-    for (size_t i = 0; i < n_bytes; i++)
-        buf_append_byte(&text, 'x');
-    conversations_put(conversations, id, owner, &text, now_ns);
-}
-
-static enum conversations_take take(struct conversations *conversations, const char *id, const char *owner,
-                                    uint64_t now_ns)
-{
-    struct conversation *conversation;
-    enum conversations_take how =
-        conversations_take(conversations, bytes_str(id), owner, now_ns, &conversation);
-
-    if (how == CONVERSATIONS_TAKEN)
-        conversations_give_back(conversations, conversation, CONVERSATIONS_RELEASED, now_ns);
-    return how;
-}
-
-/* Of a text that can be read; 0: there is none. */
-static size_t length_of(struct conversations *conversations, const char *id)
-{
-    struct kept_text *text = conversations_read(conversations, bytes_str(id), "team", 1);
-    size_t n = kept_text_view(text).len_bytes;
-
-    kept_text_unref(text);
-    return n;
-}
-
-static void a_conversation_is_continued_once_by_its_owner(void **state)
-{
-    struct conversations *conversations;
-    struct conversation *conversation;
-
-    assert_int_equal(conversations_new(1 << 20, 100, &conversations), 0);
-    put(conversations, "msg_a", "team", 10, 0);
-    assert_int_equal(take(conversations, "msg_b", "team", 0), CONVERSATIONS_UNKNOWN);
-    assert_int_equal(take(conversations, "", "team", 0), CONVERSATIONS_UNKNOWN);
-    assert_int_equal(take(conversations, "msg_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "team", 0),
-                     CONVERSATIONS_UNKNOWN);
-    assert_int_equal(take(conversations, "msg_a", "others", 0), CONVERSATIONS_UNKNOWN);
-    assert_int_equal(take(conversations, "msg_a", "team", 0), CONVERSATIONS_TAKEN);
-    assert_int_equal(conversations_take(conversations, bytes_str("msg_a"), "team", 0, &conversation),
-                     CONVERSATIONS_TAKEN);
-    assert_int_equal(length_of(conversations, "msg_a"), 10);
-    assert_int_equal(take(conversations, "msg_a", "team", 1), CONVERSATIONS_BUSY);
-    conversations_give_back(conversations, conversation, CONVERSATIONS_ENDED, 1);
-    assert_int_equal(take(conversations, "msg_a", "team", 2), CONVERSATIONS_CONTINUED);
-    assert_int_equal(take(conversations, "msg_a", "others", 2), CONVERSATIONS_UNKNOWN);
-    conversations_free(conversations);
-}
-
-static void a_conversation_expires_after_its_last_use(void **state)
-{
-    struct conversations *conversations;
-    struct conversation *conversation;
-
-    assert_int_equal(conversations_new(1 << 20, 100, &conversations), 0);
-    put(conversations, "msg_a", "team", 10, 0);
-    put(conversations, "msg_b", "team", 10, 0);
-    assert_int_equal(take(conversations, "msg_a", "team", 90), CONVERSATIONS_TAKEN);
-    assert_int_equal(take(conversations, "msg_b", "team", 101), CONVERSATIONS_UNKNOWN);
-    assert_int_equal(conversations_take(conversations, bytes_str("msg_a"), "team", 190, &conversation),
-                     CONVERSATIONS_TAKEN);
-    put(conversations, "msg_c", "team", 10, 1000); /* while it is held, it stays */
-    assert_int_equal(conversations_count(conversations), 2);
-    conversations_give_back(conversations, conversation, CONVERSATIONS_ENDED, 1000);
-    assert_int_equal(take(conversations, "msg_a", "team", 1100), CONVERSATIONS_CONTINUED);
-    assert_int_equal(take(conversations, "msg_a", "team", 1101), CONVERSATIONS_UNKNOWN);
-    assert_int_equal(conversations_count(conversations), 0);
-    assert_int_equal(conversations_bytes(conversations), 0);
-    conversations_free(conversations);
-}
-
-static void the_table_is_bounded(void **state)
-{
-    struct conversations *conversations;
-    char id[16];
-
-    assert_int_equal(conversations_new(100000, 100, &conversations), 0);
-    for (int i = 0; i < 1000; i++) {
-        snprintf(id, sizeof(id), "msg_%d", i);
-        put(conversations, id, "team", 1000, 0);
-        assert_true(conversations_bytes(conversations) <= 100000);
-    }
-    assert_true(conversations_count(conversations) > 40);
-    assert_int_equal(take(conversations, "msg_999", "team", 0), CONVERSATIONS_TAKEN);
-    assert_int_equal(take(conversations, "msg_1", "team", 0), CONVERSATIONS_UNKNOWN);
-    put(conversations, "msg_large", "team", 200000, 0); /* too large to be kept, and none is evicted for it */
-    assert_int_equal(take(conversations, "msg_large", "team", 0), CONVERSATIONS_UNKNOWN);
-    assert_int_equal(take(conversations, "msg_999", "team", 0), CONVERSATIONS_TAKEN);
-    conversations_free(conversations);
-}
-
-static void continue_one(struct conversations *conversations, const char *id, enum conversations_end how)
-{
-    struct conversation *conversation;
-
-    assert_int_equal(conversations_take(conversations, bytes_str(id), "team", 1, &conversation),
-                     CONVERSATIONS_TAKEN);
-    conversations_give_back(conversations, conversation, how, 1);
-}
-
-static void a_continued_text_is_readable_while_there_is_memory(void **state)
-{
-    struct conversations *conversations;
-    struct kept_text *text;
-
-    assert_int_equal(conversations_new(14000, 100, &conversations), 0);
-    put(conversations, "msg_a", "team", 4000, 0);
-    put(conversations, "msg_b", "team", 4000, 0);
-    continue_one(conversations, "msg_b", CONVERSATIONS_READABLE);
-    assert_int_equal(take(conversations, "msg_b", "team", 1), CONVERSATIONS_CONTINUED);
-    assert_int_equal(length_of(conversations, "msg_b"), 4000);
-    assert_null(conversations_read(conversations, bytes_str("msg_b"), "others", 1));
-    text = conversations_read(conversations, bytes_str("msg_b"), "team", 1);
-    /* It goes before the conversation that is older but can be continued.  A reference outlives that. */
-    put(conversations, "msg_c", "team", 8000, 2);
-    assert_int_equal(length_of(conversations, "msg_b"), 0);
-    assert_int_equal(kept_text_view(text).len_bytes, 4000);
-    assert_int_equal(take(conversations, "msg_b", "team", 2), CONVERSATIONS_CONTINUED);
-    assert_int_equal(take(conversations, "msg_a", "team", 2), CONVERSATIONS_TAKEN);
-    kept_text_unref(text);
-    continue_one(conversations, "msg_a", CONVERSATIONS_ENDED);
-    assert_int_equal(length_of(conversations, "msg_a"), 0);
-    conversations_free(conversations);
-}
-
-/* ---- the endpoint ---- */
 
 static json_t *post(struct rig *rig, const char *path, const char *fields, const char *body, int want_status)
 {
@@ -213,6 +78,28 @@ static void go_on(struct rig *rig, const struct next *next, int want_status, con
     json_decref(root);
 }
 
+/* Frees the answer, and continues its conversation. */
+static void go_on_from(struct rig *rig, json_t *root, int want_status)
+{
+    char id[40];
+
+    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
+    json_decref(root);
+    go_on(rig, &(struct next){id, "", NEXT}, want_status, want_status == 200 ? NULL : "thread_not_found",
+          NULL);
+}
+
+/* A continued conversation counts as many tokens as the whole one. */
+static void counts_agree(struct rig *rig, const char *continued, const char *whole)
+{
+    json_t *a = post(rig, "/v1/messages/count_tokens", "", continued, 200);
+    json_t *b = post(rig, "/v1/messages/count_tokens", "", whole, 200);
+
+    assert_int_equal(input_of(a), input_of(b));
+    json_decref(a);
+    json_decref(b);
+}
+
 static void begin_conversation(struct rig *rig, const char *before, char id[40])
 {
     char body[1024];
@@ -235,12 +122,8 @@ static void a_continued_conversation_is_the_whole_one(void **state)
     rig_begin(&rig, NULL);
     begin_conversation(&rig, SYSTEM TOOLS, id);
     put_next(body, sizeof(body), &(struct next){id, "", NEXT});
-    root = post(&rig, "/v1/messages/count_tokens", "", body, 200);
-    whole = post(&rig, "/v1/messages/count_tokens", "",
-                 "{\"model\":\"sim\"," SYSTEM TOOLS "\"messages\":[" ASK "," ANSWER "," NEXT "]}", 200);
-    assert_int_equal(input_of(root), input_of(whole));
-    json_decref(whole);
-    json_decref(root);
+    counts_agree(&rig, body,
+                 "{\"model\":\"sim\"," SYSTEM TOOLS "\"messages\":[" ASK "," ANSWER "," NEXT "]}");
     root = send_body(&rig, body, 200); /* counting did not consume it */
     assert_string_equal(text_of(root, 0), "Four.");
     whole = send_body(&rig,
@@ -250,10 +133,8 @@ static void a_continued_conversation_is_the_whole_one(void **state)
     assert_int_equal(total_input(json_object_get(root, "usage")),
                      total_input(json_object_get(whole, "usage")));
     assert_true(num_at(root, "usage", "cache_read_input_tokens") > 0);
-    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
     json_decref(whole);
-    json_decref(root);
-    go_on(&rig, &(struct next){id, "", NEXT}, 200, NULL, id);
+    go_on_from(&rig, root, 200);
     rig_end(&rig);
 }
 
@@ -302,7 +183,6 @@ static void begin_long(struct rig *rig, const char *member, size_t n_bytes, int 
 {
     struct buf body = {0};
     json_t *root;
-    char id[40];
 
     buf_printf(&body,
                "{\"model\":\"sim\",\"max_tokens\":100" CREATE ",\"messages\":[{\"role\":\"user\",\"content\":"
@@ -312,11 +192,8 @@ static void begin_long(struct rig *rig, const char *member, size_t n_bytes, int 
         buf_append_byte(&body, 'x');
     buf_append_str(&body, "\"}]}]}");
     root = send_body(rig, (const char *)body.data, 200);
-    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
-    json_decref(root);
     buf_fini(&body);
-    go_on(rig, &(struct next){id, "", NEXT}, want_status, want_status == 200 ? NULL : "thread_not_found",
-          NULL);
+    go_on_from(rig, root, want_status);
 }
 
 static size_t conversation_bytes(struct rig *rig)
@@ -347,27 +224,20 @@ static void a_cut_answer_is_not_kept(void **state)
 {
     struct rig rig;
     json_t *root;
-    char id[40];
 
     rig_begin(&rig, NULL);
     root = send_body(&rig, "{\"model\":\"sim\",\"max_tokens\":2,\"messages\":[" ASK "]" CREATE "}", 200);
     assert_string_equal(str_at(root, "stop_reason", NULL), "max_tokens");
-    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
-    json_decref(root);
-    go_on(&rig, &(struct next){id, "", NEXT}, 404, "thread_not_found", NULL);
+    go_on_from(&rig, root, 404);
     root = send_body(&rig, "{\"model\":\"sim\",\"max_tokens\":9,\"messages\":[" ASK "]}",
                      200); /* without a conversation */
-    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
-    json_decref(root);
-    go_on(&rig, &(struct next){id, "", NEXT}, 404, "thread_not_found", NULL);
+    go_on_from(&rig, root, 404);
     root = send_body(&rig,
                      "{\"model\":\"sim\",\"max_tokens\":100,\"stop_sequences\":[\"e.\"],\"messages\":[" ASK
                      "]" CREATE "}",
                      200);
     assert_string_equal(text_of(root, 0), "Thre");
-    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
-    json_decref(root);
-    go_on(&rig, &(struct next){id, "", NEXT}, 200, NULL, NULL);
+    go_on_from(&rig, root, 200);
     rig_end(&rig);
 }
 
@@ -414,7 +284,7 @@ static void answers_that_end_early_are_kept(void **state)
     static const char *const choices[] = {"auto", "any"};
     struct rig rig;
     char id[40], body[1024], result[256];
-    json_t *root, *whole;
+    json_t *root;
 
     rig_begin(&rig, NULL);
     for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
@@ -440,13 +310,9 @@ static void answers_that_end_early_are_kept(void **state)
     snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
     json_decref(root);
     put_next(body, sizeof(body), &(struct next){id, "", NEXT});
-    root = post(&rig, "/v1/messages/count_tokens", "", body, 200);
-    whole = post(
-        &rig, "/v1/messages/count_tokens", "",
-        "{\"model\":\"sim\",\"messages\":[" ASK ",{\"role\":\"assistant\",\"content\":[]}," NEXT "]}", 200);
-    assert_int_equal(input_of(root), input_of(whole));
-    json_decref(whole);
-    json_decref(root);
+    counts_agree(&rig, body,
+                 "{\"model\":\"sim\",\"messages\":[" ASK ",{\"role\":\"assistant\",\"content\":[]}," NEXT
+                 "]}");
     go_on(&rig, &(struct next){id, "", NEXT}, 200, NULL, NULL);
     rig_end(&rig);
 }
@@ -455,16 +321,13 @@ static void answers_that_end_early_are_kept(void **state)
 static void any_template_keeps_conversations(void **state)
 {
     struct rig rig;
-    char id[40];
     json_t *root;
 
     rig_begin_with(&rig,
                    "{% for m in messages %}{{ m.content }}{% endfor %}{{ '>' if add_generation_prompt }}");
     root = send_body(&rig, "{\"model\":\"sim\",\"max_tokens\":100,\"messages\":[" ASK "]" CREATE "}", 200);
     assert_string_equal(text_of(root, 0), "Three.>");
-    snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
-    json_decref(root);
-    go_on(&rig, &(struct next){id, "", NEXT}, 200, NULL, NULL);
+    go_on_from(&rig, root, 200);
     rig_end(&rig);
 }
 
@@ -494,7 +357,7 @@ static void a_stream_and_a_text_begun_by_the_client_are_kept(void **state)
     struct rig rig;
     struct story story = {0};
     char id[40];
-    json_t *root, *whole;
+    json_t *root;
 
     rig_begin(&rig, NULL);
     stream_message(&rig, "say Three.", CREATE, "", &story);
@@ -505,19 +368,15 @@ static void a_stream_and_a_text_begun_by_the_client_are_kept(void **state)
                      ",{\"role\":\"assistant\",\"content\":\"Well:\"}]" CREATE "}",
                      200);
     snprintf(id, sizeof(id), "%s", str_at(root, "id", NULL));
-    char both[256], body[1024];
+    char both[256], body[1024], whole[1024];
     snprintf(both, sizeof(both), "Well:%s", text_of(root, 0));
     json_decref(root);
     put_next(body, sizeof(body), &(struct next){id, "", NEXT});
-    root = post(&rig, "/v1/messages/count_tokens", "", body, 200);
-    snprintf(body, sizeof(body),
+    snprintf(whole, sizeof(whole),
              "{\"model\":\"sim\",\"messages\":[" ASK ",{\"role\":\"assistant\",\"content\":\"%s\"}," NEXT
              "]}",
              both);
-    whole = post(&rig, "/v1/messages/count_tokens", "", body, 200);
-    assert_int_equal(input_of(root), input_of(whole));
-    json_decref(whole);
-    json_decref(root);
+    counts_agree(&rig, body, whole);
     rig_end(&rig);
 }
 
@@ -587,10 +446,6 @@ static void without_room_they_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_conversation_is_continued_once_by_its_owner),
-        cmocka_unit_test(a_conversation_expires_after_its_last_use),
-        cmocka_unit_test(the_table_is_bounded),
-        cmocka_unit_test(a_continued_text_is_readable_while_there_is_memory),
         cmocka_unit_test(a_continued_conversation_is_the_whole_one),
         cmocka_unit_test(an_id_is_good_once),
         cmocka_unit_test(one_that_is_being_continued_is_busy_until_it_fails),

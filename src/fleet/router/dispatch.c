@@ -277,7 +277,6 @@ void router_job_free(struct job *job)
 static int submit_code(const struct job *job)
 {
     uint32_t group = (uint32_t)(job->model - job->router->models);
-
     bool is_large = !picker_fleet_holds(job->router->fleet, group, job->order.n_tokens);
 
     return is_large && router_size_is_final(job) ? E_LIMIT : E_OVERLOADED;

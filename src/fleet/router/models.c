@@ -26,7 +26,7 @@
 
 static void model_build_free(struct model_build *build);
 
-static struct router_model *model_find(struct router *router, const char *fingerprint)
+struct router_model *router_model_find(struct router *router, const char *fingerprint)
 {
     for (uint32_t i = 0; i < router->n_models; i++)
         if (strcmp(router->models[i].gen.fingerprint, fingerprint) == 0)
@@ -113,7 +113,7 @@ int router_model_meet(struct router *router, const Baton__Hello *hello, const st
                       struct router_model **out, struct fault *fault)
 {
     const Baton__ModelInfo *info = hello->model;
-    struct router_model *model = model_find(router, info->fingerprint);
+    struct router_model *model = router_model_find(router, info->fingerprint);
 
     *out = model;
     if (model != NULL)
@@ -273,7 +273,7 @@ static int model_build_begin(struct router *router, struct router_model *model)
 
 int router_model_part(struct router *router, struct link *from, const Baton__VocabularyPart *part)
 {
-    struct router_model *model = model_find(router, part->fingerprint);
+    struct router_model *model = router_model_find(router, part->fingerprint);
 
     if (model == NULL || model->source != from)
         return 0; /* meanwhile another worker was asked */

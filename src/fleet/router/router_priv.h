@@ -134,6 +134,7 @@ int router_role_order(struct router *router, const struct admin_role *wanted, st
 int router_model_meet(struct router *router, const Baton__Hello *hello, const struct router_worker *place,
                       struct router_model **out, struct fault *fault);
 /* True if a connected worker has it. */
+struct router_model *router_model_find(struct router *router, const char *fingerprint); /* NULL: none */
 bool router_model_is_linked(const struct router *router, const struct router_model *model);
 void router_model_limit(struct router *router, struct router_model *model);
 void router_model_fetch(struct router *router, struct router_model *model);

@@ -151,14 +151,12 @@ void router_streams_over(struct job *job)
 static struct router_model *streams_model(const struct job *job, const Baton__Submit *submit)
 {
     const char *fingerprint = submit->resume != NULL ? submit->resume->fingerprint : "";
-    struct router *router = job->router;
+    struct router_model *model;
 
     if (fingerprint[0] == '\0') /* of an older router */
         return job->model;
-    for (uint32_t i = 0; i < router->n_models; i++)
-        if (router->models[i].is_ready && strcmp(router->models[i].gen.fingerprint, fingerprint) == 0)
-            return &router->models[i];
-    return NULL;
+    model = router_model_find(job->router, fingerprint);
+    return model != NULL && model->is_ready ? model : NULL;
 }
 
 int router_streams_adopt(struct job *job, struct bytes value)

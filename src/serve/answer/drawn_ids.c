@@ -23,23 +23,25 @@ static int make_drawn_ids(struct cached_answer *answer)
     return answer->drawn_ids == NULL ? E_NOMEM : 0;
 }
 
-static bool begins_mistral_list(struct bytes text)
+/* The first byte behind blanks; 0: there is none. */
+static uint8_t byte_behind_blanks(struct bytes text)
 {
-    size_t at = 1;
+    size_t at = 0;
 
     while (at < text.len_bytes && memchr(" \t\r\n", text.data[at], 4) != NULL)
         at++;
-    return text.data[0] == '[' && at < text.len_bytes && text.data[at] == '{';
+    return at < text.len_bytes ? text.data[at] : 0;
+}
+
+static bool begins_mistral_list(struct bytes text)
+{
+    return text.data[0] == '[' && byte_behind_blanks(bytes_of(text.data + 1, text.len_bytes - 1)) == '{';
 }
 
 /* True if the JSON around a value goes on behind it: the value is no list of calls, but stands in a call's arguments. */
 static bool is_within_json(struct bytes after)
 {
-    size_t at = 0;
-
-    while (at < after.len_bytes && memchr(" \t\r\n", after.data[at], 4) != NULL)
-        at++;
-    return at < after.len_bytes && memchr(",]}", after.data[at], 3) != NULL;
+    return memchr(",]}", byte_behind_blanks(after), 3) != NULL;
 }
 
 /* Finds the list of calls, perhaps behind other text.  Empty: there is none, or the search passed the limits of

@@ -28,8 +28,6 @@ static const char HELP[] = "Usage: baton-model info [OPTIONS] MODEL.gguf\n"
                            "  --json       print one JSON object\n"
                            "  --help       this text\n";
 
-#define MAX_TYPES 64
-
 /* Numbers of the architecture, each under its key "ARCH.key". */
 static const struct shape_key {
     const char *key;
@@ -60,7 +58,7 @@ struct info {
     uint64_t n_parameters, tensor_bytes;
     struct {
         uint64_t n_tensors, len_bytes;
-    } types[MAX_TYPES];
+    } types[DTYPE_COUNT];
     struct bytes token_model, token_rule;
     struct tokenizer *tokenizer; /* NULL: token_fault says why */
     struct chat_format *chat;    /* NULL: chat_fault says why */
@@ -88,7 +86,7 @@ static void collect_tensors(struct info *info)
 
         info->n_parameters += tensor->dims[0] * tensor->dims[1] * tensor->dims[2] * tensor->dims[3];
         info->tensor_bytes += tensor->len_bytes;
-        ASSERT(tensor->type < MAX_TYPES);
+        ASSERT(tensor->type < DTYPE_COUNT);
         info->types[tensor->type].n_tensors++;
         info->types[tensor->type].len_bytes += tensor->len_bytes;
     }
@@ -154,7 +152,7 @@ static void print_types(const struct info *info)
 {
     const char *before = "";
 
-    for (uint32_t type = 0; type < MAX_TYPES; type++) {
+    for (uint32_t type = 0; type < DTYPE_COUNT; type++) {
         if (info->types[type].n_tensors == 0)
             continue;
         printf("%s%s in %" PRIu64 " (", before, dtype_info(type)->name, info->types[type].n_tensors);
@@ -347,7 +345,7 @@ static void cmd_info_put_types(struct buf *out, const struct info *info)
 {
     cmd_info_put_name(out, "types");
     buf_append_byte(out, '{');
-    for (uint32_t type = 0; type < MAX_TYPES; type++) {
+    for (uint32_t type = 0; type < DTYPE_COUNT; type++) {
         if (info->types[type].n_tensors == 0)
             continue;
         cmd_info_put_name(out, dtype_info(type)->name);

@@ -78,7 +78,7 @@ enum quant_code {
 
 struct quant_form {
     uint8_t bits;   /* 1 to 6 or 8; 0: not a quantised type */
-    uint8_t n_subs; /* subs per qblk: 1 or 2; 2 for types whose qblks come in eights or pairs */
+    uint8_t n_subs; /* subs per qblk: 1 or 2; 2 where each half of a qblk has its own scale */
     uint8_t zero;
     uint8_t most; /* largest u after the table lookup */
     enum quant_scale scale;

@@ -70,9 +70,9 @@ struct loading {
     struct bound_layer *bound; /* [n_layers] */
     const struct gguf_tensor *globals[N_GLOBALS];
     uint64_t n_bound, n_vector_floats, total_bytes;
-    struct weight_scales *scales; /* NULL: none; owned */
-    uint64_t bytes_of_type[64];   /* by enum dtype */
-    struct model_config shape;    /* of the layer being bound */
+    struct weight_scales *scales;        /* NULL: none; owned */
+    uint64_t bytes_of_type[DTYPE_COUNT]; /* by enum dtype */
+    struct model_config shape;           /* of the layer being bound */
     /* packing */
     uint64_t done_bytes;
     bool is_cancelled;

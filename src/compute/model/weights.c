@@ -79,7 +79,7 @@ int weights_bind(struct loading *load, const char *name, const struct slot_info 
     load->n_bound++;
     if (info->role != MODEL_ROPE_FACTORS) { /* these are read elsewhere and are no parameters */
         load->total_bytes += tensor->len_bytes;
-        load->bytes_of_type[tensor->type & 63] += tensor->len_bytes;
+        load->bytes_of_type[tensor->type] += tensor->len_bytes;
         load->n_vector_floats += is_vector ? dims[0] * dims[1] * dims[2] : 0;
         load->model->config.n_parameters += dims[0] * dims[1] * dims[2];
     }

@@ -3,6 +3,7 @@
  * After CLOSED nothing is written, after STOPPED nothing is read.  A dead peer is noticed; a returning one
  * works.  A new kind joins by a row in kind_cases. */
 #include "tests/conformance/tr_world.h"
+#include "tests/unit/trials.h"
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -240,8 +241,9 @@ static void both_ways_at_once(void **state)
     worker_free(b);
 }
 
-/* On a real device the pieces are smaller:
- * the machine that has one is emulated (tests/rdma), and slow with memory. */
+/* On a real device the pieces are smaller, because the machine that has one is emulated (tests/rdma) and slow with memory.
+ * So are sanitized programs. */
+enum { SLOW_PIECE_BYTES = 8192 };
 static struct worker_opts large = {.geometry = {.n_layers = 8, .n_blocks = 128, .piece_bytes = 65536}};
 
 static struct transfer large_transfer(uint64_t id)
@@ -570,9 +572,11 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     if (is_rdma_alone) {
-        large.geometry.piece_bytes = 8192;
+        large.geometry.piece_bytes = SLOW_PIECE_BYTES;
         n_rdma = 1; /* the encryption of the connection beside it does not matter to a device */
     }
+    if (trials_are_sanitized())
+        large.geometry.piece_bytes = SLOW_PIECE_BYTES;
     n_failed = is_rdma_alone ? 0 : world_run(kind_cases, n_kind_cases, run_all);
     return n_failed + world_run(rdma_cases, n_rdma, run_all);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The command baton: it finds the other programs, and serves a model on loopback until it is stopped."""
+import glob
 import json
 import os
 import re
@@ -140,6 +141,34 @@ def a_small_container_serves_the_bundled_model():
             assert done.returncode == 0 and " ready" in done.stdout, (limit_mib, shape, done)
 
 
+def a_relay_shares_weights_that_memory_does_not_hold_twice():
+    """Where it holds a copy for each worker, the workers decide."""
+    with tempfile.TemporaryDirectory() as folder:
+        for taken_mib, kv, is_tight in ((8, [], True), (0, [], False), (0, ["--kv-memory=24MiB"], True)):
+            before = limited(folder, 64 << 20, [])
+            if before is None:
+                return
+            for path, name in (("memory.stat", "anon"), ("memory/memory.stat", "total_rss")):
+                with open(os.path.join(folder, "cgroup", path), "w") as f:
+                    f.write(f"{name} {taken_mib << 20}\n")
+            run, _ = started(folder, "--relay", *kv, before=before)
+            said = []
+            for path in glob.glob(os.path.join(folder, "baton-run.*", "*.log")):
+                with open(path, encoding="utf-8") as f:
+                    said += re.findall('"event":"weights","memory":"([^"]*)"', f.read())
+            stop(run)
+            assert len(said) == 2, said
+            assert (sorted(said) == ["shared: mapped", "shared: packed"]) == (is_tight or shared_memory_is_huge()), (taken_mib, kv, said)
+
+
+def shared_memory_is_huge():
+    try:
+        with open("/sys/kernel/mm/transparent_hugepage/shmem_enabled") as f:
+            return not re.search(r"\[(never|deny)\]", f.read())
+    except OSError:
+        return False
+
+
 def a_missing_part_is_named():
     """Absent, or a link that leads nowhere.  Parts may lie beside a link's target too."""
     with tempfile.TemporaryDirectory() as folder:
@@ -196,9 +225,9 @@ def a_base_model_continues_the_prompt():
         assert re.search(r"values\n.*\S.*\n(.*\n)*KV of [1-9][0-9]* prompt tokens travelled", said), said
 
 
-def started(folder):
+def started(folder, *words, before=()):
     """A baton run that serves, and its address."""
-    run = subprocess.Popen([BATON, "run", "--both", "-t1", "-n5", "-p", "Hello"], stdout=subprocess.PIPE, text=True,
+    run = subprocess.Popen([*before, BATON, "run", *(words or ["--both"]), "-t1", "-n5", "-p", "Hello"], stdout=subprocess.PIPE, text=True,
                            stderr=subprocess.STDOUT, env=environment(folder))
     said = []
     for line in run.stdout:
@@ -250,6 +279,6 @@ def a_second_start_names_the_first():
 
 if __name__ == "__main__":
     main([programs_are_found, a_relay_answers_once, a_port_that_is_lost_is_replaced, a_link_into_a_hubs_cache_keeps_its_name, a_model_larger_than_memory_is_not_started,
-          a_model_larger_than_a_containers_limit_is_not_started, a_small_container_serves_the_bundled_model,
+          a_model_larger_than_a_containers_limit_is_not_started, a_small_container_serves_the_bundled_model, a_relay_shares_weights_that_memory_does_not_hold_twice,
           a_missing_part_is_named, each_part_behind_a_link_counts, an_embedding_model_is_asked_no_question, a_base_model_continues_the_prompt,
           a_second_start_names_the_first, long_prompts_at_once_are_served_late])

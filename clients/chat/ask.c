@@ -6,11 +6,14 @@
  * terminal gets no control characters (C0, DEL and C1).  A file or pipe gets the answer unchanged.
  *
  * A question without an answer leaves the session again, so the user can repeat it.  A cancelled question
- * stays with the answer so far.
+ * stays with the answer so far.  The session never ends with calls, because the server refuses calls without
+ * results.
  *
  * With tools a question may take several rounds.  This program runs the calls of an answer, shows each call
  * and its result on stderr, and sends the results as the next message.  The session keeps every round, so the
- * server finds its earlier work in the prefix cache. */
+ * server finds its earlier work in the prefix cache.  Finished rounds stay when the user or the limit ends the
+ * question, because the model has to know what it has done to the files; the next question follows the last
+ * results.  A failure drops them with the question: it may come again for any request that has them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -147,7 +150,7 @@ static bool chat_ask_wants_tools(const struct chat *chat, const struct turn *tur
            strcmp(turn->answer.stop_reason, "tool_use") == 0;
 }
 
-/* Adds the calls of a round and their results to the session, both or neither. */
+/* Adds the calls of a round and their results to the session.  False: the session lacks one of them. */
 static bool answer_calls(struct chat *chat, const struct turn *turn)
 {
     struct buf said = {0};
@@ -159,12 +162,9 @@ static bool answer_calls(struct chat *chat, const struct turn *turn)
     for (size_t i = 0; i < turn->n_calls; i++)
         run_call(chat, &turn->calls[i], &results);
     buf_append_str(&results, "]");
-    is_kept =
-        !said.is_bad && !results.is_bad && session_add_blocks(&chat->session, true, buf_view(&said)) == 0;
-    if (is_kept && session_add_blocks(&chat->session, false, buf_view(&results)) < 0) {
-        session_drop_last(&chat->session);
-        is_kept = false;
-    }
+    is_kept = !said.is_bad && !results.is_bad &&
+              session_add_blocks(&chat->session, true, buf_view(&said)) == 0 &&
+              session_add_blocks(&chat->session, false, buf_view(&results)) == 0;
     buf_fini(&said);
     buf_fini(&results);
     if (!is_kept)
@@ -172,11 +172,13 @@ static bool answer_calls(struct chat *chat, const struct turn *turn)
     return is_kept;
 }
 
-/* Keeps question and answer in the session, both or neither. */
-static void chat_ask_keep(struct chat *chat, const struct turn *turn)
+/* Keeps the last answer of a question.  False: no answer came, and the question is to leave the session.
+ * has_rounds: the session has rounds of this question. */
+static bool chat_ask_keep(struct chat *chat, const struct turn *turn, bool has_rounds)
 {
-    if (turn->text.len_bytes == 0 || session_add(&chat->session, true, buf_view(&turn->text)) < 0)
-        session_drop_last(&chat->session);
+    if (turn->text.len_bytes > 0)
+        return session_add(&chat->session, true, buf_view(&turn->text)) == 0;
+    return has_rounds && (turn->answer.is_whole || turn->is_aborted);
 }
 
 /* One request with the session as it is. */
@@ -211,29 +213,29 @@ static bool ask_once(struct chat *chat, struct turn *turn)
 
 bool chat_ask(struct chat *chat, struct bytes text)
 {
+    size_t n_before = chat->session.n_messages;
     struct turn turn;
-    bool is_whole = false;
+    bool is_whole = false, is_kept = true, goes_on = true;
 
     if (session_add(&chat->session, false, text) < 0) {
         complain(CHAT_NAME, "out of memory");
         return false;
     }
-    for (uint64_t round = 0;; round++) {
-        bool goes_on;
-
-        if (!ask_once(chat, &turn))
-            return false;
+    for (uint64_t round = 0; goes_on; round++) {
+        if (!ask_once(chat, &turn)) {
+            is_whole = is_kept = false;
+            break;
+        }
         goes_on = chat_ask_wants_tools(chat, &turn) && round < chat->max_rounds;
         if (chat_ask_wants_tools(chat, &turn) && !goes_on)
             fprintf(stderr, "[stopped after %llu rounds of tools; --max-rounds allows more]\n",
                     (unsigned long long)round);
-        if (goes_on)
-            goes_on = answer_calls(chat, &turn);
-        else
-            chat_ask_keep(chat, &turn);
+        is_kept = goes_on ? answer_calls(chat, &turn) : chat_ask_keep(chat, &turn, round > 0);
         is_whole = turn.answer.is_whole && !turn.is_aborted && !chat_ask_wants_tools(chat, &turn);
+        goes_on = goes_on && is_kept;
         turn_fini(&turn);
-        if (!goes_on)
-            return is_whole;
     }
+    if (!is_kept)
+        session_cut(&chat->session, n_before);
+    return is_whole;
 }

@@ -21,7 +21,7 @@ struct chat {
 };
 
 /* Asks text and shows the answer as it streams.  With tools it runs the calls of the model and sends the
- * results, until an answer has no call.  The session keeps question and answer, unless nothing came.  Prints
+ * results, until an answer has no call.  The session keeps question and answer, unless no answer came.  Prints
  * errors on stderr.  Returns whether the answer is whole. */
 bool chat_ask(struct chat *chat, struct bytes text);
 

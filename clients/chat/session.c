@@ -83,16 +83,15 @@ int session_add_blocks(struct session *session, bool is_answer, struct bytes jso
         (struct session_message){.is_answer = is_answer, .is_blocks = true, .text = clean_copy(json)});
 }
 
-void session_drop_last(struct session *session)
+void session_cut(struct session *session, size_t n_messages)
 {
-    if (session->n_messages > 0)
+    while (session->n_messages > n_messages)
         free(session->messages[--session->n_messages].text);
 }
 
 void session_clear(struct session *session)
 {
-    while (session->n_messages > 0)
-        session_drop_last(session);
+    session_cut(session, 0);
 }
 
 int session_put_request(const struct session *session, struct buf *out)

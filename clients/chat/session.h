@@ -30,8 +30,8 @@ int session_set_system(struct session *session, const char *system); /* NULL or 
 int session_add(struct session *session, bool is_answer, struct bytes text);
 /* The same with a JSON array of content blocks, which is valid UTF-8. */
 int session_add_blocks(struct session *session, bool is_answer, struct bytes json);
-void session_drop_last(struct session *session); /* the last message, if any */
-void session_clear(struct session *session);     /* all messages; settings stay */
+void session_cut(struct session *session, size_t n_messages); /* drops the messages behind the first n */
+void session_clear(struct session *session);                  /* all messages; settings stay */
 /* Appends the JSON body of POST /v1/messages. */
 int session_put_request(const struct session *session, struct buf *out);
 /* Appends the conversation as Markdown, for /save. */

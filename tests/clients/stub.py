@@ -15,11 +15,12 @@ SERVING = {"prompt": 210, "computed": 82, "reused": 128, "transferred": 210, "dr
 
 class Stub:
     """words: the pieces of every answer. fault: None, "cut", "error", "busy", "slow", "garbage". calls: for each of the
-    first answers, a list of (name, input) that ends it."""
+    first answers, a list of (name, input) that ends it. each: None, or a function that gets the number of the request, from 1,
+    before it is answered."""
 
     def __init__(self, words=("Hello, ", "wörld", "!")):
         self.words, self.fault, self.gap_s, self.asked, self.fields = list(words), None, 0.0, [], []
-        self.calls = []
+        self.calls, self.each = [], None
         self.placements = []
         self.posted, self.key, self.status = [], None, {}
         stub = self
@@ -100,6 +101,8 @@ class Stub:
             return
         self.asked.append(json.loads(body))
         self.fields.append({k.lower(): v for k, v in h.headers.items()})
+        if self.each is not None:
+            self.each(len(self.asked))
         if self.fault == "busy":
             self.reply(h, 529, {"type": "error", "error": {"type": "overloaded_error", "message": "try later"}},
                        retry_after="1")

@@ -84,6 +84,61 @@ def rounds_of_tools_are_bounded():
         assert done.returncode == 1 and b"/no/such/folder" in done.stderr, done
 
 
+def kinds(asked):
+    """Each message of a request in a letter: a question, an answer, calls, results."""
+    return "".join(("a" if m["role"] == "assistant" else "q") if isinstance(m["content"], str)
+                   else "c" if m["content"][-1]["type"] == "tool_use" else "r" for m in asked["messages"])
+
+
+def a_failure_between_rounds_drops_the_question():
+    def fail_third(n):
+        stub.fault = "busy" if n == 3 else None
+
+    with Stub() as stub, tempfile.TemporaryDirectory() as folder:
+        stub.calls, stub.each = [[("list_files", {})]] * 2, fail_third
+        done = run("baton-chat", "--url", stub.url, f"--tools={folder}", input=b"one\ntwo\nthree\n")
+        assert done.returncode == 1 and b"overloaded_error" in done.stderr, done
+        assert list(map(kinds, stub.asked)) == ["q", "qcr", "qcrcr", "q", "qaq"], stub.asked
+
+
+def rounds_stay_without_a_last_text():
+    with Stub(words=()) as stub, tempfile.TemporaryDirectory() as folder:
+        stub.calls = [[("list_files", {})]] * 2
+        run("baton-chat", "--url", stub.url, f"--tools={folder}", "--max-rounds", "1", input=b"one\ntwo\nthree\n")
+        # After the limit the next question follows the results; an empty answer to it leaves nothing behind.
+        assert list(map(kinds, stub.asked)) == ["q", "qcr", "qcrq", "qcrq"], stub.asked
+        assert stub.asked[3]["messages"][-1]["content"] == "three"
+        stub.asked, stub.calls = [], [[("list_files", {})]]
+        run("baton-chat", "--url", stub.url, f"--tools={folder}", "--max-rounds", "0", input=b"one\ntwo\n")
+        assert list(map(kinds, stub.asked)) == ["q", "q"], stub.asked
+
+
+def interrupting_a_later_round():
+    asked_twice = threading.Event()
+
+    def wait_in_second(n):
+        if n == 2:
+            stub.gap_s = 60
+            asked_twice.set()
+
+    with Stub() as stub, tempfile.TemporaryDirectory() as folder:
+        stub.calls, stub.each = [[("list_files", {})]], wait_in_second
+        t = Terminal("baton-chat", "--url", stub.url, f"--tools={folder}", env={"HOME": folder, "XDG_STATE_HOME": ""})
+        t.wait_for("> ")
+        t.type("one\r")
+        assert asked_twice.wait(30)
+        t.type("\x03")
+        t.wait_for("[stopped]")
+        stub.gap_s = 0
+        t.wait_for("> ")
+        t.type("two\r")
+        t.wait_for("Hello, wörld!")
+        assert list(map(kinds, stub.asked)) == ["q", "qcr", "qcrq"], stub.asked
+        t.wait_for("> ")
+        t.type("\x04")
+        assert t.status() == 0
+
+
 def wrong_command_lines():
     for args in (["--max-tokens", "0"], ["--max-tokens", "x"], ["--temperature", "warm"], ["--seed", "-1"], ["stray"],
                  ["--tools", "--test", "x"], ["--test", "x"], ["--url", "https://x"], ["--url", "ftp://x"], ["--no-such"],
@@ -208,6 +263,7 @@ def interrupted_question_fails():
 
 
 main([one_question, keys_are_sent, timings_come_from_the_serving, only_whole_answers_are_good,
-      tools_work_in_a_folder, rounds_of_tools_are_bounded, wrong_command_lines, lines_without_a_terminal, a_question_without_an_answer_is_forgotten, a_conversation_on_a_terminal,
+      tools_work_in_a_folder, rounds_of_tools_are_bounded, a_failure_between_rounds_drops_the_question,
+      rounds_stay_without_a_last_text, interrupting_a_later_round, wrong_command_lines, lines_without_a_terminal, a_question_without_an_answer_is_forgotten, a_conversation_on_a_terminal,
       leaving_while_an_answer_streams, a_prompt_can_be_answered_at_once, interrupting_an_answer,
       answers_cannot_command_a_terminal, interrupted_question_fails])

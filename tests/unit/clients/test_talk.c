@@ -49,14 +49,14 @@ static void a_session_becomes_a_request(void **state)
     assert_string_equal(content_of(root, 2), "a\xef\xbf\xbd"
                                              "b\xef\xbf\xbd");
     json_decref(root);
-    session_drop_last(&session);
+    session_cut(&session, 2);
     assert_int_equal(session_set_system(&session, ""), 0);
     root = request_of(&session);
     assert_int_equal(json_array_size(json_object_get(root, "messages")), 2);
     assert_null(json_object_get(root, "system"));
     json_decref(root);
     session_clear(&session);
-    session_drop_last(&session); /* there is none */
+    session_cut(&session, 2); /* there are fewer */
     session_fini(&session);
 }
 

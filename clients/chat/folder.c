@@ -168,6 +168,24 @@ static bool folder_write_all(int fd, struct bytes text)
     return true;
 }
 
+/* Creates a file that is to take the place of another one, whose owner, group and permissions it gets.  Without
+ * one there, the umask decides. */
+static int folder_create(int parent, const char *name, const char *replaced)
+{
+    struct stat facts;
+    bool replaces = fstatat(parent, replaced, &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(facts.st_mode);
+    int fd =
+        openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, replaces ? 0600 : 0666);
+
+    if (fd < 0 || !replaces)
+        return fd;
+    /* Another user's file becomes this user's.  Where it loses its group too, no group gets a permission. */
+    if (fchown(fd, facts.st_uid, facts.st_gid) < 0 && fchown(fd, (uid_t)-1, facts.st_gid) < 0)
+        facts.st_mode &= ~(mode_t)S_IRWXG;
+    (void)fchmod(fd, facts.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO));
+    return fd;
+}
+
 int folder_write(const struct folder *folder, struct bytes path, struct bytes text, struct fault *fault)
 {
     static const char temporary[] = ".baton-chat-new";
@@ -184,7 +202,7 @@ int folder_write(const struct folder *folder, struct bytes path, struct bytes te
         return fault_set(fault, E_FORMAT, "the path names no file");
     }
     unlinkat(parent, temporary, 0);
-    fd = openat(parent, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    fd = folder_create(parent, temporary, last);
     is_written = fd >= 0 && folder_write_all(fd, text);
     if (fd >= 0)
         is_written = close(fd) == 0 && is_written;

@@ -22,7 +22,7 @@ void folder_close(struct folder *folder);                                   /* a
 /* A regular file's text.  E_FORMAT (path), E_NOT_FOUND, E_LIMIT (larger than FOLDER_MAX_FILE_BYTES), E_IO,
  * E_NOMEM. */
 int folder_read(const struct folder *folder, struct bytes path, struct fault *fault, struct buf *out);
-/* The file appears whole or not at all; folders on the way are made. */
+/* The file appears whole or not at all; folders on the way are made.  A file that is there keeps its permissions. */
 int folder_write(const struct folder *folder, struct bytes path, struct bytes text, struct fault *fault);
 
 /* Calls each for every regular file under path ("" or ".": all of it), in order of names.  Skips names that

@@ -102,6 +102,37 @@ static void each_does_its_work(void **state)
     expect(world, "run_tests", "{}", "limit = 77\nlimit_high = 77\nfailed\nstatus 3");
 }
 
+static void expect_mode(const struct world *world, const char *name, mode_t mode)
+{
+    char path[256];
+    struct stat facts;
+
+    snprintf(path, sizeof(path), "%s/%s", world->path, name);
+    assert_int_equal(stat(path, &facts), 0);
+    assert_int_equal(facts.st_mode & 07777, mode);
+}
+
+static void files_keep_their_permissions(void **state)
+{
+    const struct world *world = *state;
+    mode_t mask = umask(022);
+    char path[256];
+
+    snprintf(path, sizeof(path), "%s/a.conf", world->path);
+    assert_int_equal(chmod(path, 0755), 0);
+    expect(world, "edit_file", "{\"path\": \"a.conf\", \"old_text\": \"5\", \"new_text\": \"6\"}", "ok");
+    expect_mode(world, "a.conf", 0755);
+    assert_int_equal(chmod(path, 04600), 0);
+    expect(world, "write_file", "{\"path\": \"a.conf\", \"content\": \"x\"}", "ok");
+    expect_mode(world, "a.conf", 0600);
+    assert_int_equal(chmod(path, 0666), 0); /* more than the umask gives */
+    expect(world, "write_file", "{\"path\": \"a.conf\", \"content\": \"y\"}", "ok");
+    expect_mode(world, "a.conf", 0666);
+    expect(world, "write_file", "{\"path\": \"fresh\", \"content\": \"x\"}", "ok");
+    expect_mode(world, "fresh", 0644);
+    umask(mask);
+}
+
 static void nothing_leads_out(void **state)
 {
     static const char *const ways[] = {
@@ -221,6 +252,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_does_its_work, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(files_keep_their_permissions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_leads_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_calls_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(results_are_bounded, set_up, tear_down),

@@ -108,18 +108,21 @@ static int fail_io(struct get *get, const char *what)
                      "%s %.300s: %s", what, (const char *)get->part_path.data, strerror(errno));
 }
 
-/* Gives PATH.part its size. Refuses at once if the disk has no room for the rest. */
+/* Gives PATH.part its size. Refuses at once if the disk has no room for the rest. Blocks that PATH.part has are
+ * written again, whether their bytes are complete or not. */
 static int pull_get_make_room(struct get *get)
 {
     struct statvfs disk;
     struct stat status;
-    uint64_t missing;
+    uint64_t held, missing;
 
     if (fstat(get->fd, &status) != 0)
         return fail_io(get, "cannot look at");
-    missing = get->source.size_bytes - pull_state_done(get->state);
-    if (fstatvfs(get->fd, &disk) == 0 &&
-        missing > (uint64_t)disk.f_bavail * disk.f_frsize + (uint64_t)status.st_blocks * 512)
+    held = (uint64_t)status.st_blocks * 512;
+    if (held < pull_state_done(get->state)) /* a file system compresses, or counts its blocks later */
+        held = pull_state_done(get->state);
+    missing = get->source.size_bytes - (held < get->source.size_bytes ? held : get->source.size_bytes);
+    if (fstatvfs(get->fd, &disk) == 0 && missing > (uint64_t)disk.f_bavail * disk.f_frsize)
         return fault_set(get->fault, E_FULL, "%.200s: %.2f GB are needed, the disk has %.2f GB free",
                          (const char *)get->part_path.data, (double)missing / 1e9,
                          (double)disk.f_bavail * (double)disk.f_frsize / 1e9);

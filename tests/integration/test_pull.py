@@ -2,6 +2,7 @@
 """baton-model pull against a stand-in of the hub on loopback, which breaks in every way that a network does.
 
 Two servers: the hub (list of files, addresses of files) and the store that it redirects to, as the real hub does."""
+import contextlib
 import hashlib
 import http.server
 import json
@@ -519,13 +520,43 @@ def a_full_disk_is_named():
     with Hub() as hub:
         hub.pull("hf:o/m", status=1, says="cannot make room in", preexec_fn=limit)
         same(hub.pull("hf:o/m")[0])
-    with Hub() as hub:
-        if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", hub.dir], capture_output=True).returncode:
-            return  # the limit above stands for it
-        try:
+    with Hub() as hub, small_disk(hub, "3m") as is_small:
+        if is_small:  # else the limit above stands for it
             hub.pull("hf:o/m", status=1, says="GB are needed, the disk has")
-        finally:
-            subprocess.run(["umount", hub.dir], check=True)
+
+
+@contextlib.contextmanager
+def small_disk(hub, size):
+    """The folder for models is a disk of that size; false where none may be mounted."""
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", hub.dir], capture_output=True).returncode:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        subprocess.run(["umount", hub.dir], check=True)
+
+
+def a_download_continues_only_with_room_for_the_rest():
+    with Hub() as hub, small_disk(hub, "12m") as is_small:
+        if not is_small:
+            return
+        hub.hold_at = len(BYTES) * 2 // 3
+        run = hub.start("hf:o/m", "--connections", "2")
+        until = time.monotonic() + patience(30)
+        while hub.sent < hub.hold_at and time.monotonic() < until:
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=patience(20))
+        hub.hold_at = 0
+        filler = os.path.join(hub.dir, "filler")
+        with open(filler, "wb") as f:
+            f.write(bytes(os.statvfs(hub.dir).f_bavail * os.statvfs(hub.dir).f_frsize - (1 << 20)))
+        hub.pull("hf:o/m", status=1, says="GB are needed, the disk has 0.00 GB free")
+        os.unlink(filler)
+        path, err = hub.pull("hf:o/m")
+        assert "continues at" in err, err
+        same(path)
 
 
 def parts():
@@ -667,6 +698,6 @@ if __name__ == "__main__":
           a_redirect_may_have_a_body, redirects_end, refusals_are_explained, a_list_is_asked_for_again, a_model_that_is_there_outlives_the_hub, a_hub_that_says_otherwise_is_not_overruled,
           parts_that_are_missing_need_the_hub, baton_run_may_ask_no_hub, no_empty_part_stays, the_usual_quantisation_is_taken,
           files_beside_models_are_none, a_busy_server_is_waited_for, an_expired_address_is_renewed, a_server_without_ranges_is_read_in_one,
-          wrong_lengths_are_refused, a_full_disk_is_named, split_models_come_whole, a_choice_is_asked_for,
+          wrong_lengths_are_refused, a_full_disk_is_named, a_download_continues_only_with_room_for_the_rest, split_models_come_whole, a_choice_is_asked_for,
           hostile_lists_are_refused, wrong_names_are_refused, a_page_of_the_hub_names_its_model, a_page_of_a_file_with_escapes_names_it,
           a_whole_path_names_one_model, a_page_does_not_keep_the_models_name], at_once=6)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "net/link/addr.h"
 
 /* Adds a setting; value and why are taken from the line that it returns. */
 static struct setup_line *files_add(struct setup_file *file, const char *section, const char *key)
@@ -80,11 +81,21 @@ static void files_add_key(const struct setup_wish *wish, struct setup_file *file
             "daemon started by hand reads this file.");
 }
 
+/* Keeps the port of an address that the operator chose from all others of the plan. */
+static void files_reserve_port(const char *address, struct decision *d)
+{
+    struct addr addr;
+
+    if (addr_parse(address, NULL, &addr) == 0 && d->n_ports < DECIDE_MAX_PORTS)
+        d->ports[d->n_ports++] = addr.port;
+}
+
 static void files_router_http(const struct setup_wish *wish, struct decision *d, struct setup_file *file)
 {
     struct setup_line *line = files_add(file, "http", "listen");
 
     if (wish->http != NULL) {
+        files_reserve_port(wish->http, d);
         line_value(line, "%s", wish->http);
         line_why(line, "Where clients connect, as asked for.");
     } else {

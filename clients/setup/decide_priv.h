@@ -16,14 +16,14 @@ struct decision {
     struct decide_seat seats[SETUP_MAX_NODES];
     unsigned n_workers, n_prefill; /* the first n_prefill of them */
     bool is_pinned;
-    uint64_t kv_bytes;      /* of each worker */
-    uint64_t reserve_bytes; /* left to the system; 0: the operator chose kv_bytes */
-    unsigned ports[DECIDE_MAX_PORTS];
+    uint64_t kv_bytes;                /* of each worker */
+    uint64_t reserve_bytes;           /* left to the system; 0: the operator chose kv_bytes */
+    unsigned ports[DECIDE_MAX_PORTS]; /* given to a daemon, or chosen by the operator */
     unsigned n_ports;
     unsigned router_link; /* port of the router of this host; 0: none */
 };
 
-/* The wanted port, or the next one that neither a process nor an earlier file of the plan has. */
+/* The wanted port, or the next one that neither a process nor an earlier line of the plan has. */
 unsigned decide_port(const struct setup_wish *wish, struct decision *d, unsigned wanted);
 /* Fills the plan's files. */
 void decide_files(const struct setup_host *host, const struct setup_wish *wish, struct decision *d,

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/check.h"
 #include "base/err.h"
 #include "base/str.h"
 #include "clients/setup/steps.h"
@@ -175,6 +176,30 @@ static void taken_ports_are_passed_over(void **state)
         }
     assert_int_equal(n, 9);
     assert_string_equal(value_of(1, "link", "routers"), value_of(0, "link", "listen"));
+}
+
+static void a_chosen_port_is_no_other_daemons(void **state)
+{
+    static const char *const chosen[] = {"127.0.0.1:8081", "0.0.0.0:8090", "[::1]:8082", "*:8095"};
+    struct setup_host host = small_host(8);
+    struct setup_wish wish = wish_for(SETUP_ALL);
+
+    (void)state;
+    wish.address = "10.0.0.7";
+    for (size_t i = 0; i < ARRAY_LEN(chosen); i++) {
+        unsigned n = 0;
+
+        wish.http = chosen[i];
+        assert_int_equal(setup_decide(&host, &wish, NULL, &plan), 0);
+        assert_string_equal(value_of(0, "http", "listen"), chosen[i]);
+        for (unsigned file = 0; file < plan.n_files; file++)
+            for (unsigned j = 0; j < plan.files[file].n_lines; j++) {
+                const char *port = strrchr(plan.files[file].lines[j].value, ':');
+
+                n += port != NULL && strcmp(port, strrchr(chosen[i], ':')) == 0;
+            }
+        assert_int_equal(n, 1);
+    }
 }
 
 static void a_model_that_does_not_fit_is_refused(void **state)
@@ -344,6 +369,7 @@ int main(void)
         cmocka_unit_test(each_node_gets_a_worker),
         cmocka_unit_test(workers_of_a_second_host_are_reachable),
         cmocka_unit_test(taken_ports_are_passed_over),
+        cmocka_unit_test(a_chosen_port_is_no_other_daemons),
         cmocka_unit_test(a_model_that_does_not_fit_is_refused),
         cmocka_unit_test(text_has_each_reason_above_its_setting),
         cmocka_unit_test(a_host_is_read_from_its_files),

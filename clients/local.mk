@@ -125,7 +125,8 @@ if HAVE_CMOCKA
 clients_unit_tests = tests/unit/clients/test_answer tests/unit/clients/test_bench tests/unit/clients/test_talk \
 	tests/unit/clients/test_tools tests/unit/clients/test_request_view \
 	tests/unit/clients/test_report_text tests/unit/clients/test_top_view tests/unit/clients/test_setup \
-	tests/unit/clients/test_join tests/unit/clients/test_key_view tests/unit/clients/test_pull_store
+	tests/unit/clients/test_join tests/unit/clients/test_key_view tests/unit/clients/test_pull_store \
+	tests/unit/clients/test_drain
 check_PROGRAMS += $(clients_unit_tests)
 TESTS += $(clients_unit_tests)
 tests_unit_clients_test_answer_SOURCES = tests/unit/clients/test_answer.c
@@ -134,6 +135,9 @@ tests_unit_clients_test_bench_SOURCES = tests/unit/clients/test_bench.c
 tests_unit_clients_test_bench_LDADD = libbench.a $(link_clients) $(CMOCKA_LIBS)
 tests_unit_clients_test_talk_SOURCES = tests/unit/clients/test_talk.c clients/chat/session.c clients/ctl/status.c
 tests_unit_clients_test_talk_LDADD = $(link_clients) $(CMOCKA_LIBS)
+tests_unit_clients_test_drain_SOURCES = tests/unit/clients/test_drain.c clients/ctl/cmd_act.c clients/ctl/status.c
+tests_unit_clients_test_drain_LDADD = $(link_clients) $(CMOCKA_LIBS)
+tests_unit_clients_test_drain_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_now_ns -Wl,--wrap=clock_sleep_ns
 tests_unit_clients_test_request_view_SOURCES = tests/unit/clients/test_request_view.c \
 	clients/ctl/request_why.c clients/ctl/request_trace.c
 tests_unit_clients_test_request_view_LDADD = $(link_clients) $(CMOCKA_LIBS)

@@ -17,9 +17,10 @@
 #include "clients/ctl/commands.h"
 #include "clients/ctl/status.h"
 
-#define POLL_NS      (200 * NS_PER_MS)
-#define ROLE_POLL_NS (10 * NS_PER_MS)
-#define ROLE_MOST_NS (5 * NS_PER_S)
+#define POLL_NS       (200 * NS_PER_MS)
+#define DRAIN_MOST_NS (5 * 60 * NS_PER_S) /* the help names it */
+#define ROLE_POLL_NS  (10 * NS_PER_MS)
+#define ROLE_MOST_NS  (5 * NS_PER_S)
 
 static int cmd_act(const struct ctl *ctl, struct admin_door *door, const char *verb)
 {
@@ -74,6 +75,7 @@ static int is_quiet(struct admin_door *door, uint64_t *n_running_out, int *statu
     return work.n_running == 0;
 }
 
+/* timeout_ns: 0 waits without a limit. */
 static int wait_until_quiet(struct admin_door *door, uint64_t timeout_ns)
 {
     uint64_t began_ns = clock_now_ns();
@@ -106,8 +108,8 @@ int cmd_drain(const struct ctl *ctl, int argc, char **argv)
                                             {"timeout", required_argument, NULL, 't'},
                                             {NULL, 0, NULL, 0}};
     struct admin_door *door;
-    uint64_t timeout_ns = 0;
-    bool waits = false, moves = false;
+    uint64_t timeout_ns = DRAIN_MOST_NS;
+    bool waits = false, moves = false, has_timeout = false;
     int status;
     int c;
 
@@ -116,10 +118,11 @@ int cmd_drain(const struct ctl *ctl, int argc, char **argv)
             return EXIT_USAGE;
         waits = waits || c == 'w';
         moves = moves || c == 'm';
+        has_timeout = has_timeout || c == 't';
     }
     if (optind < argc)
         return complain_usage(CTL_NAME, "drain: unexpected argument: %s", argv[optind]);
-    if (timeout_ns > 0 && !waits)
+    if (has_timeout && !waits)
         return complain_usage(CTL_NAME, "drain: --timeout goes with --wait");
     door = ctl_open(ctl);
     if (door == NULL)

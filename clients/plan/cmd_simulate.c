@@ -21,8 +21,8 @@
 struct simulate_run_of { /* one call of the command */
     struct plan_job *job;
     const struct plan_candidate *plan;
-    struct trace trace;
-    bool has_trace, is_json;
+    const struct trace *trace; /* the job's, or NULL */
+    bool is_json;
     struct simulate_change change;
     struct simulate_result planned;
     bool has_least;
@@ -60,9 +60,7 @@ static int simulate_at(struct simulate_run_of *run, double prefill, double decod
     change.prefill = prefill;
     change.decode = decode;
     progress_show(&run->progress, ++run->n_runs);
-    rc = simulate_run(run->job,
-                      &(struct simulate_case){run->plan, &change, run->has_trace ? &run->trace : NULL},
-                      &fault, out);
+    rc = simulate_run(run->job, &(struct simulate_case){run->plan, &change, run->trace}, &fault, out);
     if (rc < 0) {
         progress_end(&run->progress);
         complain(PLAN_NAME, "%s", fault.text);
@@ -176,7 +174,7 @@ static void simulate_verdict(const struct simulate_run_of *run, char *out, size_
             "Believe it: single requests of this load miss an objective on an idle fleet.");
     else if (is_near(plan->n_prefill, run->spared_prefill) && is_near(plan->n_decode, run->spared_decode))
         snprintf(out, cap, "They agree within 10 %% or one worker of each pool.");
-    else if (run->has_trace)
+    else if (run->trace != NULL)
         snprintf(out, cap,
                  "They differ. Believe the simulation: the trace has bursts, and its prefixes are found only "
                  "where "
@@ -297,8 +295,7 @@ struct simulate_texts {
     const char *rank, *prefill, *decode, *search, *seed;
 };
 
-static int simulate_all(struct simulate_run_of *run, const struct simulate_texts *texts,
-                        const char *trace_path)
+static int simulate_all(struct simulate_run_of *run, const struct simulate_texts *texts)
 {
     double rank = 1, seed = 1;
     int rc;
@@ -313,8 +310,7 @@ static int simulate_all(struct simulate_run_of *run, const struct simulate_texts
     if (!simulate_args_count("prefill", texts->prefill, &run->change.prefill) ||
         !simulate_args_count("decode", texts->decode, &run->change.decode))
         return EXIT_USAGE;
-    run->has_trace = trace_path != NULL;
-    if (!simulate_trace_open(trace_path, &run->trace))
+    if (!simulate_trace_of(run->job, &run->trace))
         return EXIT_FAILED;
     progress_begin(&run->progress, "simulating, run", 0);
     rc = simulate_at(run, run->change.prefill, run->change.decode, &run->planned);
@@ -351,8 +347,7 @@ int cmd_simulate(int argc, char **argv)
         status = finish_output(PLAN_NAME);
     } else if (status == EXIT_DONE) {
         run.is_json = opts.is_json;
-        status = plan_job_open(job, &opts) ? simulate_all(&run, &texts, opts.trace) : EXIT_FAILED;
-        trace_fini(&run.trace);
+        status = plan_job_open(job, &opts) ? simulate_all(&run, &texts) : EXIT_FAILED;
         plan_job_close(job);
     }
     free(job);

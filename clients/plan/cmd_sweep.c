@@ -23,8 +23,8 @@
 struct sweep {
     struct plan_job *job;
     const struct plan_candidate *plan;
-    struct trace trace;
-    bool has_trace, is_json, is_csv;
+    const struct trace *trace; /* the job's, or NULL */
+    bool is_json, is_csv;
     double seed, devices; /* devices: 0, or of a sweep of ratios */
     size_t n;
     double values[MAX_POINTS];
@@ -194,10 +194,9 @@ static void sweep_take(struct sweep *sweep, bool shows)
         if (shows)
             progress_show(&sweep->progress, i);
         if (sweep_first_same(sweep, i) == i)
-            sweep->codes[i] = simulate_run(sweep->job,
-                                           &(struct simulate_case){sweep->plans[i], &sweep->changes[i],
-                                                                   sweep->has_trace ? &sweep->trace : NULL},
-                                           &sweep->faults[i], &sweep->results[i]);
+            sweep->codes[i] = simulate_run(
+                sweep->job, &(struct simulate_case){sweep->plans[i], &sweep->changes[i], sweep->trace},
+                &sweep->faults[i], &sweep->results[i]);
     }
 }
 
@@ -297,7 +296,7 @@ struct sweep_texts {
     const char *vary, *values, *rank, *total, *seed;
 };
 
-static int sweep_all(struct sweep *sweep, const struct sweep_texts *texts, const char *trace_path)
+static int sweep_all(struct sweep *sweep, const struct sweep_texts *texts)
 {
     const struct sweep_kind *kind = sweep_find(texts->vary != NULL ? texts->vary : "ratio");
     double rank = 1;
@@ -313,8 +312,7 @@ static int sweep_all(struct sweep *sweep, const struct sweep_texts *texts, const
     sweep->devices = sweep->plan->devices;
     if (!simulate_args_count("total", texts->total, &sweep->devices))
         return EXIT_USAGE;
-    sweep->has_trace = trace_path != NULL;
-    if (!simulate_trace_open(trace_path, &sweep->trace) || !sweep_points(sweep, kind))
+    if (!simulate_trace_of(sweep->job, &sweep->trace) || !sweep_points(sweep, kind))
         return EXIT_FAILED;
     (sweep->is_json ? sweep_json : sweep->is_csv ? sweep_csv : sweep_table)(sweep, kind);
     return finish_output(PLAN_NAME);
@@ -345,8 +343,7 @@ int cmd_sweep(int argc, char **argv)
         sweep->job = job;
         sweep->is_json = opts.is_json;
         sweep->is_csv = opts.is_csv;
-        status = plan_job_open(job, &opts) ? sweep_all(sweep, &texts, opts.trace) : EXIT_FAILED;
-        trace_fini(&sweep->trace);
+        status = plan_job_open(job, &opts) ? sweep_all(sweep, &texts) : EXIT_FAILED;
         plan_job_close(job);
     }
     free(sweep);

@@ -3,6 +3,7 @@
 #ifndef PLAN_PLAN_JOB_H
 #define PLAN_PLAN_JOB_H
 
+#include "clients/bench/trace.h"
 #include "clients/plan/plan_cli.h"
 #include "fleet/plan/host.h"
 #include "fleet/plan/pools.h"
@@ -37,6 +38,7 @@ struct plan_job {
     double tp;
     bool is_wide;
     struct plan_work work;
+    struct trace trace; /* without entries: none was given */
     struct plan_pools pools;
     struct plan_answer answer;
     size_t n_shown;
@@ -66,7 +68,8 @@ bool plan_conf(const struct plan_job *job, const char *folder);
 /* The best plan with two pools, or the best of one pool; NULL: none. */
 const struct plan_candidate *plan_best(const struct plan_job *job, bool is_aggregated);
 
-/* Reads the load of a Mooncake trace: lengths, rate, and the share of blocks seen before. */
-bool plan_trace_read(const char *path, struct plan_work *work);
+/* Reads a trace ("-": stdin, which can be read once), and sets the work by it: lengths, rate, and the share of blocks
+ * seen before. */
+bool plan_trace_read(const char *path, struct trace *out, struct plan_work *work);
 
 #endif

@@ -88,7 +88,7 @@ static bool job_read(struct plan_job *job, const struct plan_opts *opts)
         job->model_file = opts->model;
     if (!plan_cli_model(opts->model, &job->books, &job->model) || !job_find_devices(job, opts))
         return false;
-    if (opts->trace != NULL && !plan_trace_read(opts->trace, &job->work))
+    if (opts->trace != NULL && !plan_trace_read(opts->trace, &job->trace, &job->work))
         return false;
     if (opts->link != NULL && plan_links_find(&job->books.links, opts->link, &fault, &job->work.link) != 0) {
         complain(PLAN_NAME, "--link %s: %s", opts->link, fault.text);
@@ -163,4 +163,5 @@ void plan_job_close(struct plan_job *job)
     plan_answer_fini(&job->answer);
     plan_pools_fini(&job->pools);
     plan_books_fini(&job->books);
+    trace_fini(&job->trace);
 }

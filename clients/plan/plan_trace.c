@@ -2,10 +2,10 @@
 /* Lengths, rate, and the cached share of prompts, from a trace of requests.
  *
  * A block counts as a hit when its hash occurred before, in a cache without bounds; a real cache hits less. */
-#include "clients/bench/trace.h"
 #include "clients/plan/plan_job.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/err.h"
@@ -36,18 +36,24 @@ static void trace_lengths(double *list, size_t n, double *mean_out, double *p90_
     *p90_out = p90 < *mean_out ? *mean_out : p90 > 5 * *mean_out ? 5 * *mean_out : p90;
 }
 
-/* The part of all blocks whose hash occurred before.  Sorts the hashes. */
-static double trace_hit_share(struct trace *trace)
+/* The part of all blocks whose hash occurred before.  E_NOMEM. */
+static int trace_hit_share(const struct trace *trace, double *share_out)
 {
-    size_t n_different = 0;
+    size_t n = trace->n_block_ids, n_different = 0;
+    uint64_t *sorted = reallocarray(NULL, n, sizeof(*sorted));
 
-    qsort(trace->block_ids, trace->n_block_ids, sizeof(*trace->block_ids), compare_u64);
-    for (size_t i = 0; i < trace->n_block_ids; i++)
-        n_different += i == 0 || trace->block_ids[i] != trace->block_ids[i - 1];
-    return 1 - (double)n_different / (double)trace->n_block_ids;
+    if (sorted == NULL)
+        return E_NOMEM;
+    memcpy(sorted, trace->block_ids, n * sizeof(*sorted));
+    qsort(sorted, n, sizeof(*sorted), compare_u64);
+    for (size_t i = 0; i < n; i++)
+        n_different += i == 0 || sorted[i] != sorted[i - 1];
+    free(sorted);
+    *share_out = 1 - (double)n_different / (double)n;
+    return 0;
 }
 
-static int trace_work(struct trace *trace, struct fault *fault, struct plan_work *work)
+static int trace_work(const struct trace *trace, struct fault *fault, struct plan_work *work)
 {
     size_t n = trace->n_entries;
     uint64_t last_ns = trace->entries[n - 1].at_ns; /* since the first */
@@ -64,8 +70,8 @@ static int trace_work(struct trace *trace, struct fault *fault, struct plan_work
     free(lengths);
     if (work->rate_per_s == 0 && last_ns > 0)
         work->rate_per_s = (double)n / ((double)last_ns / (double)NS_PER_S);
-    if (work->hit == 0 && trace->n_block_ids > 0)
-        work->hit = trace_hit_share(trace);
+    if (work->hit == 0 && trace->n_block_ids > 0 && trace_hit_share(trace, &work->hit) < 0)
+        return fault_set(fault, E_NOMEM, "out of memory");
     return 0;
 }
 
@@ -78,20 +84,16 @@ static int trace_check(const char *path, const struct trace *trace, struct fault
     return 0;
 }
 
-bool plan_trace_read(const char *path, struct plan_work *work)
+bool plan_trace_read(const char *path, struct trace *out, struct plan_work *work)
 {
-    struct buf text = {0};
-    struct trace trace = {0};
     struct fault fault = {0};
-    int rc = plan_cli_read(path, &text) ? trace_parse(path, buf_view(&text), &fault, &trace) : E_IO;
+    int rc = trace_load(path, &fault, out);
 
     if (rc == 0)
-        rc = trace_check(path, &trace, &fault);
+        rc = trace_check(path, out, &fault);
     if (rc == 0)
-        rc = trace_work(&trace, &fault, work);
-    if (fault.code != 0)
+        rc = trace_work(out, &fault, work);
+    if (rc != 0)
         complain(PLAN_NAME, "%s", fault.text);
-    trace_fini(&trace);
-    buf_fini(&text);
     return rc == 0;
 }

@@ -61,16 +61,14 @@ bool simulate_args_count(const char *name, const char *text, double *out)
     return true;
 }
 
-bool simulate_trace_open(const char *path, struct trace *trace)
+bool simulate_trace_of(const struct plan_job *job, const struct trace **out)
 {
-    struct fault fault = {0};
+    const struct trace *trace = &job->trace;
 
-    if (path == NULL)
+    *out = trace->n_entries > 0 ? trace : NULL;
+    if (trace->n_entries == 0 || trace->entries[trace->n_entries - 1].at_ns > 0)
         return true;
-    if (trace_load(path, &fault, trace) == 0 && trace->entries[trace->n_entries - 1].at_ns > 0)
-        return true;
-    complain(PLAN_NAME, "%s",
-             fault.code != 0 ? fault.text : "a trace that lasts no time cannot be simulated");
+    complain(PLAN_NAME, "a trace that lasts no time cannot be simulated");
     return false;
 }
 

@@ -14,8 +14,8 @@ struct simulate_arg {
 int simulate_args_take(int *argc, char **argv, const struct simulate_arg *args, size_t n);
 /* A number from 1 to a million; NULL leaves out as it is. False after an error message. */
 bool simulate_args_count(const char *name, const char *text, double *out);
-/* Loads the trace unless path is NULL. False after an error message. */
-bool simulate_trace_open(const char *path, struct trace *trace);
+/* The job's trace, or NULL if none was given. False after an error message. */
+bool simulate_trace_of(const struct plan_job *job, const struct trace **out);
 /* The plan of that rank (from 0) among those with two pools; NULL: there are fewer. */
 const struct plan_candidate *simulate_candidate(const struct plan_job *job, size_t rank);
 

@@ -88,11 +88,30 @@ def files_are_whole():
             assert done.returncode == 0, done
 
 
+def trace_lines(n=200):
+    return "".join(json.dumps({"timestamp": i * 50, "input_length": 1000 + i, "output_length": 100, "hash_ids": [0, 1, 2 + i]}) + "\n"
+                   for i in range(n))
+
+
+def a_trace_comes_from_anywhere():
+    """A file, or standard input; with more bytes than other tables may have."""
+    fleet = ("-m", "llama-3-8b", "-d", "h100", "--ttft", "1s", "--itl", "30ms")
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as trace:
+        trace.write(trace_lines())
+        trace.flush()
+        for words in (("simulate", "--search", "no", "--json"), ("sweep", "--vary", "rate", "--values", "1", "--json"), ("plan", "--json")):
+            same = [run("baton-plan", words[0], *fleet, *words[1:], "--trace", path, input=trace_lines(), text=True) for path in (trace.name, "-")]
+            assert all(done.returncode == 0 and done.stdout for done in same), same
+            assert same[0].stdout == same[1].stdout, same
+        trace.write("\n" * (65 << 20))
+        trace.flush()
+        plan("plan", *fleet, "--trace", trace.name)
+    assert "No such file" in plan("plan", *fleet, "--trace", trace.name, rc=1).stderr
+
+
 def mixed_pools_and_traces():
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as trace:
-        for i in range(200):
-            trace.write(json.dumps({"timestamp": i * 50, "input_length": 1000 + i, "output_length": 100,
-                                    "hash_ids": [0, 1, 2 + i]}) + "\n")
+        trace.write(trace_lines())
         trace.flush()
         report = json.loads(plan("plan", "-m", "qwen3-8b", "--prefill-device", "b200", "--decode-device", "h200", "--trace",
                                  trace.name, "--ttft", "1s", "--itl", "30ms", "--json").stdout)
@@ -254,5 +273,5 @@ def one_thing_is_varied():
         plan("sweep", *SMALL, *words, rc=2)
 
 
-main([plans_are_simulated, one_thing_is_varied, an_endpoint_is_calibrated_on, every_device_works_or_is_refused_by_name, reports_agree, files_are_whole, mixed_pools_and_traces,
+main([plans_are_simulated, one_thing_is_varied, an_endpoint_is_calibrated_on, every_device_works_or_is_refused_by_name, reports_agree, files_are_whole, a_trace_comes_from_anywhere, mixed_pools_and_traces,
       complaints_name_what_is_wrong, predictions_stay_within_their_targets])

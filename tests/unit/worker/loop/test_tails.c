@@ -494,6 +494,48 @@ static void a_dispatch_is_reported_to_the_other_router(void **state)
     assert_int_equal(load.queued_prefill_tokens, 0);
 }
 
+/* What has ended since the engine took its figures is not running, whether they count it or not. */
+static void an_end_is_reported_before_the_engine_counts_again(void **state)
+{
+    Baton__LoadReport load = BATON__LOAD_REPORT__INIT;
+
+    submit(0, 1, "req_1", "t");
+    submit(0, 2, "req_2", "t");
+    worker.load.notice = UINT64_MAX;
+    worker_notices_reported(&worker); /* counts both */
+    submit(0, 3, "req_3", "t");
+    submit(0, 4, "req_4", "t");
+    answer(3, 0, 1, BATON__FINISH__FINISH_NONE);
+    load.running = 2;
+    worker_notices_correct(&worker, &load);
+    assert_int_equal(load.running, 3);
+    assert_int_equal(load.waiting, 1);
+
+    answer(1, 0, 1, BATON__FINISH__FINISH_STOP);
+    answer(3, 1, 1, BATON__FINISH__FINISH_STOP);
+    load = (Baton__LoadReport)BATON__LOAD_REPORT__INIT;
+    load.running = 1;
+    load.waiting = 1;
+    worker_notices_correct(&worker, &load);
+    assert_int_equal(load.running, 0);
+    assert_int_equal(load.waiting, 2);
+
+    answer(2, 0, 1, BATON__FINISH__FINISH_STOP);
+    load = (Baton__LoadReport)BATON__LOAD_REPORT__INIT;
+    load.running = 1;
+    load.waiting = 1; /* one of the two was admitted */
+    worker_notices_correct(&worker, &load);
+    assert_int_equal(load.running, 0);
+    assert_int_equal(load.waiting, 1);
+
+    worker_notices_reported(&worker); /* counts the last one alone */
+    load = (Baton__LoadReport)BATON__LOAD_REPORT__INIT;
+    load.running = 1;
+    worker_notices_correct(&worker, &load);
+    assert_int_equal(load.running, 1);
+    assert_int_equal(load.waiting, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -507,6 +549,8 @@ int main(void)
                                         close_worker),
         cmocka_unit_test_setup_teardown(work_ends_with_the_grace, open_worker, close_worker),
         cmocka_unit_test_setup_teardown(a_link_that_comes_back_ends_orphans, open_worker, close_worker),
+        cmocka_unit_test_setup_teardown(an_end_is_reported_before_the_engine_counts_again, open_worker,
+                                        close_worker),
         cmocka_unit_test_setup_teardown(a_dispatch_is_reported_to_the_other_router, open_worker,
                                         close_worker),
         cmocka_unit_test_setup_teardown(memory_is_bounded_and_shared, open_worker, close_worker),

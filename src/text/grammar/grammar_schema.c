@@ -277,7 +277,7 @@ static int value_of_ref(struct schema *s, json_t *schema, uint32_t *pc_out)
         return rc;
     json_object_del(rest, "$ref");
     if (schema_asserts(rest)) {
-        rc = schema_merge(s, rest, target, &merged);
+        rc = schema_merge_inner(s, rest, target, &merged);
         if (rc == 0 && ++s->depth > SCHEMA_MAX_NESTING) /* counts as a nested schema */
             return schema_fault(s, E_LIMIT, "$ref", "nested deeper than %u", SCHEMA_MAX_NESTING);
         return rc != 0 ? rc : schema_value(s, merged, pc_out);
@@ -316,7 +316,7 @@ static int value_of_branches(struct schema *s, json_t *schema, const char *keywo
         snprintf(step, sizeof(step), "%s.%zu", keyword, i - 1);
         branch = json_array_get(branches, i - 1);
         if (!is_plain)
-            rc = schema_merge(s, rest, branch, &branch);
+            rc = schema_merge_inner(s, rest, branch, &branch);
         if (rc == 0)
             rc = schema_rule(s, branch, step, &rule);
         if (rc == 0)

@@ -131,6 +131,15 @@ static bool type_has(json_t *type, const char *name)
     return false;
 }
 
+/* True if the schema's type allows this kind. */
+static bool allows_type(json_t *schema, const char *name)
+{
+    json_t *type = json_object_get(schema, "type");
+
+    return type_has(type, name) || (strcmp(name, "integer") == 0 && type_has(type, "number")) ||
+           (strcmp(name, "null") == 0 && json_is_true(json_object_get(schema, "nullable")));
+}
+
 static int merge_types(struct schema *s, json_t *left, json_t *right, json_t **out)
 {
     static const char *const names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
@@ -138,10 +147,7 @@ static int merge_types(struct schema *s, json_t *left, json_t *right, json_t **o
     int rc = schema_keep(s, list);
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && rc == 0; i++) {
-        bool is_integer = strcmp(names[i], "integer") == 0;
-        bool mine = type_has(left, names[i]) || (is_integer && type_has(left, "number"));
-        bool theirs = type_has(right, names[i]) || (is_integer && type_has(right, "number"));
-        if (mine && theirs)
+        if (allows_type(left, names[i]) && allows_type(right, names[i]))
             rc = json_array_append_new(list, json_string(names[i])) == 0 ? 0 : E_NOMEM;
     }
     if (rc == 0 && json_array_size(list) == 0)
@@ -167,9 +173,10 @@ static int sense_of(const char *keyword)
     return 0;
 }
 
-/* Merges a keyword that both sides have; *out is borrowed. */
-static int merge_keyword(struct schema *s, const char *keyword, json_t *left, json_t *right, json_t **out)
+/* Merges a keyword that both schemas have; *out is borrowed. */
+static int merge_keyword(struct schema *s, const char *keyword, json_t *mine, json_t *theirs, json_t **out)
 {
+    json_t *left = json_object_get(mine, keyword), *right = json_object_get(theirs, keyword);
     int sense = sense_of(keyword);
 
     *out = left;
@@ -178,13 +185,13 @@ static int merge_keyword(struct schema *s, const char *keyword, json_t *left, js
     if (json_array_size(left) + json_array_size(right) > 2 * SCHEMA_MAX_TYPES && strcmp(keyword, "type") == 0)
         return schema_fault(s, E_FORMAT, "type", "must be the name of a type, or a list of them");
     if (strcmp(keyword, "type") == 0)
-        return merge_types(s, left, right, out);
+        return merge_types(s, mine, theirs, out);
     if (strcmp(keyword, "required") == 0)
         return merge_lists(s, left, right, true, out);
     if (strcmp(keyword, "enum") == 0)
         return merge_lists(s, left, right, false, out);
-    if (strcmp(keyword, "uniqueItems") == 0 || strcmp(keyword, "nullable") == 0) {
-        *out = json_is_true(left) == (strcmp(keyword, "nullable") != 0) ? left : right;
+    if (strcmp(keyword, "uniqueItems") == 0) {
+        *out = json_is_true(left) ? left : right;
         return 0;
     }
     if (strcmp(keyword, "items") == 0) {
@@ -197,6 +204,35 @@ static int merge_keyword(struct schema *s, const char *keyword, json_t *left, js
         return 0;
     }
     return schema_fault(s, E_UNSUPPORTED, keyword, "two different values cannot be enforced together");
+}
+
+/* True if the schema allows null, or says nothing about types.  Other schemas that it leads to may say more. */
+static bool may_be_null(json_t *schema)
+{
+    json_t *type = json_object_get(schema, "type"), *nullable = json_object_get(schema, "nullable");
+
+    if (json_is_true(nullable))
+        return true;
+    if (type != NULL) /* too long a list is refused later */
+        return json_array_size(type) <= SCHEMA_MAX_TYPES && type_has(type, "null");
+    return nullable == NULL && json_object_get(schema, "$ref") == NULL &&
+           json_object_get(schema, "anyOf") == NULL && json_object_get(schema, "oneOf") == NULL &&
+           json_object_get(schema, "allOf") == NULL;
+}
+
+/* Keeps nullable only if both schemas allow null. */
+static int merge_nullable(json_t *left, json_t *right, json_t *merged)
+{
+    json_t *mine = json_object_get(left, "nullable"), *theirs = json_object_get(right, "nullable");
+    bool is_null = may_be_null(left) && may_be_null(right) && (json_is_true(mine) || json_is_true(theirs));
+
+    if (mine == NULL && theirs == NULL)
+        return 0;
+    if (!is_null && !json_is_false(mine) && !json_is_false(theirs)) {
+        json_object_del(merged, "nullable");
+        return 0;
+    }
+    return json_object_set_new(merged, "nullable", json_boolean(is_null)) == 0 ? 0 : E_NOMEM;
 }
 
 /* Merges branches that both sides have: one side's stay, the other side's go into an allOf with it. */
@@ -246,23 +282,40 @@ int schema_merge(struct schema *s, json_t *left, json_t *right, json_t **out)
         return schema_fault(s, E_UNSUPPORTED, "prefixItems", "cannot be merged with another schema's items");
     json_object_foreach(right, keyword, value)
     {
-        json_t *mine = json_object_get(left, keyword);
-
         if (rc != 0)
             return rc;
         if (!schema_is_assertion(keyword) || strcmp(keyword, "anyOf") == 0 || strcmp(keyword, "oneOf") == 0 ||
             strcmp(keyword, "$ref") == 0 || strcmp(keyword, "allOf") == 0 ||
-            strcmp(keyword, "properties") == 0 || strcmp(keyword, "additionalProperties") == 0)
+            strcmp(keyword, "properties") == 0 || strcmp(keyword, "additionalProperties") == 0 ||
+            strcmp(keyword, "nullable") == 0)
             continue;
-        if (mine != NULL)
-            rc = merge_keyword(s, keyword, mine, value, &value);
+        if (json_object_get(left, keyword) != NULL)
+            rc = merge_keyword(s, keyword, left, right, &value);
         if (rc == 0)
             rc = json_object_set(merged, keyword, value) == 0 ? 0 : E_NOMEM;
     }
     if (rc == 0)
         rc = merge_objects(s, left, right, merged);
+    if (rc == 0)
+        rc = merge_nullable(left, right, merged);
     *out = merged;
     return rc;
+}
+
+/* nullable without a type beside it is about the values that the $ref, allOf, anyOf or oneOf beside it allow. */
+static int keep_nullable(json_t *outer, json_t *merged)
+{
+    if (!json_is_true(json_object_get(outer, "nullable")) || json_object_get(outer, "type") != NULL ||
+        !json_is_object(merged))
+        return 0;
+    return json_object_set_new(merged, "nullable", json_true()) == 0 ? 0 : E_NOMEM;
+}
+
+int schema_merge_inner(struct schema *s, json_t *outer, json_t *inner, json_t **out)
+{
+    int rc = schema_merge(s, outer, inner, out);
+
+    return rc == 0 ? keep_nullable(outer, *out) : rc;
 }
 
 int schema_all_of(struct schema *s, json_t *schema, json_t **out)
@@ -289,7 +342,7 @@ int schema_all_of(struct schema *s, json_t *schema, json_t **out)
     if (s->depth > SCHEMA_MAX_NESTING)
         return schema_fault(s, E_LIMIT, "allOf", "nested deeper than %u", SCHEMA_MAX_NESTING);
     *out = merged;
-    return 0;
+    return keep_nullable(schema, merged);
 }
 
 /* ---- oneOf ---- */

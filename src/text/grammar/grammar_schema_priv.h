@@ -79,6 +79,8 @@ int schema_count(struct schema *s, json_t *schema, const char *keyword, uint32_t
 /* ---- grammar_schema_merge.c ---- */
 int schema_merge(struct schema *s, json_t *left, json_t *right,
                  json_t **out); /* *out borrowed: the schema of values that satisfy both */
+/* The same for a schema and one that it refers to, or one of its branches. */
+int schema_merge_inner(struct schema *s, json_t *outer, json_t *inner, json_t **out);
 int schema_all_of(struct schema *s, json_t *schema, json_t **out); /* borrowed: no allOf, no $ref */
 int schema_one_of(struct schema *s, json_t *branches); /* refuses branches that it cannot tell apart */
 

@@ -182,6 +182,46 @@ static void unions_and_references(void **state)
     CHECK(rows);
 }
 
+/* A schema that forbids null forbids it beside one that allows it. */
+static void null_is_merged(void **state)
+{
+    static const struct row rows[] = {
+        {"{\"allOf\": [{\"type\": \"string\", \"nullable\": true}, {\"type\": \"string\"}]}",
+         {"\"a\""},
+         {"null"}},
+        {"{\"allOf\": [{\"type\": \"string\"}, {\"type\": \"string\", \"nullable\": true}]}",
+         {"\"a\""},
+         {"null"}},
+        {"{\"allOf\": [{\"nullable\": true}, {\"type\": \"string\"}]}", {"\"a\""}, {"null"}},
+        {"{\"allOf\": [{\"nullable\": true}, {\"anyOf\": [{\"type\": \"string\"}]}]}", {"\"a\""}, {"null"}},
+        {"{\"allOf\": [{\"type\": \"string\", \"nullable\": true}, {\"type\": [\"string\", \"null\"]}]}",
+         {"\"a\"", "null"},
+         {"1"}},
+        {"{\"allOf\": [{\"type\": \"string\", \"nullable\": true}, {\"type\": \"null\"}]}",
+         {"null"},
+         {"\"a\""}},
+        {"{\"allOf\": [{\"type\": \"string\", \"nullable\": true}, {\"maxLength\": 1}]}",
+         {"\"a\"", "null"},
+         {"\"ab\""}},
+        {"{\"type\": \"string\", \"nullable\": true, \"anyOf\": [{\"type\": \"string\"}]}",
+         {"\"a\""},
+         {"null"}},
+        {"{\"nullable\": true, \"anyOf\": [{\"type\": \"integer\"}, {\"const\": \"x\"}]}",
+         {"4", "null"},
+         {"\"y\""}},
+        {"{\"nullable\": true, \"$ref\": \"#/$defs/a\", \"$defs\": {\"a\": {\"type\": \"integer\"}}}",
+         {"4", "null"},
+         {"\"y\""}},
+        {"{\"nullable\": true, \"allOf\": [{\"$ref\": \"#/$defs/a\"}, {\"type\": \"integer\", "
+         "\"minimum\": 4}], \"$defs\": {\"a\": {\"type\": \"integer\"}}}",
+         {"4", "null"},
+         {"3"}},
+    };
+
+    (void)state;
+    CHECK(rows);
+}
+
 static void patterns(void **state)
 {
     static const struct row rows[] = {
@@ -337,6 +377,7 @@ int main(void)
         cmocka_unit_test(bounds),
         cmocka_unit_test(objects_and_arrays),
         cmocka_unit_test(unions_and_references),
+        cmocka_unit_test(null_is_merged),
         cmocka_unit_test(patterns),
         cmocka_unit_test(refusals_name_the_place),
         cmocka_unit_test(the_schema_at_fault_is_named),

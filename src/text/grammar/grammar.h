@@ -7,8 +7,8 @@
  *     {"mark": "<tool_call>"}               the control token with this spelling, or these characters if the
  *                                           vocabulary has no such token
  *     {"json": SCHEMA, "closed": true}      a JSON value that the schema allows ({} or true: any)
- *                                           closed (optional): arguments; an object gets no properties when
- *                                           the schema says nothing about any
+ *                                           closed (optional): arguments; only objects, and an object gets no
+ *                                           properties when the schema says nothing about any
  *     {"tagged": SCHEMA, "until": "</v>", "inner": true, "not": PATTERN}
  *                                           a string of the schema, unquoted, that does not contain until
  *                                           inner (optional): no line end at either side

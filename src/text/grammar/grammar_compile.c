@@ -99,9 +99,9 @@ int compile_schema(struct compile_ctx *ctx, json_t *schema, bool is_closed, uint
     struct known_key key;
     int rc = is_closed ? close_object(schema) : 0;
 
-    if (rc != 0 || known_find(ctx, "schema", schema, &key, rule_out))
+    if (rc != 0 || known_find(ctx, is_closed ? "arguments" : "schema", schema, &key, rule_out))
         return rc;
-    rc = schema_compile(ctx, schema, rule_out);
+    rc = schema_compile(ctx, schema, is_closed, rule_out);
     return rc == 0 ? known_keep(ctx, &key, *rule_out) : rc;
 }
 

@@ -149,7 +149,7 @@ int known_keep(struct compile_ctx *ctx, const struct known_key *key, uint32_t nu
 /* grammar_compile_tagged.c: writes {"tagged": {a string's schema}, "until": TEXT, "inner": BOOL, "not":
  * PATTERN}, then next. */
 int compile_tagged(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out);
-/* grammar_schema.c: the rule of the values that the schema allows. */
-int schema_compile(struct compile_ctx *ctx, json_t *schema, uint32_t *rule_out);
+/* grammar_schema.c: the rule of the values that the schema allows.  is_object: of those that are objects. */
+int schema_compile(struct compile_ctx *ctx, json_t *schema, bool is_object, uint32_t *rule_out);
 
 #endif

@@ -294,6 +294,19 @@ static int value_of_ref(struct schema *s, json_t *schema, uint32_t *pc_out)
 
 /* ---- unions ---- */
 
+/* Merges a branch with the keywords beside it.  A branch of other types than these allow becomes false. */
+static int merge_branch(struct schema *s, json_t *rest, json_t **branch)
+{
+    json_t *target;
+
+    if (schema_deref(s, *branch, &target) == 0 && schema_are_apart(s, rest, target)) {
+        int rc = schema_check_keywords(s, target);
+        *branch = json_false();
+        return rc;
+    }
+    return schema_merge_inner(s, rest, *branch, branch); /* a $ref that leads nowhere is refused later */
+}
+
 static int value_of_branches(struct schema *s, json_t *schema, const char *keyword, uint32_t *pc_out)
 {
     json_t *branches = json_object_get(schema, keyword), *rest, *branch;
@@ -316,7 +329,7 @@ static int value_of_branches(struct schema *s, json_t *schema, const char *keywo
         snprintf(step, sizeof(step), "%s.%zu", keyword, i - 1);
         branch = json_array_get(branches, i - 1);
         if (!is_plain)
-            rc = schema_merge_inner(s, rest, branch, &branch);
+            rc = merge_branch(s, rest, &branch);
         if (rc == 0)
             rc = schema_rule(s, branch, step, &rule);
         if (rc == 0)
@@ -417,7 +430,28 @@ static int compile_waiting(struct schema *s)
     return 0;
 }
 
-int schema_compile(struct compile_ctx *ctx, json_t *schema, uint32_t *rule_out)
+/* The schema of those values that are objects.  Most schemas of arguments allow no others. */
+static int only_objects(struct schema *s, json_t *schema, json_t **out)
+{
+    json_t *target, *object;
+    int rc = schema_deref(s, schema, &target);
+
+    if (rc != 0)
+        return rc;
+    *out = schema;
+    if (json_object_get(target, "type") != NULL) {
+        unsigned kinds = schema_kinds(target);
+        if (kinds == 0 || kinds == 1u << KIND_OBJECT) /* 0: refused where it is compiled */
+            return 0;
+        if ((kinds & 1u << KIND_OBJECT) == 0)
+            return schema_fault(s, E_FORMAT, "type", "arguments are an object");
+    }
+    object = json_pack("{s:s}", "type", "object");
+    rc = schema_keep(s, object);
+    return rc == 0 ? schema_merge(s, schema, object, out) : rc;
+}
+
+int schema_compile(struct compile_ctx *ctx, json_t *schema, bool is_object, uint32_t *rule_out)
 {
     struct schema s = {.graph = ctx->graph,
                        .fault = ctx->fault,
@@ -428,6 +462,8 @@ int schema_compile(struct compile_ctx *ctx, json_t *schema, uint32_t *rule_out)
     int rc = s.made == NULL ? E_NOMEM : hashmap_new(sizeof(json_t *), &s.rules);
 
     buf_append_str(&s.path, s.root_path);
+    if (rc == 0 && is_object)
+        rc = only_objects(&s, schema, &schema);
     if (rc == 0)
         rc = schema_rule(&s, schema, NULL, rule_out);
     if (rc == 0)

@@ -406,9 +406,7 @@ static unsigned kinds_left(json_t *schema)
     return left;
 }
 
-/* Is there a test that no value passes for both? */
-/* True if the kinds or the values of both exclude each other. */
-static bool are_apart(struct schema *s, json_t *left, json_t *right)
+bool schema_are_apart(struct schema *s, json_t *left, json_t *right)
 {
     uint64_t n_values = (uint64_t)json_array_size(json_object_get(left, "enum")) +
                         json_array_size(json_object_get(right, "enum"));
@@ -445,7 +443,7 @@ static bool exclude_each_other(struct schema *s, const struct branch *left, cons
            *theirs = json_object_get(right->schema, "properties"), *value;
     const char *name;
 
-    if (are_apart(s, left->schema, right->schema))
+    if (schema_are_apart(s, left->schema, right->schema))
         return true;
     if (kinds_left(left->schema) != 1u << KIND_OBJECT || kinds_left(right->schema) != 1u << KIND_OBJECT)
         return false;
@@ -458,7 +456,7 @@ static bool exclude_each_other(struct schema *s, const struct branch *left, cons
             !grammar_schema_merge_requires(right, name) || schema_deref(s, value, &value) != 0 ||
             schema_deref(s, other, &other) != 0)
             continue;
-        if (are_apart(s, value, other))
+        if (schema_are_apart(s, value, other))
             return true;
     }
     return is_ruled_out(s, left, right) || is_ruled_out(s, right, left);

@@ -82,6 +82,8 @@ int schema_merge(struct schema *s, json_t *left, json_t *right,
 /* The same for a schema and one that it refers to, or one of its branches. */
 int schema_merge_inner(struct schema *s, json_t *outer, json_t *inner, json_t **out);
 int schema_all_of(struct schema *s, json_t *schema, json_t **out); /* borrowed: no allOf, no $ref */
+/* True if the types or the values of both exclude each other.  False when no steps are left. */
+bool schema_are_apart(struct schema *s, json_t *left, json_t *right);
 int schema_one_of(struct schema *s, json_t *branches); /* refuses branches that it cannot tell apart */
 
 /* ---- grammar_schema_object.c ---- */

@@ -159,6 +159,9 @@ static void unions_and_references(void **state)
         {"{\"oneOf\": [{\"type\": \"integer\"}, {\"type\": [\"null\", \"string\"]}]}",
          {"1", "null", "\"a\""},
          {"true"}},
+        {"{\"type\": [\"integer\", \"null\"], \"anyOf\": [{\"type\": \"string\"}, {\"maximum\": 5}]}",
+         {"5", "null"},
+         {"6", "\"a\""}},
         {"{\"allOf\": [{\"type\": \"number\", \"minimum\": 2}, {\"type\": \"integer\", \"maximum\": 5}, "
          "{\"minimum\": 1}]}",
          {"2", "5"},
@@ -349,6 +352,59 @@ static void nothing_declared_is_nothing_written(void **state)
     assert_true(grammar_takes(vocab, tokenizer, open, "{\"a\":1}"));
 }
 
+#define OBJECT                                                                                               \
+    "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"integer\"}}, \"required\": [\"a\"]}"
+#define DEFS "\"$defs\": {\"o\": " OBJECT ", \"n\": {\"type\": \"null\"}}"
+
+/* Arguments are objects, also if the schema allows other values. */
+static void arguments_are_objects(void **state)
+{
+    static const char *const schemas[] = {
+        OBJECT,
+        "{\"anyOf\": [" OBJECT ", {\"type\": \"null\"}]}",
+        "{\"oneOf\": [{\"type\": \"string\"}, " OBJECT ", {\"const\": 5}]}",
+        "{\"anyOf\": [{\"$ref\": \"#/$defs/n\"}, {\"anyOf\": [{\"type\": \"null\"}, {\"$ref\": "
+        "\"#/$defs/o\"}]}], " DEFS "}",
+        "{\"$ref\": \"#/$defs/o\", \"nullable\": true, " DEFS "}",
+        "{\"allOf\": [{\"$ref\": \"#/$defs/o\"}], \"nullable\": true, " DEFS "}",
+        "{\"properties\": {\"a\": {\"type\": \"integer\"}}, \"required\": [\"a\"], \"nullable\": true}",
+        "{\"type\": [\"object\", \"null\"], \"properties\": {\"a\": {\"type\": \"integer\"}}, \"required\": "
+        "[\"a\"]}",
+        "{\"enum\": [\"a\", 5, {\"a\": 1}, null]}",
+    };
+    static const char *const refused[][2] = {
+        {"{\"type\": \"array\"}", "t.type: arguments are an object"},
+        {"{\"const\": 1}", "t: nothing can ever satisfy this, or only what is too long"},
+        {"{\"anyOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}",
+         "t: nothing can ever satisfy this, or only what is too long"},
+        {"{\"anyOf\": [{\"type\": \"house\"}, " OBJECT "]}",
+         "t.type: must be the name of a type, or a list of them"},
+        {"{\"$ref\": \"#/$defs/x\", \"$defs\": {\"x\": {\"type\": \"object\", \"not\": {}}}}",
+         "t.$defs.x.not: cannot be enforced"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(schemas) / sizeof(schemas[0]); i++) {
+        static const char *const not_taken[] = {"null", "5", "\"a\"", "[]", "{\"a\":null}"};
+        struct buf constraint = {0};
+
+        buf_printf(&constraint, "{\"json\": %s, \"closed\": true}", schemas[i]);
+        if (!grammar_takes(vocab, tokenizer, (const char *)constraint.data, "{\"a\":1}"))
+            fail_msg("%s takes no object", schemas[i]);
+        for (size_t k = 0; k < sizeof(not_taken) / sizeof(not_taken[0]); k++)
+            if (grammar_takes(vocab, tokenizer, (const char *)constraint.data, not_taken[k]))
+                fail_msg("%s takes %s", schemas[i], not_taken[k]);
+        buf_fini(&constraint);
+    }
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        struct grammar_schema one = {bytes_str(refused[i][0]), "t", true};
+        struct fault fault = {0};
+
+        assert_true(grammar_check_schemas(&one, 1, &fault, NULL) < 0);
+        assert_string_equal(fault.text, refused[i][1]);
+    }
+}
+
 /* Endlessly nested values close before the depth that JSON readers refuse. */
 static void nesting_is_bounded(void **state)
 {
@@ -382,6 +438,7 @@ int main(void)
         cmocka_unit_test(refusals_name_the_place),
         cmocka_unit_test(the_schema_at_fault_is_named),
         cmocka_unit_test(nothing_declared_is_nothing_written),
+        cmocka_unit_test(arguments_are_objects),
         cmocka_unit_test(nesting_is_bounded),
     };
 

@@ -92,11 +92,12 @@ int regex_parse(struct bytes pattern, struct nfa *nfa, const char **reason_out);
 const char *format_pattern(const char *name); /* NULL: an unknown format */
 
 /* ---- grammar_digits.c ---- */
-struct number_bounds { /* decimal; has_min and has_max say which bounds exist */
-    double min, max;
+struct number_bounds {
+    double min, max; /* of decimals; has_min and has_max say which bounds exist */
     bool has_min, has_max, is_min_open, is_max_open; /* open: the bound itself is excluded */
     bool is_integer;
-    uint32_t multiple; /* multipleOf, for integers only; 0: any */
+    int64_t least, most; /* of integers, inclusive */
+    uint32_t multiple;   /* multipleOf, for integers only; 0: any */
 };
 
 /* Writes a JSON number within bounds, then next.  E_UNSUPPORTED with the reason (static), E_NOMEM. */

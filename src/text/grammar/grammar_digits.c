@@ -10,7 +10,10 @@
  * While the written digits equal a bound's beginning, the bound's next digit limits the next one.  Once they
  * differ, any digit is allowed.  Multiples carry the remainder of the written digits.  A fraction is compared
  * the same way, with zeros for the digits that are not written.  Numbers with bounds have no exponent.
- * Bounds beyond 18 digits are ignored. */
+ * Bounds beyond 18 digits are ignored.
+ *
+ * Readers of fractions round to a double.  Rounding cannot pass an inclusive bound, but it can end at one that is
+ * excluded: 99.9999999999999998 is read as 100.  So the double beside an excluded bound is the bound. */
 #include "text/grammar/grammar_auto_priv.h"
 
 #include "base/err.h"
@@ -24,7 +27,7 @@
 #define PART_DIGITS      16u
 #define MAX_MULTIPLE     100u
 #define STEPS_OF_WHOLE   200u               /* besides its nodes */
-#define STEPS_OF_DECIMAL 3000u              /* bounds are spelled with ever more digits */
+#define STEPS_OF_DECIMAL 4500u              /* bounds are spelled with ever more digits */
 #define HIGHEST          999999999999999999 /* DIGITS nines */
 
 /* ---- whole numbers ---- */
@@ -105,7 +108,18 @@ static int write_whole(struct graph *graph, const int64_t range[2], uint32_t mul
 struct fraction { /* digits after the point; "" and no limit: any digits */
     const char *lo, *hi;
     bool is_lo_open, is_hi_open;
+    uint32_t any[PART_DIGITS + 1]; /* any digits from this place on; 0: not written yet */
 };
+
+/* Writes any digits from place at, up to the maximum. */
+static uint32_t write_any_part(struct graph *graph, struct fraction *f, uint32_t at, uint32_t next)
+{
+    f->any[PART_DIGITS] = next;
+    for (uint32_t i = PART_DIGITS; i-- > at;)
+        if (f->any[i] == 0)
+            f->any[i] = graph_split(graph, graph_byte(graph, '0', '9', f->any[i + 1]), next);
+    return f->any[at];
+}
 
 static bool grammar_digits_is_zero(const char *digits)
 {
@@ -114,8 +128,8 @@ static bool grammar_digits_is_zero(const char *digits)
 
 /* Writes digits from place at (at most PART_DIGITS in all).  lo, hi: the rest of each bound; NULL: it no
  * longer limits. */
-static uint32_t write_part(struct graph *graph, const struct fraction *f, uint32_t at,
-                           const struct bounds *texts, uint32_t next)
+static uint32_t write_part(struct graph *graph, struct fraction *f, uint32_t at, const struct bounds *texts,
+                           uint32_t next)
 {
     bool has_lo = texts->min != GRAPH_UNBOUNDED, has_hi = texts->max != GRAPH_UNBOUNDED;
     const char *lo = has_lo ? f->lo + texts->min : "", *hi = has_hi ? f->hi + texts->max : "";
@@ -125,11 +139,8 @@ static uint32_t write_part(struct graph *graph, const struct fraction *f, uint32
 
     if (at == PART_DIGITS)
         return ways;
-    if (!has_lo && !has_hi) { /* any digits, up to the maximum */
-        for (uint32_t i = at; i < PART_DIGITS; i++)
-            ways = graph_split(graph, graph_byte(graph, '0', '9', ways), next);
-        return ways;
-    }
+    if (!has_lo && !has_hi)
+        return write_any_part(graph, f, at, next);
     char from = has_lo && *lo != '\0' ? *lo : '0', to = !has_hi ? '9' : *hi != '\0' ? *hi : '0';
     for (char digit = from; digit <= to;) {
         bool is_lo = has_lo && digit == from, is_hi = has_hi && digit == to;
@@ -147,7 +158,7 @@ static uint32_t write_part(struct graph *graph, const struct fraction *f, uint32
 }
 
 /* Writes the end, or a point and digits, so that the fraction is within f. */
-static uint32_t write_fraction(struct graph *graph, const struct fraction *f, uint32_t next)
+static uint32_t write_fraction(struct graph *graph, struct fraction *f, uint32_t next)
 {
     struct bounds whole = {f->lo == NULL ? GRAPH_UNBOUNDED : 0, f->hi == NULL ? GRAPH_UNBOUNDED : 0}, after;
     bool may_end = (f->lo == NULL || (grammar_digits_is_zero(f->lo) && !f->is_lo_open)) &&
@@ -183,6 +194,18 @@ static bool grammar_digits_spell(double value, char out[DIGITS + PART_DIGITS + 8
             return true;
     }
     return false;
+}
+
+/* Replaces an excluded bound by the double beside it, if that can be written. */
+static double move_inside(double bound, double towards, bool *is_open)
+{
+    char text[DIGITS + PART_DIGITS + 8];
+    double inside = nextafter(bound, towards);
+
+    if (!*is_open || fabs(inside) > (double)HIGHEST || !grammar_digits_spell(fabs(inside), text))
+        return bound;
+    *is_open = false;
+    return inside;
 }
 
 static int write_magnitude(struct graph *graph, const struct magnitude *m, uint32_t next, uint32_t *pc_out)
@@ -221,29 +244,29 @@ static int write_magnitude(struct graph *graph, const struct magnitude *m, uint3
 
 static int write_decimal(struct graph *graph, const struct number_bounds *b, uint32_t next, uint32_t *pc_out)
 {
-    double lo = b->has_min ? b->min : -(double)HIGHEST, hi = b->has_max ? b->max : (double)HIGHEST;
-    struct magnitude up = {.is_lo_open = lo >= 0 && b->is_min_open, .is_hi_open = b->is_max_open};
-    struct magnitude down = {.is_lo_open = hi < 0 && b->is_max_open, .is_hi_open = b->is_min_open};
+    bool is_min_open = b->is_min_open, is_max_open = b->is_max_open;
     uint32_t above = PC_DEAD, below = PC_DEAD;
     int rc = 0;
 
-    lo = lo < -(double)HIGHEST ? -(double)HIGHEST : lo;
-    hi = hi > (double)HIGHEST ? (double)HIGHEST : hi;
-    if (lo > (double)HIGHEST || hi < -(double)HIGHEST || lo > hi) {
-        *pc_out = PC_DEAD;
-        return 0;
-    }
+    *pc_out = PC_DEAD;
     if (graph_spend(graph, STEPS_OF_DECIMAL) != 0)
         return E_LIMIT;
+    double lo = b->has_min ? move_inside(b->min, INFINITY, &is_min_open) : -(double)HIGHEST;
+    double hi = b->has_max ? move_inside(b->max, -INFINITY, &is_max_open) : (double)HIGHEST;
+    lo = lo < -(double)HIGHEST ? -(double)HIGHEST : lo;
+    hi = hi > (double)HIGHEST ? (double)HIGHEST : hi;
+    if (lo > (double)HIGHEST || hi < -(double)HIGHEST || lo > hi ||
+        (lo == hi && (is_min_open || is_max_open)))
+        return 0;
+    /* "-0.0" would be accepted below zero, so the negative side excludes 0 */
+    struct magnitude up = {.is_lo_open = lo >= 0 && is_min_open, .is_hi_open = is_max_open};
+    struct magnitude down = {.is_lo_open = hi >= 0 || is_max_open, .is_hi_open = is_min_open};
     if (!grammar_digits_spell(lo > 0 ? lo : 0, up.lo) || !grammar_digits_spell(hi > 0 ? hi : 0, up.hi) ||
         !grammar_digits_spell(hi < 0 ? -hi : 0, down.lo) || !grammar_digits_spell(lo < 0 ? -lo : 0, down.hi))
         return E_UNSUPPORTED;
-    /* "-0.0" would be accepted below zero, so the negative side excludes 0 */
-    down.is_lo_open |= hi >= 0;
-    if (hi > 0 || (hi == 0 && !b->is_max_open))
-        if (lo < hi || (!b->is_min_open && !b->is_max_open))
-            rc = write_magnitude(graph, &up, next, &above);
-    if (rc == 0 && lo < 0 && (lo < hi || (!b->is_min_open && !b->is_max_open)))
+    if (hi > 0 || (hi == 0 && !is_max_open))
+        rc = write_magnitude(graph, &up, next, &above);
+    if (rc == 0 && lo < 0)
         rc = write_magnitude(graph, &down, next, &below);
     *pc_out = graph_split(graph, above, graph_byte(graph, '-', '-', below));
     return rc;
@@ -251,14 +274,11 @@ static int write_decimal(struct graph *graph, const struct number_bounds *b, uin
 
 static int write_integer(struct graph *graph, const struct number_bounds *b, uint32_t next, uint32_t *pc_out)
 {
-    double lo = b->has_min ? ceil(b->min) + (b->is_min_open && ceil(b->min) == b->min) : -(double)HIGHEST;
-    double hi = b->has_max ? floor(b->max) - (b->is_max_open && floor(b->max) == b->max) : (double)HIGHEST;
-    int64_t least = lo < -(double)HIGHEST ? -HIGHEST : lo >= (double)HIGHEST ? HIGHEST : (int64_t)lo;
-    int64_t most = hi < -(double)HIGHEST ? -HIGHEST : hi >= (double)HIGHEST ? HIGHEST : (int64_t)hi;
+    int64_t least = b->least < -HIGHEST ? -HIGHEST : b->least, most = b->most > HIGHEST ? HIGHEST : b->most;
     int64_t up[2] = {least > 0 ? least : 0, most}, down[2] = {most < 0 ? -most : 1, -least};
     uint32_t multiple = b->multiple == 0 ? 1 : b->multiple, above, below;
 
-    if (lo > hi || lo >= (double)HIGHEST || hi <= -(double)HIGHEST) {
+    if (least > most) {
         *pc_out = PC_DEAD;
         return 0;
     }

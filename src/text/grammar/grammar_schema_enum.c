@@ -38,21 +38,36 @@ static int refuse_beside(struct schema *s, json_t *schema, const char *const *na
     return 0;
 }
 
-static bool grammar_schema_enum_is_within(json_t *schema, double number, const char *least, const char *most)
+static bool grammar_schema_enum_is_within(json_t *schema, const json_t *number, const char *least,
+                                          const char *most)
 {
     json_t *lo = json_object_get(schema, least), *hi = json_object_get(schema, most);
 
-    return (!json_is_number(lo) || number >= json_number_value(lo)) &&
-           (!json_is_number(hi) || number <= json_number_value(hi));
+    return (!json_is_number(lo) || schema_compare(number, lo) >= 0) &&
+           (!json_is_number(hi) || schema_compare(number, hi) <= 0);
 }
 
-static bool is_apart(json_t *schema, double number)
+static bool is_apart(json_t *schema, const json_t *number)
 {
     json_t *lo = json_object_get(schema, "exclusiveMinimum"),
            *hi = json_object_get(schema, "exclusiveMaximum");
 
-    return (!json_is_number(lo) || number > json_number_value(lo)) &&
-           (!json_is_number(hi) || number < json_number_value(hi));
+    return (!json_is_number(lo) || schema_compare(number, lo) > 0) &&
+           (!json_is_number(hi) || schema_compare(number, hi) < 0);
+}
+
+/* Checks the text's length in characters.  1, 0, or E_NOMEM. */
+static int is_long_enough(json_t *schema, const json_t *text)
+{
+    json_int_t n_chars = 0;
+
+    for (size_t i = 0; i < json_string_length(text); i++)
+        n_chars += (json_string_value(text)[i] & 0xc0) != 0x80;
+    json_t *length = json_integer(n_chars);
+    int rc =
+        length == NULL ? E_NOMEM : grammar_schema_enum_is_within(schema, length, "minLength", "maxLength");
+    json_decref(length);
+    return rc;
 }
 
 /* Checks value against the keywords beside enum.  1, 0, or the fault of an unsupported keyword. */
@@ -72,19 +87,14 @@ static int grammar_schema_enum_is_allowed(struct schema *s, json_t *schema, json
     int rc = 0;
 
     if (json_is_string(value)) {
-        size_t n_chars = 0;
-        for (size_t i = 0; i < json_string_length(value); i++)
-            n_chars += (json_string_value(value)[i] & 0xc0) != 0x80;
         rc = refuse_beside(s, schema, text);
-        return rc != 0 ? rc
-                       : grammar_schema_enum_is_within(schema, (double)n_chars, "minLength", "maxLength");
+        return rc != 0 ? rc : is_long_enough(schema, value);
     }
     if (json_is_number(value)) {
-        double is = json_number_value(value);
         rc = refuse_beside(s, schema, number);
-        return rc != 0
-                   ? rc
-                   : grammar_schema_enum_is_within(schema, is, "minimum", "maximum") && is_apart(schema, is);
+        return rc != 0 ? rc
+                       : grammar_schema_enum_is_within(schema, value, "minimum", "maximum") &&
+                             is_apart(schema, value);
     }
     if (json_is_object(value) || json_is_array(value))
         rc = refuse_beside(s, schema, parts);

@@ -199,8 +199,7 @@ static int merge_keyword(struct schema *s, const char *keyword, json_t *mine, js
         return schema_keep(s, *out);
     }
     if (sense != 0 && json_is_number(left) && json_is_number(right)) {
-        bool is_more = json_number_value(left) > json_number_value(right);
-        *out = is_more == (sense > 0) ? left : right;
+        *out = (schema_compare(left, right) > 0) == (sense > 0) ? left : right;
         return 0;
     }
     return schema_fault(s, E_UNSUPPORTED, keyword, "two different values cannot be enforced together");
@@ -369,8 +368,8 @@ static bool have_common_value(struct schema *s, json_t *left, json_t *right)
 
     for (size_t i = 0; (mine = value_at(left, i)) != NULL; i++)
         for (size_t j = 0; (theirs = value_at(right, j)) != NULL; j++) {
-            if (schema_equal(s, mine, theirs) || (json_is_number(mine) && json_is_number(theirs) &&
-                                                  json_number_value(mine) == json_number_value(theirs)))
+            if (schema_equal(s, mine, theirs) ||
+                (json_is_number(mine) && json_is_number(theirs) && schema_compare(mine, theirs) == 0))
                 return true;
         }
     return false;

@@ -97,5 +97,6 @@ uint32_t schema_blank(struct schema *s, uint32_t next); /* optional white space 
 int schema_enum(struct schema *s, json_t *schema, uint32_t *pc_out);
 int schema_string(struct schema *s, json_t *schema, uint32_t *pc_out);
 int schema_number(struct schema *s, json_t *schema, bool is_integer, uint32_t *pc_out);
+int schema_compare(const json_t *left, const json_t *right); /* two numbers, exactly: -1, 0 or 1 */
 
 #endif

@@ -8,10 +8,12 @@
 
 #include "base/err.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define DIGITS_MAX 18u
+#define DIGITS_MAX    18u
+#define WHOLE_HIGHEST 1000000000000000000 /* more digits than are written */
 
 /* ---- numbers ---- */
 
@@ -57,14 +59,36 @@ static uint32_t number_rule(struct schema *s, bool is_integer)
     return *rule;
 }
 
+int schema_compare(const json_t *left, const json_t *right)
+{
+    if (json_is_real(left) && json_is_real(right))
+        return (json_real_value(left) > json_real_value(right)) -
+               (json_real_value(left) < json_real_value(right));
+    if (json_is_real(left))
+        return -schema_compare(right, left);
+    int64_t whole = json_integer_value(left), other = json_integer_value(right);
+    double real = json_real_value(right), part = 0;
+    if (json_is_real(right)) {
+        if (real >= 0x1p63 || real < -0x1p63)
+            return real > 0 ? -1 : 1;
+        other = (int64_t)floor(real);
+        part = real - floor(real);
+    }
+    return whole != other ? (whole > other) - (whole < other) : -(part > 0);
+}
+
 struct bound_words { /* the keywords of a bound */
     const char *closed, *open;
     int sense; /* 1: a lower bound, -1: an upper one */
 };
 
-/* Reads the bound that a keyword or its exclusive form sets.  1: there is one. */
-static int read_bound(struct schema *s, json_t *schema, const struct bound_words *words, double *bound,
-                      bool *is_open)
+struct bound {
+    const json_t *number; /* NULL: there is none */
+    bool is_open;         /* the number itself is excluded */
+};
+
+/* Reads the bound that a keyword or its exclusive form sets. */
+static int read_bound(struct schema *s, json_t *schema, const struct bound_words *words, struct bound *out)
 {
     json_t *closed = json_object_get(schema, words->closed), *open = json_object_get(schema, words->open);
     bool is_flag = json_is_boolean(open); /* a flag, as in draft 4 and OpenAPI 3.0 */
@@ -73,16 +97,35 @@ static int read_bound(struct schema *s, json_t *schema, const struct bound_words
         return schema_fault(s, E_FORMAT,
                             closed != NULL && !json_is_number(closed) ? words->closed : words->open,
                             "must be a number");
-    *bound = json_number_value(closed);
-    *is_open = is_flag && json_is_true(open);
-    if (open == NULL || is_flag)
-        return closed != NULL;
-    double other = json_number_value(open);
-    if (closed == NULL || words->sense * other >= words->sense * *bound) {
-        *bound = other;
-        *is_open = true;
-    }
-    return 1;
+    *out = (struct bound){closed, is_flag && json_is_true(open)};
+    if (open != NULL && !is_flag && (closed == NULL || words->sense * schema_compare(open, closed) >= 0))
+        *out = (struct bound){open, true};
+    return 0;
+}
+
+/* The whole number nearest to the bound, within it.  sense as above. */
+static int64_t whole_of_bound(const struct bound *bound, int sense)
+{
+    double real = json_number_value(bound->number), whole = sense > 0 ? ceil(real) : floor(real);
+
+    if (bound->number == NULL || fabs(real) > (double)WHOLE_HIGHEST)
+        return bound->number == NULL ? -sense * WHOLE_HIGHEST : real > 0 ? WHOLE_HIGHEST : -WHOLE_HIGHEST;
+    if (json_is_integer(bound->number))
+        return json_integer_value(bound->number) + (bound->is_open ? sense : 0);
+    return (int64_t)whole + (bound->is_open && whole == real ? sense : 0);
+}
+
+/* The bound of decimals.  An integer that is no double is moved inwards. */
+static double real_of_bound(const struct bound *bound, int sense, bool *is_open)
+{
+    double real = json_number_value(bound->number);
+    int64_t whole = json_integer_value(bound->number);
+    int over = !json_is_integer(bound->number) ? 0
+               : real >= 0x1p63                ? 1
+                                               : ((int64_t)real > whole) - ((int64_t)real < whole);
+
+    *is_open = bound->is_open && over * sense >= 0;
+    return over * sense < 0 ? nextafter(real, sense * INFINITY) : real;
 }
 
 static int read_multiple(struct schema *s, json_t *schema, struct number_bounds *bounds)
@@ -106,16 +149,20 @@ int schema_number(struct schema *s, json_t *schema, bool is_integer, uint32_t *p
     static const struct bound_words least = {"minimum", "exclusiveMinimum", 1},
                                     most = {"maximum", "exclusiveMaximum", -1};
     struct number_bounds bounds = {.is_integer = is_integer};
+    struct bound lower, upper;
     const char *reason = NULL;
-    int rc = read_bound(s, schema, &least, &bounds.min, &bounds.is_min_open);
+    int rc = read_bound(s, schema, &least, &lower);
 
-    if (rc < 0)
+    if (rc == 0)
+        rc = read_bound(s, schema, &most, &upper);
+    if (rc != 0)
         return rc;
-    bounds.has_min = rc > 0;
-    rc = read_bound(s, schema, &most, &bounds.max, &bounds.is_max_open);
-    if (rc < 0)
-        return rc;
-    bounds.has_max = rc > 0;
+    bounds.has_min = lower.number != NULL;
+    bounds.has_max = upper.number != NULL;
+    bounds.least = whole_of_bound(&lower, 1);
+    bounds.most = whole_of_bound(&upper, -1);
+    bounds.min = real_of_bound(&lower, 1, &bounds.is_min_open);
+    bounds.max = real_of_bound(&upper, -1, &bounds.is_max_open);
     rc = read_multiple(s, schema, &bounds);
     if (rc != 0)
         return rc;

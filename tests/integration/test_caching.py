@@ -13,7 +13,7 @@ import re
 import subprocess
 import time
 
-from cluster import BUILD, Cluster, events, fetch, main, patience
+from cluster import BUILD, Cluster, events, fetch, in_threads, main, patience
 from test_tier import until
 
 TURNS = 20
@@ -423,6 +423,21 @@ def tenants_share_what_is_declared_public():
         c.assert_quiet()
 
 
+def first_requests_wait_until_the_declared_is_rendered():
+    """Rendering the declared beginnings takes a while.  All requests that come meanwhile have public prompts."""
+    systems = [f"Example {i} Ltd. " + PUBLIC for i in range(8)]
+    with Cluster() as c:
+        keys, public, ann, bob = two_tenants(c)
+        with open(public, "w") as f:
+            json.dump([{"system": system} for system in systems] + [{"system": f"{i} " + PUBLIC * 30} for i in range(40)], f)
+        c.relay(http__api_keys=keys, cache__public_prefix=public)
+        port = c.routers[0].http
+        in_threads([lambda system=system: reads(port, ann, system, "Hello") for system in systems])
+        shared = [reads(port, bob, system, "Good morning")[0] for system in systems]
+        assert all(n > 0 for n in shared), shared
+        c.assert_quiet()
+
+
 def marked_prompts_stay_longest():
     """When memory is short, unpinned blocks go first, however recently they were used."""
     with Cluster() as c:
@@ -469,5 +484,6 @@ def a_bad_declaration_is_refused():
 if __name__ == "__main__":
     main([on_one_worker, over_a_thread, with_a_pair_at_hand, with_every_turn_through_the_pair, on_a_worker_itself,
           sampled_answers_are_continued_too, every_request_is_billed_what_was_counted, a_prewarmed_prompt_is_read,
-          tenants_share_what_is_declared_public, a_salt_divides_a_tenant, marked_prompts_stay_longest,
+          tenants_share_what_is_declared_public, first_requests_wait_until_the_declared_is_rendered,
+          a_salt_divides_a_tenant, marked_prompts_stay_longest,
           a_bad_declaration_is_refused])

@@ -69,9 +69,7 @@ static void choice_job_work(struct choice *choice, struct work *work)
         work->sample.temperature = (float)request->front->opts.default_temperature;
     work->sample.seed = seed_of(choice);
     memcpy(work->pin_tokens, choice->prompt->mark_tokens, sizeof(work->pin_tokens));
-    if (request->front->public_prefix != NULL)
-        work->public_tokens =
-            public_prefix_tokens(request->front->public_prefix, request->model, &choice->prompt->ids);
+    work->public_tokens = choice->prompt->public_tokens;
     resume_fill_work(request, &work->resume);
     work->score_from = choice_scores_prompt(choice) ? 1 : 0;
 }

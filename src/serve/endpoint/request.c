@@ -54,9 +54,10 @@ struct prompt *request_prompt(struct request *request, size_t index)
 /* ---- birth and end ---- */
 
 static void request_take_model(struct request *request);
+static void begin_tokenising(struct request *request);
 
-/* Sends a ping, or looks again for the model that the request waits for.  While the client has bytes to read, it needs no
- * ping. */
+/* Sends a ping, or looks again for the model, or its public beginnings, that the request waits for.  While the
+ * client has bytes to read, it needs no ping. */
 static void on_ping(void *arg)
 {
     struct request *request = arg;
@@ -64,7 +65,10 @@ static void on_ping(void *arg)
     uint64_t now = clock_now_ns();
 
     if (request->state == REQUEST_RECEIVED) {
-        request_take_model(request);
+        if (request->model == NULL)
+            request_take_model(request);
+        else
+            begin_tokenising(request);
         return;
     }
     if (now - request->event_ns >= ping_ns) {
@@ -396,8 +400,17 @@ static void continue_conversation(struct request *request)
 
 static void begin_tokenising(struct request *request)
 {
+    struct public_prefix *prefix = api_call_generates(request->call) ? request->front->public_prefix : NULL;
+    enum public_prefix_state state =
+        prefix == NULL ? PUBLIC_PREFIX_READY : public_prefix_state(prefix, request->model);
     size_t n = request->gen.arena.used_bytes;
 
+    if (state == PUBLIC_PREFIX_RENDERING) {
+        ev_timer_start(request->ping, MODEL_POLL_NS);
+        return;
+    }
+    if (state == PUBLIC_PREFIX_NONE) /* this request renders them */
+        n = never_inline(request, n);
     for (uint32_t i = 0; i < request->shared.n_fetched; i++)
         n += request->shared.fetched[i].len_bytes;
     if (constraint_has_schemas(&request->gen)) /* a pattern of few bytes may take long to compile */
@@ -537,6 +550,10 @@ static void tokenise_done(void *arg)
     ev_work_name("tokenised");
     if (!is_back(request))
         return;
+    if (request->work_rc == E_AGAIN) { /* another request renders the public beginnings */
+        ev_timer_start(request->ping, MODEL_POLL_NS);
+        return;
+    }
     if (request->work_rc < 0) {
         request_fail(request, &request->error);
         return;

@@ -141,13 +141,17 @@ static int make_stops(struct request *request)
     return E_NOMEM;
 }
 
+/* E_AGAIN: another thread renders the public beginnings; nothing was done. */
 static int request_tokenise(struct request *request)
 {
     const struct gen_model *model = request->model;
+    struct public_prefix *prefix = api_call_generates(request->call) ? request->front->public_prefix : NULL;
     int rc = check_bias(request);
 
     if (rc < 0)
         return rc;
+    if (prefix != NULL && public_prefix_prepare(prefix, model) == E_AGAIN)
+        return E_AGAIN;
     shared_take_answers(request);
     if (request->front->answer_cache != NULL)
         replay_find(&request->replay, request->front->answer_cache, request->owner, model->fingerprint,
@@ -161,6 +165,9 @@ static int request_tokenise(struct request *request)
         rc = responses_truncate(request);
     if (rc == 0)
         rc = make_stops(request);
+    for (size_t i = 0; rc == 0 && i < request_n_prompts(request); i++)
+        request_prompt(request, i)->public_tokens =
+            public_prefix_tokens(prefix, model, &request_prompt(request, i)->ids);
     if (rc == 0 && request->call == API_TOKENIZE)
         rc = prompt_put_tokens(model, &request->prompt, &request->body, &request->error);
     return rc;

@@ -120,6 +120,7 @@ static int resume_take_prompt(struct request *request, const struct work_order *
     free(prompt->ids.ids);
     prompt->ids.ids = ids;
     prompt->ids.n = prompt->ids.cap = order->n_prompt;
+    prompt->public_tokens = public_prefix_tokens(request->front->public_prefix, request->model, &prompt->ids);
     request->resume.has_other_prompt = true;
     return 0;
 }

@@ -9,10 +9,12 @@ libserve_prompt_a_SOURCES = src/serve/prompt/prompt.c src/serve/prompt/prompt.h 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_constraint_braces \
 	tests/unit/serve/prompt/test_constraint_nested \
-	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt
+	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt \
+	tests/unit/serve/prompt/test_public_prefix
 TESTS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_constraint_braces \
 	tests/unit/serve/prompt/test_constraint_nested \
-	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt
+	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt \
+	tests/unit/serve/prompt/test_public_prefix
 tests_unit_serve_prompt_test_constraint_SOURCES = tests/unit/serve/prompt/test_constraint.c tests/unit/serve/prompt/constraint_rig.c \
 	tests/unit/serve/prompt/constraint_rig.h
 tests_unit_serve_prompt_test_constraint_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
@@ -27,4 +29,6 @@ tests_unit_serve_prompt_test_constraint_thinking_SOURCES = tests/unit/serve/prom
 tests_unit_serve_prompt_test_constraint_thinking_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
 tests_unit_serve_prompt_test_prompt_SOURCES = tests/unit/serve/prompt/test_prompt.c
 tests_unit_serve_prompt_test_prompt_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_prompt) $(CMOCKA_LIBS)
+tests_unit_serve_prompt_test_public_prefix_SOURCES = tests/unit/serve/prompt/test_public_prefix.c
+tests_unit_serve_prompt_test_public_prefix_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_prompt) $(CMOCKA_LIBS)
 endif

@@ -16,12 +16,13 @@
 struct prompt {
     struct token_ids ids;
     uint32_t mark_tokens[WORK_N_PINS]; /* tokens up to each of gen_request.marks; 0: none */
-    uint32_t base_tokens;  /* tokens up to where the assistant's turn opens; 0: no marker begins there */
-    uint64_t base_sum;     /* chat_sum() of these tokens */
-    struct buf text;       /* text of a raw prompt, for echo */
-    bool opens_thinking;   /* the prompt ends where the model's thinking begins */
-    uint32_t n_replayed;   /* earlier answers whose own tokens are in the prompt */
-    struct buf constraint; /* of all answers, in the first prompt (serve/prompt/constraint.h); empty: none */
+    uint32_t base_tokens;   /* tokens up to where the assistant's turn opens; 0: no marker begins there */
+    uint64_t base_sum;      /* chat_sum() of these tokens */
+    uint32_t public_tokens; /* leading tokens that are public (public_prefix.h); the endpoint sets it */
+    struct buf text;        /* text of a raw prompt, for echo */
+    bool opens_thinking;    /* the prompt ends where the model's thinking begins */
+    uint32_t n_replayed;    /* earlier answers whose own tokens are in the prompt */
+    struct buf constraint;  /* of all answers, in the first prompt (serve/prompt/constraint.h); empty: none */
 };
 
 /* Renders and tokenises.  replay (may be NULL): our own earlier answers in the conversation.  Their

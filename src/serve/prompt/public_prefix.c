@@ -3,10 +3,13 @@
  *
  * Each beginning is rendered with two different questions after it.  The tokens that both prompts share
  * are the beginning's fixed tokens, for any use of tools and system texts in the template.  Templates
- * may begin differently with thinking on or off, so each beginning is rendered for each setting. */
+ * may begin differently with thinking on or off, so each beginning is rendered for each setting.
+ *
+ * The lock covers the list of models alone.  One thread renders at a time, without the lock. */
 #include "serve/prompt/public_prefix.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,15 +26,18 @@
 #define MAX_MODELS     64
 #define N_SETTINGS     3 /* settings of thinking */
 
-struct rendered { /* beginnings rendered for one model */
+struct rendered { /* beginnings rendered for one model; counted, under the lock */
     char fingerprint[33];
+    unsigned n_refs;
     struct token_ids ids[MAX_BEGINNINGS * N_SETTINGS];
     size_t n;
 };
 
 struct public_prefix {
     json_t *beginnings; /* a list of objects */
-    struct rendered *models[MAX_MODELS];
+    pthread_mutex_t lock;
+    bool is_rendering;                   /* a thread renders */
+    struct rendered *models[MAX_MODELS]; /* the least recently used first */
     size_t n_models;
 };
 
@@ -118,6 +124,7 @@ int public_prefix_load(const char *path, struct fault *fault, struct public_pref
 
     if (prefix == NULL)
         return fault_set(fault, E_NOMEM, "out of memory");
+    pthread_mutex_init(&prefix->lock, NULL);
     rc = prompt_public_prefix_load(path, fault, prefix);
     if (rc < 0)
         public_prefix_free(prefix);
@@ -126,8 +133,10 @@ int public_prefix_load(const char *path, struct fault *fault, struct public_pref
     return rc;
 }
 
-static void rendered_free(struct rendered *rendered)
+static void rendered_unref(struct rendered *rendered)
 {
+    if (--rendered->n_refs > 0)
+        return;
     for (size_t i = 0; i < rendered->n; i++)
         token_ids_fini(&rendered->ids[i]);
     free(rendered);
@@ -138,8 +147,9 @@ void public_prefix_free(struct public_prefix *prefix)
     if (prefix == NULL)
         return;
     for (size_t i = 0; i < prefix->n_models; i++)
-        rendered_free(prefix->models[i]);
+        rendered_unref(prefix->models[i]);
     json_decref(prefix->beginnings);
+    pthread_mutex_destroy(&prefix->lock);
     free(prefix);
 }
 
@@ -183,38 +193,108 @@ static void public_prefix_render(const json_t *beginning, enum gen_thinking thin
     prompt_fini(&b);
 }
 
-static const struct rendered *rendered_for(struct public_prefix *prefix, const struct gen_model *model)
+/* NULL: not rendered for this model.  Otherwise it becomes the most recently used.  Under the lock. */
+static struct rendered *rendered_find(struct public_prefix *prefix, const struct gen_model *model)
+{
+    struct rendered **models = prefix->models;
+    size_t i = 0;
+
+    while (i < prefix->n_models && strcmp(models[i]->fingerprint, model->fingerprint) != 0)
+        i++;
+    if (i == prefix->n_models)
+        return NULL;
+    struct rendered *found = models[i];
+    memmove(&models[i], &models[i + 1], (prefix->n_models - i - 1) * sizeof(*models));
+    models[prefix->n_models - 1] = found;
+    return found;
+}
+
+/* Takes rendered.  Models come and go; the least recently used one makes room.  Under the lock. */
+static void rendered_keep(struct public_prefix *prefix, struct rendered *rendered)
+{
+    if (prefix->n_models == MAX_MODELS) {
+        rendered_unref(prefix->models[0]);
+        memmove(&prefix->models[0], &prefix->models[1], --prefix->n_models * sizeof(prefix->models[0]));
+    }
+    prefix->models[prefix->n_models++] = rendered;
+}
+
+static struct rendered *rendered_new(const struct public_prefix *prefix, const struct gen_model *model)
 {
     static const enum gen_thinking settings[N_SETTINGS] = {GEN_THINKING_UNSAID, GEN_THINKING_ON,
                                                            GEN_THINKING_OFF};
-    struct rendered *rendered;
+    struct rendered *rendered = calloc(1, sizeof(*rendered));
 
-    for (size_t i = 0; i < prefix->n_models; i++)
-        if (strcmp(prefix->models[i]->fingerprint, model->fingerprint) == 0)
-            return prefix->models[i];
-    if (prefix->n_models == MAX_MODELS) /* models come and go; the oldest entry is no longer in use */
-        rendered_free(prefix->models[--prefix->n_models]);
-    rendered = calloc(1, sizeof(*rendered));
     if (rendered == NULL)
         return NULL;
+    rendered->n_refs = 1;
     str_copy(rendered->fingerprint, sizeof(rendered->fingerprint), model->fingerprint);
     for (size_t i = 0; i < json_array_size(prefix->beginnings); i++)
         for (size_t k = 0; k < N_SETTINGS; k++)
             public_prefix_render(json_array_get(prefix->beginnings, i), settings[k], model, rendered);
-    prefix->models[prefix->n_models++] = rendered;
     return rendered;
+}
+
+/* Under the lock. */
+static enum public_prefix_state state_for(struct public_prefix *prefix, const struct gen_model *model)
+{
+    return rendered_find(prefix, model) != NULL ? PUBLIC_PREFIX_READY
+           : prefix->is_rendering               ? PUBLIC_PREFIX_RENDERING
+                                                : PUBLIC_PREFIX_NONE;
+}
+
+enum public_prefix_state public_prefix_state(struct public_prefix *prefix, const struct gen_model *model)
+{
+    enum public_prefix_state state;
+
+    pthread_mutex_lock(&prefix->lock);
+    state = state_for(prefix, model);
+    pthread_mutex_unlock(&prefix->lock);
+    return state;
+}
+
+int public_prefix_prepare(struct public_prefix *prefix, const struct gen_model *model)
+{
+    enum public_prefix_state state;
+    struct rendered *rendered;
+
+    pthread_mutex_lock(&prefix->lock);
+    state = state_for(prefix, model);
+    prefix->is_rendering |= state == PUBLIC_PREFIX_NONE;
+    pthread_mutex_unlock(&prefix->lock);
+    if (state != PUBLIC_PREFIX_NONE)
+        return state == PUBLIC_PREFIX_READY ? 0 : E_AGAIN;
+    rendered = rendered_new(prefix, model);
+    pthread_mutex_lock(&prefix->lock);
+    prefix->is_rendering = false;
+    if (rendered != NULL)
+        rendered_keep(prefix, rendered);
+    pthread_mutex_unlock(&prefix->lock);
+    return rendered == NULL ? E_NOMEM : 0;
 }
 
 uint32_t public_prefix_tokens(struct public_prefix *prefix, const struct gen_model *model,
                               const struct token_ids *prompt)
 {
-    const struct rendered *rendered = rendered_for(prefix, model);
+    struct rendered *rendered;
     size_t most = 0;
 
-    for (size_t i = 0; rendered != NULL && i < rendered->n; i++) {
+    if (prefix == NULL)
+        return 0;
+    pthread_mutex_lock(&prefix->lock);
+    rendered = rendered_find(prefix, model);
+    if (rendered != NULL)
+        rendered->n_refs++;
+    pthread_mutex_unlock(&prefix->lock);
+    if (rendered == NULL)
+        return 0;
+    for (size_t i = 0; i < rendered->n; i++) {
         size_t n = public_prefix_common(&rendered->ids[i], prompt);
 
         most = n > most ? n : most;
     }
+    pthread_mutex_lock(&prefix->lock);
+    rendered_unref(rendered);
+    pthread_mutex_unlock(&prefix->lock);
     return (uint32_t)(most - most % model->block_tokens);
 }

@@ -322,12 +322,51 @@ static void a_page_of_long_items_is_rendered_on_a_job_thread(void **state)
     rig_end(&held.rig);
 }
 
+static char beginning[] = "/tmp/baton-public-XXXXXX";
+
+static void declares_a_beginning(struct front_opts *opts, struct sim_opts *sim)
+{
+    opts->public_prefix = beginning;
+}
+
+/* The first request to a model renders the declared beginnings there; a later one stays on the loop. */
+static void public_beginnings_are_rendered_on_a_job_thread(void **state)
+{
+    struct buf request = {0}, answer = {0};
+    static const char text[] = "{\"system\": \"You answer.\"}";
+    int file = mkstemp(beginning);
+
+    assert_true(file >= 0 && write(file, text, sizeof(text) - 1) == (ssize_t)sizeof(text) - 1);
+    close(file);
+    rig_begin(&held.rig, declares_a_beginning);
+    put_message(&request, "hello", "");
+    hold_all();
+    uint64_t n_taken = ev_jobs_n_taken(held.rig.jobs);
+    int fd = raw_connect(held.rig.port);
+    assert_true(raw_send(fd, request.data, request.len_bytes));
+    for (unsigned k = 0; k < 600 && ev_jobs_n_taken(held.rig.jobs) == n_taken && !has_answer(fd); k++)
+        clock_sleep_ns(5 * NS_PER_MS);
+    assert_false(has_answer(fd));
+    assert_int_not_equal(ev_jobs_n_taken(held.rig.jobs), n_taken);
+    release_all();
+    assert_int_equal(raw_read_answer(fd, &answer, NULL), 200);
+    close(fd);
+    hold_all();
+    ask_hello();
+    release_all();
+    buf_fini(&request);
+    buf_fini(&answer);
+    rig_end(&held.rig);
+    unlink(beginning);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_that_grows_with_content_runs_on_job_threads),
         cmocka_unit_test(a_long_response_is_gathered_on_a_job_thread),
-        cmocka_unit_test(a_page_of_long_items_is_rendered_on_a_job_thread)};
+        cmocka_unit_test(a_page_of_long_items_is_rendered_on_a_job_thread),
+        cmocka_unit_test(public_beginnings_are_rendered_on_a_job_thread)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

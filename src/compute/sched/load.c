@@ -144,7 +144,7 @@ void sched_load(const struct sched *sched, struct sched_load *out)
         .n_running = sched->n_running,
         .n_tenants = fair_n_tenants(sched->fair),
         .prefill_tokens_per_s = rate_level(&sched->speed.prefill_rate),
-        .prompt_token_s = rate_level(&sched->speed.prompt_cost.token_s),
+        .prompt_token_s = prompt_cost_hope(&sched->speed.prompt_cost, sched_now_ns(sched)),
         .prompt_pair_s = rate_level(&sched->speed.prompt_cost.pair_s),
         .decode_step_s = rate_level(&sched->speed.decode_step),
         .n_preemptions = sched->n_preemptions,

@@ -2,16 +2,51 @@
 /* See prompt_cost.h. */
 #include "compute/sched/prompt_cost.h"
 
+#include <math.h>
+
+#include "base/clock.h"
 #include "compute/sched/cost.h"
 
 #define ALPHA      0.25
 #define DEEP       1024.0 /* attended tokens per token, from which on a chunk shows the cost of a pair */
 #define TOKENS_MIN 0.1    /* of a chunk: least part that its tokens cost, for any cost of its pairs */
 #define PAIRS_MIN  0.01   /* of a deep chunk: least part that its pairs cost */
+#define USUAL      1.5    /* times the least cost: chunks of different sizes, and noise */
+#define HOPE_NS    (20 * NS_PER_S)  /* without samples: time until a higher cost has moved half-way there */
+#define DOUBLES_NS (600 * NS_PER_S) /* the least cost doubles, so that a slower machine is found out */
 
 static double part_left(double seconds, double other_s, double least)
 {
     return seconds - other_s > least * seconds ? seconds - other_s : least * seconds;
+}
+
+static double passed(uint64_t from_ns, uint64_t now_ns, uint64_t unit_ns)
+{
+    return now_ns > from_ns ? (double)(now_ns - from_ns) / (double)unit_ns : 0;
+}
+
+double prompt_cost_hope(const struct prompt_cost *cost, uint64_t now_ns)
+{
+    double level = rate_level(&cost->token_s), usual = USUAL * cost->least_s;
+
+    if (usual <= 0 || level <= usual)
+        return level;
+    return usual * pow(level / usual, exp2(-passed(cost->token_s.at_ns, now_ns, HOPE_NS)));
+}
+
+/* A sample that is nearer to the hope than to the level proves it right. */
+static void learn_token(struct prompt_cost *cost, double token_s, double weight, uint64_t now_ns)
+{
+    double hope = prompt_cost_hope(cost, now_ns), level;
+
+    if (token_s > 0 && token_s * token_s < hope * rate_level(&cost->token_s))
+        cost->token_s.level = hope;
+    rate_learn(&cost->token_s, token_s, ALPHA, weight, now_ns);
+    level = rate_level(&cost->token_s);
+    cost->least_s *= exp2(passed(cost->least_ns, now_ns, DOUBLES_NS));
+    cost->least_ns = now_ns;
+    if (cost->least_s <= 0 || level < cost->least_s)
+        cost->least_s = level;
 }
 
 void prompt_cost_learn(struct prompt_cost *cost, const struct prompt_cost_sample *sample, uint64_t now_ns)
@@ -21,8 +56,8 @@ void prompt_cost_learn(struct prompt_cost *cost, const struct prompt_cost_sample
 
     /* a deep chunk that takes less than its tokens are thought to cost shows that this is too much */
     if (sample->n_pairs < DEEP * sample->n_tokens || tokens_s <= 0 || sample->seconds < tokens_s)
-        rate_learn(&cost->token_s, part_left(sample->seconds, pairs_s, TOKENS_MIN) / sample->n_tokens, ALPHA,
-                   sample->weight, now_ns);
+        learn_token(cost, part_left(sample->seconds, pairs_s, TOKENS_MIN) / sample->n_tokens, sample->weight,
+                    now_ns);
     else
         rate_learn(&cost->pair_s, part_left(sample->seconds, tokens_s, PAIRS_MIN) / sample->n_pairs, ALPHA,
                    sample->weight, now_ns);

@@ -225,7 +225,7 @@ static void learn_report_learned(struct sim *sim, struct sim_worker *worker)
     /* fleet/router/view.c: without admission by prediction, the queue is the larger of report and ledger */
     row->reported_ns = sim->opts->refuses_early ? sim->now_ns + 1 : 0;
     row->prefill_tokens_per_s = rate_level(&speed->prefill_rate);
-    row->prompt_token_s = rate_level(&speed->prompt_cost.token_s);
+    row->prompt_token_s = prompt_cost_hope(&speed->prompt_cost, sim->now_ns);
     row->prompt_pair_s = rate_level(&speed->prompt_cost.pair_s);
     row->queued_prefill_s = learn_queue_s(sim, worker);
     picker_pair_share_learn(&sim->pair_share, row->prompt_token_s, row->prompt_pair_s, sim->now_ns);

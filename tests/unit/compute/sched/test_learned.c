@@ -231,6 +231,38 @@ static void deep_prompts_alone_are_predicted(void **state)
     assert_near(prompt_cost_s(&cost, 20000, 512), 10, 1.1);
 }
 
+static void token_takes(struct prompt_cost *cost, double token_s, uint64_t now_ns)
+{
+    prompt_cost_learn(cost, &(struct prompt_cost_sample){512, cost_pairs(0, 512), 512 * token_s, 1}, now_ns);
+}
+
+/* Other work made a worker slow, so routers gave it no prompts: it seems less and less slow.  The next prompt says what is
+ * true.  A worker that stays slow seems so for a while after each trial, and for good after some time. */
+static void a_worker_that_was_slow_is_tried_again(void **state)
+{
+    struct prompt_cost cost = {0};
+    uint64_t now_ns = NS_PER_S;
+
+    for (int i = 0; i < 10; i++)
+        token_takes(&cost, 1e-4, now_ns += NS_PER_S);
+    assert_near(prompt_cost_hope(&cost, now_ns + 100 * NS_PER_S), 1e-4, 1.01);
+    for (int i = 0; i < 20; i++)
+        token_takes(&cost, 8e-4, now_ns += NS_PER_S);
+    struct prompt_cost slow = cost;
+
+    assert_near(prompt_cost_hope(&cost, now_ns), 8e-4, 1.1);
+    assert_near(prompt_cost_hope(&cost, now_ns + 20 * NS_PER_S), 3.5e-4, 1.1);
+    assert_near(prompt_cost_hope(&cost, now_ns + 200 * NS_PER_S), 1.55e-4, 1.1);
+
+    token_takes(&cost, 1e-4, now_ns + 60 * NS_PER_S); /* fast again: one prompt shows it */
+    assert_true(prompt_cost_hope(&cost, now_ns + 60 * NS_PER_S) < 1.7e-4);
+    for (uint64_t i = 1; i <= 60; i++) {
+        token_takes(&slow, 8e-4, now_ns + i * 60 * NS_PER_S);
+        assert_near(prompt_cost_hope(&slow, now_ns + i * 60 * NS_PER_S), 8e-4, 1.1);
+    }
+    assert_near(prompt_cost_hope(&slow, now_ns + 61 * 60 * NS_PER_S), 8e-4, 1.1);
+}
+
 /* An accelerator: 12 ms of a step are fixed, 24 us for a prompt token, and attention that hardly counts. */
 static double fast_prompt_s(uint32_t from, uint32_t n)
 {
@@ -297,6 +329,7 @@ int main(void)
         cmocka_unit_test(a_step_of_no_time_is_not_believed),
         cmocka_unit_test(prompts_at_depth_are_predicted),
         cmocka_unit_test(deep_prompts_alone_are_predicted),
+        cmocka_unit_test(a_worker_that_was_slow_is_tried_again),
         cmocka_unit_test(debts_of_speculation_are_bounded),
     };
 

@@ -420,6 +420,36 @@ static void put_continuation(struct constraint *constraint)
     constraint_close(constraint);
 }
 
+/* Without schemas, a shorter constraint is within all limits: its work is names, of about 20 steps a byte.  So that of a
+ * short request is never compiled on the loop. */
+#define SURE_BYTES (64u << 10)
+
+/* Writes the constraint, and checks that a worker accepts it. */
+static int constraint_try(struct constraint *constraint, const struct gen_model *model, bool begins_thinking,
+                          struct api_error *error)
+{
+    const struct gen_request *request = constraint->request;
+    struct buf *out = constraint->out;
+
+    if (request->n_prompts > 0)
+        put_continuation(constraint);
+    else if (constraint->format->calls != CALLS_HARMONY)
+        put_plain(constraint, begins_thinking);
+    else if (request->prefill.len_bytes == 0)
+        put_harmony(constraint);
+    if (out->is_bad) {
+        api_fail(error, 503, "out of memory");
+        return E_NOMEM;
+    }
+    if (constraint->refusal[0] != '\0')
+        return api_fail(error, 400, "%s", constraint->refusal);
+    if (out->len_bytes > CONSTRAINT_MAX_BYTES)
+        return api_fail(error, 400, "the schemas of tools and answer come to more than 1 MiB");
+    return constraint_has_schemas(request) || out->len_bytes > SURE_BYTES
+               ? constraint_check_whole(constraint, model, error)
+               : 0;
+}
+
 int constraint_make(const struct gen_model *model, const struct gen_request *request, bool begins_thinking,
                     struct buf *out, struct api_error *error)
 {
@@ -428,19 +458,11 @@ int constraint_make(const struct gen_model *model, const struct gen_request *req
 
     if (rc < 0 || request->work.max_new_tokens == 0 || !constraint_is_wanted(&constraint, begins_thinking))
         return rc;
-    if (request->n_prompts > 0)
-        put_continuation(&constraint);
-    else if (constraint.format->calls != CALLS_HARMONY)
-        put_plain(&constraint, begins_thinking);
-    else if (request->prefill.len_bytes == 0)
-        put_harmony(&constraint);
-    if (out->is_bad) {
-        api_fail(error, 503, "out of memory");
-        return E_NOMEM;
+    rc = constraint_try(&constraint, model, begins_thinking, error);
+    if (rc == E_FORMAT && constraint.plain == PLAIN_LISTED && constraint.refusal[0] == '\0') {
+        constraint.plain = PLAIN_ANY;
+        buf_clear(out);
+        rc = constraint_try(&constraint, model, begins_thinking, error);
     }
-    if (constraint.refusal[0] != '\0')
-        return api_fail(error, 400, "%s", constraint.refusal);
-    if (out->len_bytes > CONSTRAINT_MAX_BYTES)
-        return api_fail(error, 400, "the schemas of tools and answer come to more than 1 MiB");
-    return constraint_has_schemas(request) ? constraint_check_whole(&constraint, model, error) : 0;
+    return rc;
 }

@@ -162,35 +162,97 @@ static void put_any_values(struct constraint *constraint, const struct calls_tag
     constraint_close_rep(constraint, 0, -1);
 }
 
-static void put_arguments(struct constraint *constraint, const struct gen_tool *tool, bool is_held)
+static void put_held_arguments(struct constraint *constraint, const struct gen_tool *tool)
+{
+    const struct calls_grammar *grammar = constraint_grammar(constraint);
+
+    if (grammar->tags != NULL || grammar->has_keywords)
+        constraint_tags(constraint, grammar->tags, tool);
+    else
+        constraint_arguments(constraint, tool->input_schema);
+}
+
+static void put_any_arguments(struct constraint *constraint)
 {
     const struct calls_tags *tags = constraint_grammar(constraint)->tags;
-    bool has_keywords = constraint_grammar(constraint)->has_keywords;
 
-    if (has_keywords && !is_held) {
+    if (constraint_grammar(constraint)->has_keywords) {
         put_any_keywords(constraint);
-    } else if ((tags != NULL || has_keywords) && is_held) {
-        constraint_tags(constraint, tags, tool);
-    } else if (tags != NULL && tags->has_braces) {
+    } else if (tags == NULL) {
+        constraint_json(constraint, bytes_str("{\"type\":\"object\"}"));
+    } else if (tags->has_braces) {
         put_any_braces(constraint, tags);
-    } else if (tags != NULL && tags->has_elements) {
+    } else if (tags->has_elements) {
         constraint_open_rep(constraint);
         constraint_any_element(constraint, tags, MAX_ANY_ELEMENTS);
         constraint_close_rep(constraint, 0, -1);
-    } else if (tags != NULL) {
-        put_any_values(constraint, tags);
-    } else if (is_held) {
-        constraint_arguments(constraint, tool->input_schema);
     } else {
-        constraint_json(constraint, bytes_str("{\"type\":\"object\"}"));
+        put_any_values(constraint, tags);
     }
+}
+
+/* ---- the tools ---- */
+
+static void put_held_tool(struct constraint *constraint, const struct gen_tool *tool)
+{
+    const struct calls_grammar *grammar = constraint_grammar(constraint);
+
+    constraint_open_seq(constraint);
+    constraint_written(constraint, grammar->name_before);
+    constraint_bytes(constraint, (struct bytes){0}, tool->name, bytes_str(grammar->name_after));
+    put_pieces(constraint, grammar->name_end);
+    put_held_arguments(constraint, tool);
+    constraint_close(constraint);
+}
+
+/* Any name but those of strict tools. */
+static void put_any_name(struct constraint *constraint)
+{
+    static const char any[] = "{\"pattern\":\"^[A-Za-z0-9_-]{1,128}$\"}";
+    const struct calls_tags tags = {.value_close = ">("}; /* the pattern has none of it */
+    const struct gen_request *request = constraint->request;
+    struct buf banned = {0};
+
+    for (size_t i = 0; i < request->n_tools; i++)
+        if (request->tools[i].is_strict)
+            buf_printf(&banned, "%s%.*s", banned.len_bytes == 0 ? "^(" : "|",
+                       (int)request->tools[i].name.len_bytes, (const char *)request->tools[i].name.data);
+    if (banned.len_bytes > 0)
+        buf_append(&banned, (const uint8_t *)")$", sizeof(")$"));
+    constraint_tagged(constraint, &tags, bytes_str(any), (const char *)banned.data);
+    constraint->out->is_bad |= banned.is_bad;
+    buf_fini(&banned);
+}
+
+/* The other tools, with any arguments: these are written once, since the tools may be thousands. */
+static void put_plain_tools(struct constraint *constraint)
+{
+    const struct calls_grammar *grammar = constraint_grammar(constraint);
+    const struct gen_request *request = constraint->request;
+
+    constraint_open_seq(constraint);
+    constraint_written(constraint, grammar->name_before);
+    if (constraint->plain == PLAIN_ANY) {
+        put_any_name(constraint);
+    } else {
+        constraint->plain = PLAIN_LISTED;
+        constraint_open_any(constraint);
+        for (size_t i = 0; i < request->n_tools; i++)
+            if (!request->tools[i].is_strict && constraint_may_call(constraint, &request->tools[i]))
+                constraint_bytes(constraint, (struct bytes){0}, request->tools[i].name, (struct bytes){0});
+        constraint_close(constraint);
+    }
+    constraint_written(constraint, grammar->name_after);
+    put_pieces(constraint, grammar->name_end);
+    put_any_arguments(constraint);
+    constraint_close(constraint);
 }
 
 /* A choice among the tools. */
 static void constraint_calls_put_tools(struct constraint *constraint, bool is_held)
 {
-    const struct calls_grammar *grammar = constraint_grammar(constraint);
     const struct gen_request *request = constraint->request;
+    size_t n_plain = 0;
 
     constraint_open_any(constraint);
     for (size_t i = 0; i < request->n_tools; i++) {
@@ -198,13 +260,13 @@ static void constraint_calls_put_tools(struct constraint *constraint, bool is_he
 
         if (!constraint_may_call(constraint, tool))
             continue;
-        constraint_open_seq(constraint);
-        constraint_written(constraint, grammar->name_before);
-        constraint_bytes(constraint, (struct bytes){0}, tool->name, bytes_str(grammar->name_after));
-        put_pieces(constraint, grammar->name_end);
-        put_arguments(constraint, tool, is_held || tool->is_strict);
-        constraint_close(constraint);
+        if (is_held || tool->is_strict)
+            put_held_tool(constraint, tool);
+        else
+            n_plain++;
     }
+    if (n_plain > 0)
+        put_plain_tools(constraint);
     constraint_close(constraint);
 }
 

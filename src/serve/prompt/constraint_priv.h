@@ -5,12 +5,20 @@
 
 #include "serve/prompt/constraint.h"
 
+/* The names of the tools that are neither strict nor forced. */
+enum plain_names {
+    PLAIN_ABSENT, /* no call of them is written */
+    PLAIN_LISTED, /* each is an alternative */
+    PLAIN_ANY     /* any name, as theirs are more than a grammar holds */
+};
+
 struct constraint {
     const struct gen_request *request;
     const struct chat_format_info *format;
     struct buf *out;
     char path[160];    /* path for errors in the schemas being written; empty: "$" */
     char refusal[320]; /* the first thing that the format cannot write; empty: none */
+    enum plain_names plain;
 };
 
 /* constraint_write.c

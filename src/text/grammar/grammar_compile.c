@@ -199,12 +199,40 @@ static int compile_rep(struct compile_ctx *ctx, json_t *constraint, uint32_t nex
     return 0;
 }
 
+static bool are_texts(json_t *list)
+{
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_is_string(json_object_get(json_array_get(list, i), "text")))
+            return false;
+    return true;
+}
+
+/* One of many texts, such as the names of tools. */
+static int compile_texts(struct compile_ctx *ctx, json_t *list, uint32_t next, uint32_t *pc_out)
+{
+    size_t n = json_array_size(list);
+    struct bytes *texts;
+
+    if (graph_spend(ctx->graph, STEPS_OF_VALUE * (uint64_t)n) != 0)
+        return fault_set(ctx->fault, E_LIMIT, "$: too much work for one request");
+    texts = calloc(n, sizeof(*texts));
+    if (texts == NULL)
+        return E_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        texts[i] = grammar_compile_text_of(json_object_get(json_array_get(list, i), "text"));
+    *pc_out = graph_texts(ctx->graph, texts, n, next);
+    free(texts);
+    return 0;
+}
+
 static int compile_list(struct compile_ctx *ctx, json_t *list, bool is_seq, uint32_t next, uint32_t *pc_out)
 {
     uint32_t ways = PC_DEAD, pc;
 
     if (!json_is_array(list) || (!is_seq && json_array_size(list) == 0))
         return grammar_compile_refuse(ctx, "seq and any hold a list of constraints");
+    if (!is_seq && are_texts(list))
+        return compile_texts(ctx, list, next, pc_out);
     for (size_t i = json_array_size(list); i > 0; i--) {
         int rc = grammar_compile_compile(ctx, json_array_get(list, i - 1), next, &pc);
         if (rc != 0)

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Constraints of calls of tools that are neither strict nor forced. */
+#include "constraint_rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/check.h"
+
+#define PLAIN(name) "{\"name\":\"" name "\",\"input_schema\":{\"type\":\"object\"}}"
+
+/* Writes the member tools: n plain ones, whose names have so many digits, and then `last`. */
+static void put_tools(struct buf *out, unsigned n, int n_digits, const char *last)
+{
+    buf_append_str(out, "\"tools\":[");
+    for (unsigned i = 0; i < n; i++)
+        buf_printf(out, "{\"name\":\"list_%0*u_of\",\"input_schema\":{\"type\":\"object\"}},", n_digits, i);
+    buf_append_str(out, last);
+    buf_append_str(out, "],");
+    buf_append_byte(out, '\0');
+    assert_false(out->is_bad);
+}
+
+static void check_many(unsigned n_tools)
+{
+    struct buf fields = {0};
+
+    put_tools(&fields, n_tools, 4, PLAIN("set"));
+    for (size_t i = 0; i < n_families; i++) {
+        const char *name = strstr(families[i].call, "set");
+        struct gen_model model;
+        struct buf call = {0};
+        struct ask plain;
+
+        assert_int_equal(sim_model_open_with(families[i].source, 4096, &model), 0);
+        ask(&model, (const char *)fields.data, false, &plain);
+        buf_printf(&call, "%.*slist_0042_off%s", (int)(name - families[i].call), families[i].call, name + 3);
+        buf_append_byte(&call, '\0');
+        if (plain.grammar != NULL && !takes(&plain, families[i].call))
+            fail_msg("%s is not allowed", families[i].call);
+        if (plain.grammar != NULL && takes(&plain, (const char *)call.data))
+            fail_msg("%s is allowed", (const char *)call.data);
+        buf_fini(&call);
+        ask_fini(&plain);
+        sim_model_close(&model);
+    }
+    buf_fini(&fields);
+}
+
+/* Each family takes as many tools as a prompt may list, and holds the model to their names. */
+static void plain_tools_may_be_many(void **state)
+{
+    check_many(250);
+    check_many(2500);
+}
+
+/* Names that are more than a grammar holds are not held.  Strict tools still are. */
+static void names_of_plain_tools_may_be_too_many(void **state)
+{
+    static const struct {
+        const char *call;
+        bool is_taken;
+    } cases[] = {{"{\"name\": \"set\", \"arguments\": {\"a\": 1}}", true},
+                 {"{\"name\": \"gets\", \"arguments\": {\"a\": 1}}", true},
+                 {"{\"name\": \"no name\", \"arguments\": {\"a\": 1}}", false},
+                 {"{\"name\": \"set\", \"arguments\": 1}", false},
+                 {"{\"name\": \"get\", \"arguments\": {\"id\": 1}}", true},
+                 {"{\"name\": \"get\", \"arguments\": {\"a\": 1}}", false}};
+    struct gen_model model;
+    struct buf fields = {0};
+    struct ask plain;
+
+    put_tools(&fields, 12000, 100,
+              PLAIN("set") ",{\"name\":\"get\",\"strict\":true,\"input_schema\":{\"type\":\"object\","
+                           "\"properties\":{\"id\":{\"type\":\"integer\"}},\"required\":[\"id\"],"
+                           "\"additionalProperties\":false}}");
+    assert_int_equal(sim_model_open_with(FAMILY("<tool_call>"), 4096, &model), 0);
+    ask(&model, (const char *)fields.data, false, &plain);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[128];
+
+        snprintf(text, sizeof(text), "<tool_call>\n%s\n</tool_call>", cases[i].call);
+        if (takes(&plain, text) != cases[i].is_taken)
+            fail_msg("%s: %s", text, (const char *)plain.constraint.data);
+    }
+    ask_fini(&plain);
+    buf_fini(&fields);
+    sim_model_close(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_tools_may_be_many),
+        cmocka_unit_test(names_of_plain_tools_may_be_too_many),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

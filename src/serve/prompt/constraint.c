@@ -12,7 +12,8 @@
  * arguments must match its schema.  This applies where a mark of its own begins a call.  Llama's brace
  * may begin other things, so there the constraint covers only strict tools.
  *
- * In harmony, everything is a message: thinking and comments, then a call or the final message. */
+ * In harmony, everything is a message: thinking and comments, then a call or the final message, which a prompt may have
+ * begun. */
 #include "serve/prompt/constraint.h"
 
 #include <stdio.h>
@@ -365,6 +366,13 @@ static void put_channel(struct constraint *constraint, const char *channel)
     constraint_mark(constraint, "<|message|>");
 }
 
+static void put_next_message(struct constraint *constraint)
+{
+    constraint_mark(constraint, "<|end|>");
+    constraint_mark(constraint, "<|start|>");
+    constraint_text(constraint, "assistant");
+}
+
 static void put_aside(struct constraint *constraint, const char *channel, uint32_t max_tokens)
 {
     static const char *const until[] = {"<|end|>", NULL};
@@ -372,19 +380,55 @@ static void put_aside(struct constraint *constraint, const char *channel, uint32
     constraint_open_seq(constraint);
     put_channel(constraint, channel);
     constraint_free(constraint, until, max_tokens);
-    constraint_mark(constraint, "<|end|>");
-    constraint_mark(constraint, "<|start|>");
-    constraint_text(constraint, "assistant");
+    put_next_message(constraint);
+    constraint_close(constraint);
+}
+
+/* The text or the document of the final message. */
+static void put_final(struct constraint *constraint)
+{
+    static const char *const until[] = {"<|end|>", NULL};
+
+    if (constraint->request->format != GEN_FORMAT_TEXT)
+        constraint_put_document(constraint, false);
+    else
+        constraint_free(constraint, until, 0);
+}
+
+/* The rest of a final message that the prompt has begun.  A call is another message, behind the text or instead of the
+ * document. */
+static void put_begun_final(struct constraint *constraint, bool forces, bool calls)
+{
+    bool has_text = !forces && constraint->request->format == GEN_FORMAT_TEXT;
+
+    constraint_open_seq(constraint);
+    if (has_text)
+        put_final(constraint);
+    constraint_open_any(constraint);
+    if (calls) {
+        constraint_open_seq(constraint);
+        put_next_message(constraint);
+        constraint_calls(constraint, forces, false);
+        constraint_close(constraint);
+    }
+    if (has_text)
+        constraint_text(constraint, "");
+    else if (!forces)
+        put_final(constraint);
+    constraint_close(constraint);
     constraint_close(constraint);
 }
 
 static void put_harmony(struct constraint *constraint)
 {
-    static const char *const until[] = {"<|end|>", NULL};
     const struct gen_request *request = constraint->request;
     bool forces = constraint_is_forced(request);
     bool calls = request->n_tools > 0 && request->tool_choice != GEN_TOOLS_NONE;
 
+    if (request->prefill.len_bytes > 0) {
+        put_begun_final(constraint, forces, calls);
+        return;
+    }
     constraint_open_seq(constraint);
     if (!forces && (request->thinking != GEN_THINKING_OFF || calls)) {
         constraint_open_rep(constraint);
@@ -402,10 +446,7 @@ static void put_harmony(struct constraint *constraint)
     if (!forces) {
         constraint_open_seq(constraint);
         put_channel(constraint, "final");
-        if (request->format != GEN_FORMAT_TEXT)
-            constraint_put_document(constraint, false);
-        else
-            constraint_free(constraint, until, 0);
+        put_final(constraint);
         constraint_close(constraint);
     }
     constraint_close(constraint);
@@ -435,7 +476,7 @@ static int constraint_try(struct constraint *constraint, const struct gen_model 
         put_continuation(constraint);
     else if (constraint->format->calls != CALLS_HARMONY)
         put_plain(constraint, begins_thinking);
-    else if (request->prefill.len_bytes == 0)
+    else
         put_harmony(constraint);
     if (out->is_bad) {
         api_fail(error, 503, "out of memory");

@@ -156,9 +156,10 @@ int constraint_check_whole(const struct constraint *constraint, const struct gen
 
     if (rc == 0 && !verdicts_find(model->verdicts, &key, &rc, &fault)) {
         rc = grammar_check(model->tokenizer, buf_view(constraint->out), &fault, NULL);
-        if (rc < 0 && rc != E_NOMEM)
-            name_whole(constraint->request, rc, &fault);
         verdicts_keep(model->verdicts, &key, rc, &fault);
     }
+    if (rc < 0 &&
+        rc != E_NOMEM) /* requests of several APIs share the verdict, and name the place as their API does */
+        name_whole(constraint->request, rc, &fault);
     return rc == 0 ? 0 : constraint_check_refuse(error, rc, &fault);
 }

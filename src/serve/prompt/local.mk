@@ -7,17 +7,18 @@ libserve_prompt_a_SOURCES = src/serve/prompt/prompt.c src/serve/prompt/prompt.h 
 	src/serve/prompt/verdicts.c src/serve/prompt/verdicts.h
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_constraint_braces \
+check_PROGRAMS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_constraint_begun tests/unit/serve/prompt/test_constraint_braces \
 	tests/unit/serve/prompt/test_constraint_nested tests/unit/serve/prompt/test_constraint_plain \
-	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt \
-	tests/unit/serve/prompt/test_public_prefix
-TESTS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_constraint_braces \
+	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt tests/unit/serve/prompt/test_public_prefix
+TESTS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_constraint_begun tests/unit/serve/prompt/test_constraint_braces \
 	tests/unit/serve/prompt/test_constraint_nested tests/unit/serve/prompt/test_constraint_plain \
-	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt \
-	tests/unit/serve/prompt/test_public_prefix
+	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt tests/unit/serve/prompt/test_public_prefix
 tests_unit_serve_prompt_test_constraint_SOURCES = tests/unit/serve/prompt/test_constraint.c tests/unit/serve/prompt/constraint_rig.c \
 	tests/unit/serve/prompt/constraint_rig.h
 tests_unit_serve_prompt_test_constraint_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
+tests_unit_serve_prompt_test_constraint_begun_SOURCES = tests/unit/serve/prompt/test_constraint_begun.c \
+	tests/unit/serve/prompt/constraint_rig.c tests/unit/serve/prompt/constraint_rig.h
+tests_unit_serve_prompt_test_constraint_begun_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
 tests_unit_serve_prompt_test_constraint_braces_SOURCES = tests/unit/serve/prompt/test_constraint_braces.c \
 	tests/unit/serve/prompt/constraint_rig.c tests/unit/serve/prompt/constraint_rig.h
 tests_unit_serve_prompt_test_constraint_braces_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)

@@ -164,7 +164,9 @@ const size_t n_families = ARRAY_LEN(families);
 
 /* ---- requests ---- */
 
-void ask(const struct gen_model *model, const char *fields, bool begins_thinking, struct ask *out)
+/* begun: the beginning of the answer, from the client. */
+static void ask_for(const struct gen_model *model, const char *fields, const char *begun,
+                    bool begins_thinking, struct ask *out)
 {
     struct api_error error = {0};
     struct fault fault = {0};
@@ -176,6 +178,7 @@ void ask(const struct gen_model *model, const char *fields, bool begins_thinking
                fields);
     if (api_parse_request(buf_view(&body), API_MESSAGES, &out->request, &error) < 0)
         fail_msg("%s", error.message);
+    out->request.prefill = bytes_str(begun);
     if (constraint_make(model, &out->request, begins_thinking, &out->constraint, &error) < 0)
         fail_msg("%s", error.message);
     out->tokenizer = model->tokenizer;
@@ -184,6 +187,16 @@ void ask(const struct gen_model *model, const char *fields, bool begins_thinking
         grammar_new(out->vocab, buf_view(&out->constraint), &fault, &out->grammar) < 0)
         fail_msg("%s: %s", fault.text, (const char *)out->constraint.data);
     buf_fini(&body);
+}
+
+void ask(const struct gen_model *model, const char *fields, bool begins_thinking, struct ask *out)
+{
+    ask_for(model, fields, "", begins_thinking, out);
+}
+
+void ask_begun(const struct gen_model *model, const char *fields, const char *begun, struct ask *out)
+{
+    ask_for(model, fields, begun, false, out);
 }
 
 void ask_fini(struct ask *ask)

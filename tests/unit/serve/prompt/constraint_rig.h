@@ -56,6 +56,8 @@ struct ask { /* a request and its result */
 
 /* fields: members of the request, each followed by a comma. */
 void ask(const struct gen_model *model, const char *fields, bool begins_thinking, struct ask *out);
+/* The same where the answer continues this text of the client's. */
+void ask_begun(const struct gen_model *model, const char *fields, const char *begun, struct ask *out);
 void ask_fini(struct ask *ask);
 bool takes(const struct ask *ask, const char *text); /* true if the model may write this text and then end */
 /* The same for text or a document at the beginning of an answer, behind the mark that the family has there. */

@@ -373,6 +373,42 @@ static void verdicts_are_kept(void **state)
     verdicts_free(verdicts);
 }
 
+/* Requests of several APIs share a verdict on the whole constraint, and each has the name of its own field. */
+static void shared_verdicts_name_the_field_of_each_api(void **state)
+{
+    static const char *const bodies[] = {
+        "{" FORMAT "\"model\":\"m\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+        "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"response_format\":{\"type\":"
+        "\"json_schema\",\"json_schema\":{\"name\":\"d\",\"schema\":{\"type\":\"object\",\"properties\":{"
+        "\"ok\":{"
+        "\"type\":\"boolean\"}},\"required\":[\"ok\"],\"additionalProperties\":false}}}}"};
+    static const char *const messages[] = {"output_config.format.schema: together: made up",
+                                           "response_format.json_schema.schema: together: made up"};
+    static const struct fault made_up = {.code = E_LIMIT, .text = "$: made up"};
+    struct gen_model model = *(struct gen_model *)*state;
+    struct verdict_key key;
+    struct ask whole;
+
+    assert_int_equal(verdicts_new(8, &model.verdicts), 0);
+    ask(*state, FORMAT, false, &whole);
+    assert_int_equal(verdicts_key(buf_view(&whole.constraint), &key), 0);
+    verdicts_keep(model.verdicts, &key, E_LIMIT, &made_up);
+    for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
+        struct gen_request request;
+        struct api_error error = {0};
+        struct buf constraint = {0};
+
+        assert_int_equal(
+            api_parse_request(bytes_str(bodies[i]), i == 0 ? API_MESSAGES : API_CHAT, &request, &error), 0);
+        assert_int_equal(constraint_make(&model, &request, false, &constraint, &error), E_FORMAT);
+        assert_string_equal(error.message, messages[i]);
+        gen_request_fini(&request);
+        buf_fini(&constraint);
+    }
+    ask_fini(&whole);
+    verdicts_free(model.verdicts);
+}
+
 static void schemas_that_cannot_be_held_are_named(void **state)
 {
     expect_refusal(*state, "\"tools\":[{\"name\":\"f\",\"strict\":true,\"input_schema\":" ODD "}],",
@@ -533,6 +569,7 @@ int main(void)
         cmocka_unit_test(documents_have_their_schema),
         cmocka_unit_test(marks_around_text_are_allowed),
         cmocka_unit_test(verdicts_are_kept),
+        cmocka_unit_test(shared_verdicts_name_the_field_of_each_api),
         cmocka_unit_test(schemas_that_cannot_be_held_are_named),
         cmocka_unit_test(constraints_are_no_larger_than_workers_take),
         cmocka_unit_test(free_tools_may_have_any_schema),

@@ -312,7 +312,10 @@ int answer_spell(const struct answer *answer, struct detok *detok, token_id id, 
 
     while (i < answer->n_marks && answer->marks[i] != id)
         i++;
-    return i < answer->n_marks ? buf_append_str(text, answer->spellings[i]) : detok_push(detok, id, text);
+    if (i == answer->n_marks)
+        return detok_push(detok, id, text);
+    detok_break(detok, text);
+    return buf_append_str(text, answer->spellings[i]);
 }
 
 static int push_one(struct answer *answer, token_id id)

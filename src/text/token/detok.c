@@ -92,6 +92,13 @@ int detok_push(struct detok *detok, token_id id, struct buf *text)
     return text->is_bad ? E_NOMEM : 0;
 }
 
+void detok_break(struct detok *detok, struct buf *text)
+{
+    if (detok->n_held > 0)
+        buf_append(text, replacement, sizeof(replacement));
+    detok->n_held = 0;
+}
+
 bool detok_is_half(const struct detok *detok)
 {
     return detok->n_held > 0;

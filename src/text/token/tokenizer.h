@@ -83,6 +83,8 @@ void detok_init(struct detok *detok, const struct tokenizer *tokenizer, bool is_
 /* Appends to text the whole characters that id completes (possibly none). Control tokens append nothing.
  * Bytes that can never become a character are replaced by U+FFFD. */
 int detok_push(struct detok *detok, token_id id, struct buf *text);
+/* The caller spells the next id: an unfinished character becomes U+FFFD. */
+void detok_break(struct detok *detok, struct buf *text);
 bool detok_is_half(const struct detok *detok); /* true if the last ids are an unfinished character */
 /* End of the answer: drops an unfinished character. */
 void detok_finish(struct detok *detok);

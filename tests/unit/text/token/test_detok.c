@@ -103,6 +103,25 @@ static void control_tokens_give_nothing(void **state)
 }
 
 /* A vocabulary of every string of one or two bytes from a few, so that a text can be cut in many ways. */
+/* A control token whose spelling the caller writes stands behind the bytes that came before it. */
+static void a_mark_breaks_a_character(void **state)
+{
+    struct tokenizer *tokenizer = byte_tokenizer();
+    struct detok detok;
+    struct buf text = {0};
+
+    (void)state;
+    detok_init(&detok, tokenizer, false);
+    assert_int_equal(detok_push(&detok, 256, &text), 0); /* F0 9F */
+    detok_break(&detok, &text);
+    buf_append_str(&text, "<|im_end|>");
+    detok_break(&detok, &text);
+    assert_int_equal(detok_push(&detok, 'a', &text), 0);
+    assert_true(bytes_is(buf_view(&text), FFFD "<|im_end|>a"));
+    buf_fini(&text);
+    tokenizer_unref(tokenizer);
+}
+
 static void cuts_do_not_matter(void **state)
 {
     static const uint8_t bytes[] = {'a', 0xc3, 0xa9, 0xe2, 0x82, 0xac, 0xf0, 0x9f, 0x98, 0xff};
@@ -193,7 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(characters_come_whole),       cmocka_unit_test(broken_characters_are_replaced),
         cmocka_unit_test(control_tokens_give_nothing), cmocka_unit_test(cuts_do_not_matter),
-        cmocka_unit_test(the_first_blank_goes_once),
+        cmocka_unit_test(the_first_blank_goes_once),   cmocka_unit_test(a_mark_breaks_a_character),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

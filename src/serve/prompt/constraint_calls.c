@@ -107,23 +107,6 @@ static void put_any_keywords(struct constraint *constraint)
     constraint_close_rep(constraint, 0, 1);
 }
 
-/* Text and strings between marks.  The call ends where a brace and the closing mark follow. */
-static void put_any_braces(struct constraint *constraint, const struct calls_tags *tags)
-{
-    const char *const until[] = {tags->string_open, constraint_grammar(constraint)->call_close[1].text, NULL};
-    const char *const until_quote[] = {tags->string_close, NULL};
-
-    constraint_free(constraint, until, 0);
-    constraint_open_rep(constraint);
-    constraint_open_seq(constraint);
-    constraint_mark(constraint, tags->string_open);
-    constraint_free(constraint, until_quote, 0);
-    constraint_mark(constraint, tags->string_close);
-    constraint_free(constraint, until, 0);
-    constraint_close(constraint);
-    constraint_close_rep(constraint, 0, -1);
-}
-
 /* Any value and its closing tag.  A value that begins with quoted_open ends at quoted_close alone. */
 static void put_any_value(struct constraint *constraint, const struct calls_tags *tags)
 {
@@ -153,7 +136,7 @@ static void put_any_values(struct constraint *constraint, const struct calls_tag
     constraint_open_rep(constraint);
     constraint_open_seq(constraint);
     constraint_written(constraint, tags->key_open);
-    constraint_free(constraint, until_key, 0);
+    constraint_free(constraint, until_key, MAX_KEY_TOKENS);
     constraint_written(constraint, tags->key_written);
     if (tags->json_open != NULL)
         constraint_kinds(constraint, tags);
@@ -181,7 +164,7 @@ static void put_any_arguments(struct constraint *constraint)
     } else if (tags == NULL) {
         constraint_json(constraint, bytes_str("{\"type\":\"object\"}"));
     } else if (tags->has_braces) {
-        put_any_braces(constraint, tags);
+        constraint_any_braces(constraint, tags);
     } else if (tags->has_elements) {
         constraint_open_rep(constraint);
         constraint_any_element(constraint, tags, MAX_ANY_ELEMENTS);

@@ -12,7 +12,8 @@
 #include "text/json/json.h"
 #include "text/toolcall/calls_types.h"
 
-#define MAX_NESTED 4 /* in braces a list has its items' schema twice */
+#define MAX_NESTED     4 /* in braces a list has its items' schema twice */
+#define MAX_ANY_BRACES 2 /* objects and lists of any values have these twice */
 
 /* Returns the names that the schema requires, as an object.  NULL: no memory. */
 json_t *constraint_required(const json_t *root)
@@ -73,6 +74,68 @@ static void put_bracketed(struct constraint_place *place, const json_t *schema, 
             constraint_close_rep(constraint, 0, 1);
     }
     constraint_text(constraint, "]");
+}
+
+static void put_braced_value(struct constraint *constraint, const struct calls_tags *tags, unsigned depth);
+
+/* One member of an object, or one item of a list. */
+static void put_braced_item(struct constraint *constraint, const struct calls_tags *tags, bool has_key,
+                            unsigned depth)
+{
+    constraint_open_seq(constraint);
+    if (has_key) {
+        constraint_open_any(constraint);
+        constraint_bare_key(constraint);
+        constraint_json(constraint, bytes_str("{\"type\":\"string\"}"));
+        constraint_close(constraint);
+        constraint_text(constraint, ":");
+    }
+    put_braced_value(constraint, tags, depth);
+    constraint_close(constraint);
+}
+
+/* Members or items with commas between, or nothing. */
+static void put_braced_items(struct constraint *constraint, const struct calls_tags *tags, bool has_keys,
+                             unsigned depth)
+{
+    constraint_open_rep(constraint);
+    constraint_open_seq(constraint);
+    put_braced_item(constraint, tags, has_keys, depth);
+    constraint_open_rep(constraint);
+    constraint_open_seq(constraint);
+    constraint_text(constraint, ",");
+    put_braced_item(constraint, tags, has_keys, depth);
+    constraint_close(constraint);
+    constraint_close_rep(constraint, 0, -1);
+    constraint_close(constraint);
+    constraint_close_rep(constraint, 0, 1);
+}
+
+/* Any value: a string between marks, JSON, or to this depth an object or a list. */
+static void put_braced_value(struct constraint *constraint, const struct calls_tags *tags, unsigned depth)
+{
+    const char *const until[] = {tags->string_close, NULL};
+
+    constraint_open_any(constraint);
+    constraint_open_seq(constraint);
+    constraint_mark(constraint, tags->string_open);
+    constraint_free(constraint, until, 0);
+    constraint_mark(constraint, tags->string_close);
+    constraint_close(constraint);
+    constraint_json(constraint, bytes_str("{}"));
+    for (unsigned is_object = 0; is_object < 2 && depth > 0; is_object++) {
+        constraint_open_seq(constraint);
+        constraint_text(constraint, is_object ? "{" : "[");
+        put_braced_items(constraint, tags, is_object, depth - 1);
+        constraint_text(constraint, is_object ? "}" : "]");
+        constraint_close(constraint);
+    }
+    constraint_close(constraint);
+}
+
+void constraint_any_braces(struct constraint *constraint, const struct calls_tags *tags)
+{
+    put_braced_items(constraint, tags, true, MAX_ANY_BRACES);
 }
 
 /* ---- elements ---- */

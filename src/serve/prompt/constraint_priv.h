@@ -12,6 +12,9 @@ enum plain_names {
     PLAIN_ANY     /* any name, as theirs are more than a grammar holds */
 };
 
+/* Keys of any name end after so many tokens, as the splitter reads no key of CALLS_MAX_HEADER_BYTES. */
+#define MAX_KEY_TOKENS 48
+
 struct constraint {
     const struct gen_request *request;
     const struct chat_format_info *format;
@@ -38,6 +41,8 @@ void constraint_json(struct constraint *constraint, struct bytes schema);
 /* Arguments: an object; an empty object if the schema mentions no properties. */
 void constraint_arguments(struct constraint *constraint, struct bytes schema);
 void constraint_keyword(struct constraint *constraint); /* the name of a keyword argument, up to its "=" */
+/* The name of any argument without quotes, up to its ":". */
+void constraint_bare_key(struct constraint *constraint);
 /* Free text up to one of the marks (NULL ends the list); max_tokens 0: no limit. */
 void constraint_free(struct constraint *constraint, const char *const *until, uint32_t max_tokens);
 void constraint_open_seq(struct constraint *constraint);
@@ -65,6 +70,8 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
                      const struct gen_tool *tool);
 /* constraint_nested.c: any element, with text or with elements to this depth. */
 void constraint_any_element(struct constraint *constraint, const struct calls_tags *tags, unsigned depth);
+/* Arguments in braces, with any names and values. */
+void constraint_any_braces(struct constraint *constraint, const struct calls_tags *tags);
 /* Writes the alternatives of the text between a key and its value, of tags that tell the kind of the value. */
 void constraint_kinds(struct constraint *constraint, const struct calls_tags *tags);
 /* Writes a string of a schema between tags.  schema is its JSON text; NULL: any string.  banned is a

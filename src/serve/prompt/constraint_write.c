@@ -152,6 +152,18 @@ void constraint_keyword(struct constraint *constraint)
                    "{\"tagged\":{\"pattern\":\"^[A-Za-z_][A-Za-z0-9_]{0,63}$\"},\"until\":\"=(\"}");
 }
 
+/* The first character is no blank, since the splitter skips those.  The others are no control characters. */
+void constraint_bare_key(struct constraint *constraint)
+{
+    begin_item(constraint);
+    buf_append_str(constraint->out,
+                   "{\"seq\":[{\"tagged\":{\"pattern\":\"^[^\\\\s\\\":,<\\\\[\\\\]{}]$\"},\"until\":\"=(\"},"
+                   "{\"free\":{\"until\":[\":\",\",\",\"{\",\"}\",\"[\",\"]\",\"<\",\"\\\"\"");
+    for (unsigned c = 0; c < ' '; c++)
+        buf_printf(constraint->out, ",\"\\u%04x\"", c);
+    buf_printf(constraint->out, "],\"max_tokens\":%u}}]}", MAX_KEY_TOKENS);
+}
+
 void constraint_free(struct constraint *constraint, const char *const *until, uint32_t max_tokens)
 {
     begin_item(constraint);

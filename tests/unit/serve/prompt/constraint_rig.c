@@ -357,20 +357,26 @@ bool is_stop(const struct tokenizer *tokenizer, token_id id)
     return false;
 }
 
+/* begin: the first tokens of the answer. */
 static enum gen_stop draw_into(const struct gen_model *model, const struct ask *ask, struct rng *rng,
-                               uint32_t n, const struct answer_sink *into, struct sink *sink)
+                               uint32_t n, const char *begin, struct sink *sink,
+                               const struct answer_sink *into)
 {
     const struct answer_opts opts = {.scratch = &scratch, .model = model, .request = &ask->request};
+    struct token_ids first = {0};
     struct grammar_run *run;
     struct answer *answer;
     enum gen_stop why = GEN_STOP_MAX_TOKENS;
     int rc = 0;
 
     memset(sink, 0, sizeof(*sink));
+    assert_int_equal(tokenizer_encode(ask->tokenizer, bytes_str(begin), TOKEN_PARSE_SPECIAL, n, &first), 0);
     assert_int_equal(grammar_run_new(ask->grammar, &run), 0);
     assert_int_equal(answer_new(&opts, into, sink, &answer), 0);
-    for (; n > 0 && rc == 0; n--) {
-        token_id id = draw_one(grammar_mask(run, n), tokenizer_vocab_size(model->tokenizer), rng);
+    for (uint32_t i = 0; n > 0 && rc == 0; n--, i++) {
+        const uint64_t *mask = grammar_mask(run, n);
+        token_id id =
+            i < first.n ? first.ids[i] : draw_one(mask, tokenizer_vocab_size(model->tokenizer), rng);
 
         if (is_stop(model->tokenizer, id)) {
             why = GEN_STOP_END_TURN;
@@ -387,20 +393,27 @@ static enum gen_stop draw_into(const struct gen_model *model, const struct ask *
     why = answer_stop(answer);
     answer_free(answer);
     grammar_run_free(run);
+    token_ids_fini(&first);
     return why;
 }
 
 enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct rng *rng, uint32_t n,
                    struct sink *sink)
 {
-    return draw_into(model, ask, rng, n, &sink_calls, sink);
+    return draw_into(model, ask, rng, n, "", sink, &sink_calls);
 }
 
 void draw_call(const struct gen_model *model, const struct ask *forced, struct rng *rng, uint32_t n,
                struct sink *sink)
 {
-    draw_into(model, forced, rng, n, &sink_all, sink);
+    draw_into(model, forced, rng, n, "", sink, &sink_all);
     assert_true(sink->n_calls == 1 && sink->text.len_bytes == 0);
+}
+
+enum gen_stop draw_behind(const struct gen_model *model, const struct ask *ask, const char *begin,
+                          struct rng *rng, uint32_t n, struct sink *sink)
+{
+    return draw_into(model, ask, rng, n, begin, sink, &sink_all);
 }
 
 void check_begun_cases(const char *template, const struct begun_case *cases, size_t n_cases)

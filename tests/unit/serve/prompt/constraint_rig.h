@@ -90,5 +90,8 @@ enum gen_stop draw(const struct gen_model *model, const struct ask *ask, struct 
 /* The same for one call and no text, without a check of its arguments. */
 void draw_call(const struct gen_model *model, const struct ask *forced, struct rng *rng, uint32_t n,
                struct sink *sink);
+/* Samples an answer that begins with this text, without a check of its arguments. */
+enum gen_stop draw_behind(const struct gen_model *model, const struct ask *ask, const char *begin,
+                          struct rng *rng, uint32_t n, struct sink *sink);
 
 #endif

@@ -92,10 +92,48 @@ static void values_in_braces_are_of_their_schema(void **state)
     check_braces(FAMILY("<|tool_call><tool_call|><|\"|>")); /* the marks are control tokens */
 }
 
+/* Tools that are neither strict nor forced: any names and values, and nothing that is no call. */
+static void any_arguments_in_braces_are_whole(void **state)
+{
+    static const struct {
+        const char *call;
+        bool is_taken;
+    } cases[] = {{"{}", true},
+                 {"{first name:5,x-y:null,n\xc3\xa4me:" Q "{a" Q "}", true},
+                 {"{a:[{b:1,c:" Q "x" Q "},{}],\"d,e\":[]}", true},
+                 {"{a:{b:{c:{\"d\": [\"e\"]}}}}", true},
+                 {"{a:{b:{c:{d:1}}}}", false}, /* deeper ones are JSON */
+                 {"{a}", false},
+                 {"{:1}", false},
+                 {"{ a:1}", false},
+                 {"{a\tb:1}", false},
+                 {"{a:1,}", false},
+                 {"{a:x}", false},
+                 {"{a:[1 2]}", false},
+                 {"{a:[1}", false},
+                 {"{\"and-:}", false}};
+    struct gen_model model;
+    struct ask open;
+
+    (void)state;
+    assert_int_equal(sim_model_open_with(FAMILY("<|tool_call><tool_call|><|\"|>"), 4096, &model), 0);
+    ask(&model, "\"tools\":[{\"name\":\"f\",\"input_schema\":{\"type\":\"object\"}}],", false, &open);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[256];
+
+        snprintf(text, sizeof(text), "<|tool_call>call:f%s<tool_call|>", cases[i].call);
+        if (takes(&open, text) != cases[i].is_taken)
+            fail_msg("%s: %s", text, (const char *)open.constraint.data);
+    }
+    ask_fini(&open);
+    sim_model_close(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_in_braces_are_of_their_schema),
+        cmocka_unit_test(any_arguments_in_braces_are_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 /* Constraints of calls of tools that are neither strict nor forced. */
 #include "constraint_rig.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/check.h"
+#include "text/json/json.h"
 
 #define PLAIN(name) "{\"name\":\"" name "\",\"input_schema\":{\"type\":\"object\"}}"
 
@@ -93,11 +95,64 @@ static void names_of_plain_tools_may_be_too_many(void **state)
     sim_model_close(&model);
 }
 
+/* True for an object.  A sampled name may have a NUL, which the JSON library does not take there. */
+static bool is_object(struct buf *json)
+{
+    json_t *root = NULL;
+    bool is_good;
+    size_t at;
+
+    while ((at = bytes_find(buf_view(json), bytes_str("\\u0000"), 0)) != SIZE_MAX)
+        json->data[at + 5] = '1';
+    is_good = api_json_load(buf_view(json), NULL, &root) == 0 && json_is_object(root);
+    json_decref(root);
+    return is_good;
+}
+
+/* Samples calls of set up to a limit of tokens, and reads each back as an object. */
+static void check_read_back(const struct constraint_family *family, struct rng *rng)
+{
+    const char *name = strstr(family->call, "set");
+    struct gen_model model;
+    struct buf begin = {0};
+    struct ask plain;
+
+    buf_append(&begin, (const uint8_t *)family->call, (size_t)(name - family->call) + 3);
+    buf_append_byte(&begin, '\0');
+    assert_int_equal(sim_model_open_with(family->source, 4096, &model), 0);
+    ask(&model, TOOLS("false") FORMAT, false, &plain);
+    for (unsigned round = 0; round < 20; round++) {
+        struct sink sink;
+        enum gen_stop why =
+            draw_behind(&model, &plain, (const char *)begin.data, rng, 250 + round * 20, &sink);
+
+        if (why != GEN_STOP_TOOL_USE || sink.n_calls == 0 || sink.text.len_bytes > 0 ||
+            !is_object(&sink.arguments))
+            fail_msg("%s: stop %d, %u calls, text %.*s, arguments %.*s", family->name, why, sink.n_calls,
+                     (int)sink.text.len_bytes, (const char *)sink.text.data, (int)sink.arguments.len_bytes,
+                     (const char *)sink.arguments.data);
+        sink_fini(&sink);
+    }
+    ask_fini(&plain);
+    buf_fini(&begin);
+    sim_model_close(&model);
+}
+
+static void plain_calls_are_read_back(void **state)
+{
+    struct rng rng;
+
+    rng_init(&rng, 12);
+    for (size_t i = 0; i < n_families; i++)
+        check_read_back(&families[i], &rng);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_tools_may_be_many),
         cmocka_unit_test(names_of_plain_tools_may_be_too_many),
+        cmocka_unit_test(plain_calls_are_read_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@ libkern_scalar_a_SOURCES = $(kern_vec_sources) $(kern_q8_sources) src/compute/ke
 libkern_scalar_a_CFLAGS = $(AM_CFLAGS) $(KERN_SANITIZE) $(KERN_DEBUG)
 libkern_scalar_a_CPPFLAGS = $(AM_CPPFLAGS) -DKERN_V16='"compute/kernels/v16_scalar_priv.h"' -DKERN_Q8='"compute/kernels/q8_scalar_priv.h"'
 
+.PHONY: other-kernels
 if KERNELS_X86
 libcompute_kernels_a_SOURCES += src/compute/kernels/tables_x86.c src/compute/kernels/tables_x86_priv.h src/compute/kernels/tables_all.c \
 	src/compute/kernels/bf16_x86.c
@@ -61,7 +62,6 @@ libkern_avx512bf16_a_SOURCES = src/compute/kernels/kern_bf16.c
 libkern_avx512bf16_a_CPPFLAGS = $(kern_cppflags_avx512)
 libkern_avx512bf16_a_CFLAGS = $(kern_cflags_avx512) -mavx512bf16
 # The tables that this machine does not choose (configure.ac): see ./check.
-.PHONY: other-kernels
 other-kernels: @KERN_OTHER_LIBS@
 # The tables of the machine that builds (configure.ac): a program that links libkern_here.a before libcompute_kernels.a
 # needs no other instruction set.

@@ -12,6 +12,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cluster import BUILD, Cluster, main, patience  # noqa: E402
+from resume_client import Client, messages  # noqa: E402
 
 RPM, TPM, WORDS, ANSWER = 240, 12000, 20, 40
 
@@ -89,14 +90,14 @@ def flood(routers, key, path, seconds, n_each=2):
     return [sum(f.n_admitted for f in floods if f.port == r.http) for r in routers], sum(f.n_tokens for f in floods), took
 
 
-def fleet(c, n_routers, n_workers=2, **rules):
+def fleet(c, n_routers, n_workers=2, step="1ms", **rules):
     path, keys = new_keys(c, **rules)
     for _ in range(n_routers):
         c.router(http__api_keys=path)
     links = [f"127.0.0.1:{r.link}" for r in c.routers]
     for _ in range(n_workers):
-        c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="1ms", engine__sim_decode_seq="10us",
-                 kv__memory="64MiB")
+        c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step=step, engine__sim_decode_seq="10us",
+                 engine__sim_answer_tokens="100000", kv__memory="64MiB")
     for _ in range(n_routers):
         c.wait_ready(decode=n_workers)
         c.routers.append(c.routers.pop(0))
@@ -181,6 +182,35 @@ def limits_hold_where_a_worker_is_lost():
         assert_common(total, RPM, time.monotonic() - began, least=0.3)
 
 
+def stream(router, key, tries_s):
+    """An open stream; None: each try within this time got 429."""
+    until = time.monotonic() + tries_s
+    while True:
+        client = Client(*messages("a question", max_tokens=2000), headers={"x-api-key": key})
+        client.read(router.http, most=2)
+        assert client.status in (200, 429), (client.status, client.error)
+        if client.status == 200:
+            return client
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.05)
+
+
+def every_place_can_be_taken():
+    """One router gets all requests at once that a key may have, and a place that it frees is free at another router."""
+    with Cluster() as c:
+        keys = fleet(c, 3, n_workers=1, step="50ms", pair="concurrent=2", team="concurrent=4")
+        for key, limit in ((keys["pair"], 2), (keys["team"], 4)):
+            streams = [stream(c.routers[0], key, patience(5)) for _ in range(limit)]
+            assert all(streams), streams
+            assert all(stream(router, key, 0) is None for router in c.routers)
+            streams[0].leave()
+            streams.append(stream(c.routers[1], key, patience(5)))
+            assert streams[-1] is not None
+            for one in streams:
+                one.leave()
+
+
 if __name__ == "__main__":
     main([routers_admit_one_limit_of_requests, routers_admit_one_limit_of_tokens, a_killed_routers_share_returns,
-          limits_hold_where_a_worker_is_lost])
+          limits_hold_where_a_worker_is_lost, every_place_can_be_taken])

@@ -284,11 +284,11 @@ bool common_limits_may(struct common_limits *common, const struct common_id *id,
     if (account == NULL || !common_limits_is_shared(common))
         return has_level;
     lease_renew(common, account, now_ns);
-    if (kind == COMMON_CONCURRENT) {
+    if (kind == COMMON_CONCURRENT) { /* rounded up, because no router could use a part of a place */
         double open = account->fresh[kind] + account->sent[kind];
         double lease = common_share_of(common, account, now_ns) * (1 - use->level + open) - open;
 
-        return has_level && (wanted <= lease + ROUNDING || account->n_running == 0);
+        return has_level && (lease > ROUNDING || account->n_running == 0);
     }
     is_leased = has_level && wanted <= account->lease[kind] + ROUNDING;
     account->is_by_credit[kind] = !is_leased && credit_allows(common, account, kind, wanted, has_level);

@@ -71,9 +71,9 @@ static double bucket_add(const struct limit_account *account, enum limit_kind ki
 
 /* ---- limits shared by several routers (serve/access/common_limits.h) ---- */
 
-static bool limits_has_any(const struct auth_rule *rule)
+static bool limits_has_bucket(const struct auth_rule *rule)
 {
-    uint64_t any = rule->concurrent;
+    uint64_t any = 0;
 
     for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
         any |= rule->per_min[kind];
@@ -86,7 +86,8 @@ static const struct common_id *account_id(const struct limit_account *account)
     const struct common_limits *common = account->limits->common;
     struct limit_usage *usage = account->usage;
 
-    if (common == NULL || account->rule == NULL || !limits_has_any(account->rule))
+    if (common == NULL || account->rule == NULL ||
+        (account->rule->concurrent == 0 && !limits_has_bucket(account->rule)))
         return NULL;
     if (!usage->has_common_id)
         common_limits_id(common, account->hash == NULL,
@@ -413,7 +414,8 @@ void limits_set_common(struct limits *limits, struct common_limits *common)
 
 /* ---- a request ---- */
 
-/* Notes the demand for the other routers: the largest part that the request takes of any limit. */
+/* Notes the demand for the other routers: the largest part that the request takes of any limit of a minute.  If there is
+ * none, its part of the requests at once. */
 static void account_want(const struct limit_account *account, const uint64_t wanted[LIMIT_N_BUCKETS],
                          uint64_t now_ns)
 {
@@ -426,6 +428,8 @@ static void account_want(const struct limit_account *account, const uint64_t wan
         for (int kind = 0; kind < LIMIT_N_BUCKETS; kind++)
             most = fmax(most,
                         limits_part_of(wanted[kind], limits_limit_of(account->rule, (enum limit_kind)kind)));
+        if (!limits_has_bucket(account->rule))
+            most = limits_part_of(wanted[LIMIT_REQUESTS], account->rule->concurrent);
         if (most > 0)
             common_limits_want(account->limits->common, account_id(account), fmin(most, 1), now_ns);
     }

@@ -160,6 +160,32 @@ static void refunds_are_available_to_all_routers(void **state)
     fleet_end(&fleet);
 }
 
+/* Begins a request of an account that may have `limit` at once.  Returns true if it is admitted. */
+static bool begin_one(struct fleet *fleet, unsigned router, unsigned limit)
+{
+    struct node *node = &fleet->nodes[router];
+    struct common_id id = fleet_tenant(node);
+    double level = (double)(node->n_admitted + common_limits_elsewhere(node->common, &id)) / limit;
+    const struct common_use use = {COMMON_CONCURRENT, 1.0 / limit, level};
+
+    common_limits_want(node->common, &id, use.part, fleet->now_ns);
+    if (!common_limits_may(node->common, &id, &use, fleet->now_ns))
+        return false;
+    common_limits_spend(node->common, &id, &use, fleet->now_ns);
+    node->n_admitted++;
+    return true;
+}
+
+static void end_one(struct fleet *fleet, unsigned router, unsigned limit)
+{
+    struct node *node = &fleet->nodes[router];
+    struct common_id id = fleet_tenant(node);
+
+    common_limits_spend(node->common, &id, &(struct common_use){COMMON_CONCURRENT, -1.0 / limit, 0},
+                        fleet->now_ns);
+    node->n_admitted--;
+}
+
 static void requests_at_once_are_common(void **state)
 {
     struct fleet fleet;
@@ -167,22 +193,78 @@ static void requests_at_once_are_common(void **state)
 
     fleet_begin(&fleet, 2, 5 * NS_PER_MS);
     fleet_rest(&fleet, 6 * NS_PER_S);
-    for (int i = 0; i < 400; i++) {
-        struct node *node = &fleet.nodes[i % 2];
-        struct common_id id = fleet_tenant(node);
-        double level;
-
+    for (unsigned i = 0; i < 400; i++) {
         fleet_step(&fleet);
-        level = (double)(node->n_admitted + common_limits_elsewhere(node->common, &id)) / 10;
-        if (!common_limits_may(node->common, &id, &(struct common_use){COMMON_CONCURRENT, 0.1, level},
-                               fleet.now_ns))
-            continue;
-        common_limits_spend(node->common, &id, &(struct common_use){COMMON_CONCURRENT, 0.1, 0}, fleet.now_ns);
-        node->n_admitted++;
-        n++;
+        n += begin_one(&fleet, i % 2, 10);
     }
-    assert_between(n, 8, 10);
+    assert_between(n, 10, 11);
     fleet_end(&fleet);
+}
+
+/* Requests that begin one after another get all places, at one router and at several. */
+static void every_place_can_be_taken(void **state)
+{
+    static const unsigned limits[] = {1, 2, 3, 4, 6, 10, 64};
+
+    for (unsigned n_routers = 2; n_routers <= N_ROUTERS; n_routers++)
+        for (size_t i = 0; i < 2 * ARRAY_LEN(limits); i++) {
+            unsigned limit = limits[i / 2], n_asked = i % 2 == 0 ? 1 : n_routers;
+            struct fleet fleet;
+
+            fleet_begin(&fleet, n_routers, 5 * NS_PER_MS);
+            fleet_rest(&fleet, 6 * NS_PER_S);
+            for (unsigned k = 0; k < limit; k++) {
+                assert_true(begin_one(&fleet, k % n_asked, limit));
+                fleet_rest(&fleet, 300 * NS_PER_MS);
+            }
+            for (unsigned r = 0; r < n_routers; r++)
+                assert_false(begin_one(&fleet, r, limit));
+            end_one(&fleet, 0, limit);
+            fleet_rest(&fleet, 300 * NS_PER_MS);
+            assert_true(begin_one(&fleet, n_routers - 1, limit));
+            fleet_end(&fleet);
+        }
+}
+
+/* A burst exceeds the limit by at most one request for each other router. */
+static void a_burst_takes_few_places_too_many(void **state)
+{
+    for (unsigned limit = 1; limit <= 16; limit++) {
+        struct fleet fleet;
+        unsigned n = 0;
+
+        fleet_begin(&fleet, N_ROUTERS, 5 * NS_PER_MS);
+        fleet_rest(&fleet, 6 * NS_PER_S);
+        for (unsigned i = 0; i < 10 * N_ROUTERS; i++)
+            n += begin_one(&fleet, i % N_ROUTERS, limit);
+        assert_between(n, 1, limit + N_ROUTERS - 1);
+        fleet_end(&fleet);
+    }
+}
+
+/* Requests come and go at one of four routers, while more of them than places want to begin. */
+static void one_busy_router_gets_nearly_all_places(void **state)
+{
+    for (unsigned limit = 4; limit <= 64; limit *= 4) {
+        double n_running = 0;
+        struct fleet fleet;
+
+        fleet_begin(&fleet, N_ROUTERS, 5 * NS_PER_MS);
+        fleet_rest(&fleet, 6 * NS_PER_S);
+        for (unsigned i = 0; i < 3000; i++) {
+            unsigned n = (unsigned)fleet.nodes[0].n_admitted;
+
+            fleet_step(&fleet);
+            for (unsigned k = 0; k < n; k++) /* 20 end a second */
+                if (rng_unit(&fleet.rng) < 0.2 / limit)
+                    end_one(&fleet, 0, limit);
+            (void)begin_one(&fleet, 0, limit);
+            if (i >= 1000)
+                n_running += (double)fleet.nodes[0].n_admitted / 2000;
+        }
+        assert_between(n_running, 0.95 * limit, limit);
+        fleet_end(&fleet);
+    }
 }
 
 /* One worker of two lies: it may lower a limit, but never lift it. */
@@ -286,6 +368,9 @@ int main(void)
         cmocka_unit_test(a_partition_splits_the_limit),
         cmocka_unit_test(refunds_are_available_to_all_routers),
         cmocka_unit_test(requests_at_once_are_common),
+        cmocka_unit_test(every_place_can_be_taken),
+        cmocka_unit_test(a_burst_takes_few_places_too_many),
+        cmocka_unit_test(one_busy_router_gets_nearly_all_places),
         cmocka_unit_test(a_worker_that_lies_lifts_no_limit),
         cmocka_unit_test(memory_and_messages_are_bounded),
         cmocka_unit_test(random_fleets),

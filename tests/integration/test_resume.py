@@ -304,6 +304,97 @@ def a_stream_is_its_keys():
         c.assert_quiet()
 
 
+def keys_with(c, **rules):
+    """A file with a key of each name, whose text is the name."""
+    path = f"{c.dir}/keys"
+    with open(path, "w") as f:
+        for name, rule in rules.items():
+            f.write(f"{hashlib.sha256(name.encode()).hexdigest()}  team-{name}  {rule}\n")
+    os.chmod(path, 0o600)
+    return path
+
+
+def opened(port, key, max_tokens):
+    client = Client(*messages(f"{key} {PROMPT}", max_tokens=max_tokens), headers={"x-api-key": key})
+    client.read(port, most=5)
+    assert client.status == 200, client.error
+    return client
+
+
+def tokens_left(port, key):
+    """Tokens that the key may write this minute."""
+    body = {"model": "baton-demo", "messages": [{"role": "user", "content": "count"}]}
+    status, fields, _ = fetch(port, "POST", "/v1/messages/count_tokens", body, {"x-api-key": key, "content-type": "application/json"})
+    assert status == 200, status
+    return int(fields["anthropic-ratelimit-output-tokens-remaining"])
+
+
+def limits_count_a_stream_once():
+    """The request that began a stream pays for it: the rest is neither refused nor counted.  An unknown stream is a request."""
+    with Cluster() as c:
+        keys = keys_with(c, rpm="rpm=1", tokens="tpm_out=2500", single="concurrent=1", moves="tpm_out=1100", liar="rpm=2")
+        links = two_routers(c, http__api_keys=keys)
+        c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="2ms", engine__sim_answer_tokens="100000")
+        wait_both(c, 0, 1)
+        ports = [r.http for r in c.routers]
+        # a stream that moves keeps its reservation, so that the part elsewhere is not free
+        moves = opened(ports[0], "moves", 1000)
+        rest = Client(moves.path, {}, headers=moves.headers)
+        rest.body = moves.body
+        rest.read(ports[1], again=moves.last_id())
+        assert rest.status == 200 and rest.is_over(), getattr(rest, "error", None)
+        moves.leave()
+        assert all(tokens_left(port, "moves") < 400 for port in ports)
+        clients = [opened(ports[0], key, 1000) for key in ("rpm", "tokens", "single")]
+        until = time.monotonic() + patience(20)
+        while tokens_left(ports[1], "tokens") > 1600:  # its router has told the other one
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        c.routers[0].kill()
+        for client in clients:
+            client.read(ports[1], most=10, again=client.last_id())
+            assert client.status == 200, client.error
+        assert tokens_left(ports[1], "tokens") > 1000
+        statuses = []
+        while not statuses or statuses[-1] == 404:
+            liar = Client(*messages("none"), headers={"x-api-key": "liar"})
+            liar.read(ports[1], again="req_" + "0" * 24)
+            statuses.append(liar.status)
+            assert len(statuses) < 20 and liar.status in (404, 429), (statuses, liar.error)
+        assert len(statuses) > 2, statuses
+        for client in clients:
+            client.leave()
+
+
+def an_answer_computed_again_counts_again():
+    """Its router and its worker are killed: the rest counts like a new request, and comes once that fits the limit."""
+    with Cluster() as c:
+        keys = keys_with(c, tokens="tpm_out=6000")
+        links = two_routers(c, http__api_keys=keys)
+        for _ in range(3):
+            c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="5ms", engine__sim_answer_tokens="100000")
+        wait_both(c, 0, 3)
+        ports = [r.http for r in c.routers]
+        client = opened(ports[0], "tokens", 3100)
+        until = time.monotonic() + patience(20)
+        while tokens_left(ports[1], "tokens") > 3000:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        victim = max(c.workers, key=lambda worker: worker.status()["tasks"])
+        c.routers[0].kill()
+        victim.kill()
+        statuses = set()
+        while client.status != 200 or not statuses:
+            assert time.monotonic() < until, (statuses, client.error)
+            client.read(ports[1], most=10, again=client.last_id())
+            statuses.add(client.status)
+            time.sleep(0.05)
+        assert 429 in statuses and statuses <= {200, 429, 503}, statuses
+        assert tokens_left(ports[1], "tokens") < 3000
+        client.leave()
+        c.assert_quiet()
+
+
 def work_ends_with_the_grace():
     with Cluster() as c:
         links = two_routers(c)
@@ -463,4 +554,5 @@ def clients_come_back_by_themselves():
 
 main([streams_survive_a_killed_router, streams_that_the_prefill_worker_ends_are_kept, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_router_and_a_worker_at_once,
       a_paused_stream_survives_its_router, a_stopped_router_leaves_its_streams,
-      streams_that_continue_a_thread_survive, a_response_is_completed_once, clients_come_back_by_themselves, a_stream_is_its_keys, work_ends_with_the_grace])
+      streams_that_continue_a_thread_survive, a_response_is_completed_once, clients_come_back_by_themselves, a_stream_is_its_keys, limits_count_a_stream_once, an_answer_computed_again_counts_again,
+      work_ends_with_the_grace])

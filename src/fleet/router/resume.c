@@ -289,7 +289,7 @@ static int resume_adopt(struct job *job, uint32_t slot, const Baton__Resumed *re
     router_job_enter(job, JOB_PLACED);
     router_streams_keep(job); /* because the first router may have removed it */
     job->is_stored = true;    /* by the first router, if not by this one: this one ends it */
-    gen_handle_resume(&job->handle);
+    gen_handle_resume(&job->handle, false);
     return 0;
 }
 

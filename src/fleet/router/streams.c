@@ -137,8 +137,8 @@ void router_streams_over(struct job *job)
     streams_uncount(job);
     if (!job->is_stored || !state_values_are_up(&values) || streams_name(job, &values, &name) < 0)
         return;
-    if (job->handle.is_left)
-        return; /* this router is stopping, and the client will use another one */
+    if (job->handle.is_left || job->handle.keeps_order)
+        return; /* this router is stopping, and the client will use another one; or the client will come back */
     if (job->handle.outcome == GEN_ENDED || router_state_store(job->router) == NULL)
         (void)state_values_expire(&values, &name, STREAM_GRACE_S);
     else
@@ -206,7 +206,7 @@ static void streams_on_value(void *arg, struct buf *values, enum state_claim cla
     log_info("stream_restarted", LOG_STR("request_id", job->order.work.request_id));
     metric_add(job->router->m_resumed, 1);
     job->is_stored = true; /* by the router that began it */
-    gen_handle_resume(&job->handle);
+    gen_handle_resume(&job->handle, true);
     if (router_job_place(job) < 0)
         router_queue_add(job, false);
 }

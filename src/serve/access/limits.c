@@ -27,6 +27,7 @@
 
 #define MAX_RETRY_AFTER_S 60u /* clients obey this value, however long it is */
 #define TENANT_BYTES      64
+#define MAX_EXCESS        0.1 /* part of a limit by which several routers may exceed it */
 
 /* ---- buckets ---- */
 
@@ -465,6 +466,44 @@ int limits_begin(struct limit_lease *lease, struct limit_account *account, uint6
         add_used(a, LIMIT_REQUESTS, 1, now_ns);
     }
     return 0;
+}
+
+static int check_resume(const struct limit_account *account, uint64_t now_ns, struct limit_refusal *refusal)
+{
+    uint64_t limit = limits_limit_of(account->rule, LIMIT_REQUESTS);
+    double most = (1 + MAX_EXCESS) * (double)limit + 1;
+    double over = limits_used_at(&account->usage->buckets[LIMIT_REQUESTS], limit, now_ns) - most;
+
+    return limit > 0 && over > 0 ? limits_refuse(account, LIMIT_REQUESTS, wait_s(over, limit), refusal) : 0;
+}
+
+int limits_resume(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
+                  struct limit_refusal *refusal)
+{
+    int rc = 0;
+
+    memset(lease, 0, sizeof(*lease));
+    memset(refusal, 0, sizeof(*refusal));
+    lease->account = account;
+    if (account == NULL)
+        return 0;
+    account->limits->n_leases++;
+    limits_catch_up(account, now_ns);
+    for (const struct limit_account *a = account; a != NULL; a = a->tenant)
+        rc |= check_resume(a, now_ns, refusal);
+    if (rc < 0)
+        return E_LIMIT;
+    lease->is_running = true;
+    for (const struct limit_account *a = account; a != NULL; a = a->tenant)
+        add_running(a, 1, now_ns);
+    return 0;
+}
+
+void limits_count_request(const struct limit_lease *lease, uint64_t now_ns)
+{
+    limits_catch_up(lease->account, now_ns);
+    for (const struct limit_account *a = lease->account; a != NULL && lease->is_running; a = a->tenant)
+        add_used(a, LIMIT_REQUESTS, 1, now_ns);
 }
 
 /* What a request with these tokens counts for each limit, beside LIMIT_REQUESTS. */

@@ -5,9 +5,13 @@
  *     one request,      its tokens at       its tokens as
  *     one at once       their maximum       really used
  *
+ * The rest of a stream (limits_resume) was counted by the request that began it.
+ *
  * A request must fit both the key's own rule and its tenant's.  The counts belong to this process, or several
  * routers share them (limits_set_common()).  The caller passes the time (ns of any one clock).  A load of keys
- * makes new limits, swaps them in and frees the old ones.  Loop thread only, except limits_make and limits_free. */
+ * makes new limits, swaps them in and frees the old ones.  Loop thread only, except limits_make and limits_free.
+ *
+ * More than 15 functions: loads and look-ups of keys use one half, requests the other. */
 #ifndef SERVE_ACCESS_LIMITS_H
 #define SERVE_ACCESS_LIMITS_H
 
@@ -61,6 +65,12 @@ const char *limits_class(const struct limit_account *account);
  * in either case. */
 int limits_begin(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
                  struct limit_refusal *refusal);
+/* The same for the rest of a stream: it counts among the requests at once, and no limit of these refuses it.  Only requests
+ * a minute far beyond the limit, by limits_count_request(), do. */
+int limits_resume(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
+                  struct limit_refusal *refusal);
+/* Counts one request a minute, also beyond the limit.  A lease that limits_begin() or limits_resume() refused counts none. */
+void limits_count_request(const struct limit_lease *lease, uint64_t now_ns);
 /* Reserves all of it or nothing.  E_LIMIT.  A request larger than a limit waits for the whole limit and
  * goes into debt. */
 int limits_reserve(struct limit_lease *lease, uint64_t input_tokens, uint64_t output_tokens, uint64_t now_ns,

@@ -83,10 +83,10 @@ static int admit_refuse(struct request *request, const struct limit_refusal *ref
 int admit_begin(struct request *request, struct api_error *error)
 {
     struct limit_refusal refusal;
+    int rc = (request->resume.is_again ? limits_resume : limits_begin)(&request->lease, request->who.account,
+                                                                       clock_now_ns(), &refusal);
 
-    if (limits_begin(&request->lease, request->who.account, clock_now_ns(), &refusal) < 0)
-        return admit_refuse(request, &refusal, error);
-    return 0;
+    return rc < 0 ? admit_refuse(request, &refusal, error) : 0;
 }
 
 int admit_model(struct request *request, const char *model, struct api_error *error)
@@ -106,7 +106,7 @@ void admit_bound_answer(struct request *request)
         request->gen.work.max_new_tokens = most;
 }
 
-int admit_reserve(struct request *request, struct api_error *error)
+static int admit_tokens(struct request *request, struct api_error *error)
 {
     uint64_t n_choices = request->gen.n_choices > 1 ? request->gen.n_choices : 1;
     uint64_t n_all = 0;
@@ -125,12 +125,39 @@ int admit_reserve(struct request *request, struct api_error *error)
     return 0;
 }
 
+int admit_reserve(struct request *request, struct api_error *error)
+{
+    return request->resume.is_again ? 0 : admit_tokens(request, error);
+}
+
+int admit_anew(struct request *request, struct api_error *error)
+{
+    struct limit_account *account = request->lease.account;
+    uint64_t now_ns = clock_now_ns();
+    struct limit_refusal refusal;
+
+    limits_settle(&request->lease, 0, 0, now_ns); /* its place is free for the check */
+    if (limits_begin(&request->lease, account, now_ns, &refusal) < 0)
+        return admit_refuse(request, &refusal, error);
+    return admit_tokens(request, error);
+}
+
+/* The reservation of a stream that has moved pays for the part that it sends elsewhere.  A request for the rest of a stream
+ * that there is not counts as a request. */
 void admit_settle(struct request *request)
 {
     const struct api_usage *usage = &request->usage;
+    const struct resume *resume = &request->resume;
+    uint64_t input = (uint64_t)usage->input_tokens + api_usage_created(usage), output = request->n_output;
+    uint64_t now_ns = clock_now_ns();
 
-    limits_settle(&request->lease, (uint64_t)usage->input_tokens + api_usage_created(usage),
-                  request->n_output, clock_now_ns());
+    if (resume->is_again && !resume->is_found && request->status / 100 == 4)
+        limits_count_request(&request->lease, now_ns);
+    if (resume->has_moved) {
+        input = request->lease.input_tokens;
+        output = request->lease.output_tokens;
+    }
+    limits_settle(&request->lease, input, output, now_ns);
 }
 
 /* ---- fields ---- */

@@ -41,10 +41,10 @@ struct gen_events { /* all on the front's loop thread; no event follows on_end o
     void (*on_soon)(const void *arg, unsigned step);
     void (*on_end)(void *arg, enum work_end end, const struct gen_serving *serving);
     void (*on_failure)(void *arg, const struct gen_failure *failure, const struct gen_serving *serving);
-    /* A worker still had the job to resume.  order is the worker's, with the prompt and the notes of the
-     * first router; it is borrowed for the call.  Comes before all other events, and only for jobs of
-     * backend_ops.resume. */
-    void (*on_resumed)(void *arg, const struct work_order *order);
+    /* A worker still had the job to resume, or (is_anew) only its order was kept, so its answer is computed
+     * again.  order is the kept one, with the prompt and the notes of the first router; it is borrowed for
+     * the call.  Comes before all other events, and only for jobs of backend_ops.resume. */
+    void (*on_resumed)(void *arg, const struct work_order *order, bool is_anew);
 };
 
 struct gen_start { /* a job to begin; all borrowed for the call */

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "serve/endpoint/admit_priv.h"
 #include "serve/endpoint/output_priv.h"
 
 #define MAX_WHOLE_LOGPROBS 2000000u /* limit on sampled tokens and their top logprobs, over all choices */
@@ -263,11 +264,15 @@ static void on_soon(const void *arg, unsigned step)
     transcript_fetch(choice->transcript, true);
 }
 
-static void on_resumed(void *arg, const struct work_order *order)
+static void on_resumed(void *arg, const struct work_order *order, bool is_anew)
 {
     struct choice *choice = arg;
+    struct api_error error;
 
-    resume_on_found(choice->request, order);
+    if (resume_on_found(choice->request, order) < 0)
+        request_fail_no_memory(choice->request);
+    else if (is_anew && admit_anew(choice->request, &error) < 0)
+        choices_refuse(choice->request, &error);
 }
 
 const struct gen_events choice_events = {.on_accepted = on_accepted,

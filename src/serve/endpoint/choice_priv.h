@@ -62,6 +62,8 @@ struct choice { /* one answer of a request, with its own job; fields used for ev
 void choices_submit(struct request *request); /* once tokenised; may fail the request */
 /* Like choices_withdraw, but the worker keeps the work: another router resumes the stream. */
 void choices_leave(struct request *request);
+/* Withdraws the jobs and ends the request.  The orders are kept, so that the client can return for its stream. */
+void choices_refuse(struct request *request, const struct api_error *error);
 void choices_withdraw(struct request *request); /* withdraws all jobs from the backend */
 void choices_pause(struct request *request, bool is_paused);
 void choices_fini(struct request *request);

@@ -246,6 +246,14 @@ void choices_leave(struct request *request)
     choices_withdraw(request);
 }
 
+void choices_refuse(struct request *request, const struct api_error *error)
+{
+    for (uint32_t i = 0; i < request->n_choices; i++)
+        if (request->choices[i].handle != NULL)
+            request->choices[i].handle->keeps_order = true;
+    request_fail(request, error);
+}
+
 void choices_pause(struct request *request, bool is_paused)
 {
     const struct backend *backend = request_backend(request);

@@ -97,8 +97,9 @@ void gen_handle_fini(struct gen_handle *handle)
     scores_fini(&handle->scores);
 }
 
-void gen_handle_resume(struct gen_handle *handle)
+void gen_handle_resume(struct gen_handle *handle, bool is_anew)
 {
+    handle->is_anew = is_anew;
     handle->has_resumption = handle->events->on_resumed != NULL;
     gen_handle_due(handle);
 }
@@ -312,7 +313,7 @@ static void gen_handle_deliver(struct gen_handle *handle)
 
     if (handle->has_resumption) {
         handle->has_resumption = false;
-        handle->events->on_resumed(handle->arg, handle->order);
+        handle->events->on_resumed(handle->arg, handle->order, handle->is_anew);
     } else if (handle->has_acceptance && !handle->is_paused) {
         handle->has_acceptance = false;
         gen_outbox_count(handle->outbox, BEGIN_UNITS);

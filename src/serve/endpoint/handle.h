@@ -58,9 +58,11 @@ struct gen_handle { /* fields used for every token come first */
     enum gen_outcome outcome;
     bool is_paused;              /* the client reads no tokens now */
     bool is_held;                /* the backend holds tokens and end back */
-    bool has_resumption;         /* on_resumed is due */
+    bool has_resumption;         /* on_resumed is due ... */
+    bool is_anew;                /* ... with this argument */
     bool is_complete;            /* the front set it before cancelling: the answer's own text ended it ... */
     bool is_left;                /* ... or another router continues the stream, so workers keep the work */
+    bool keeps_order;            /* ... or a limit refused the stream, so its order is kept */
     bool has_acceptance;         /* on_accepted is due */
     uint32_t cached_tokens;      /* argument of on_accepted */
     uint32_t cap_draws;          /* capacity of draws, the sampling results of undelivered tokens ... */
@@ -89,7 +91,8 @@ void gen_handle_init(struct gen_handle *handle, struct gen_outbox *outbox, struc
                      const struct gen_events *events, void *arg);
 void gen_handle_fini(struct gen_handle *handle); /* drops all events; the order remains */
 
-void gen_handle_resume(struct gen_handle *handle); /* the order now belongs to another router */
+/* The order now belongs to another router.  is_anew: its answer is computed again. */
+void gen_handle_resume(struct gen_handle *handle, bool is_anew);
 void gen_handle_accept(struct gen_handle *handle, uint32_t cached_tokens);
 /* Appends an answer token.  E_NOMEM. */
 int gen_handle_token(struct gen_handle *handle, token_id id);

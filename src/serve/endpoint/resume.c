@@ -125,16 +125,16 @@ static int resume_take_prompt(struct request *request, const struct work_order *
     return 0;
 }
 
-void resume_on_found(struct request *request, const struct work_order *order)
+int resume_on_found(struct request *request, const struct work_order *order)
 {
     const struct work_resume *note = &order->work.resume;
 
-    if (resume_take_prompt(request, order) < 0) {
-        request_fail_no_memory(request);
-        return;
-    }
+    request->resume.is_found = true;
+    if (resume_take_prompt(request, order) < 0)
+        return E_NOMEM;
     memcpy(request->message_id, note->message_id, sizeof(request->message_id));
     request->created_unix_s = note->created_unix_s;
+    return 0;
 }
 
 /* ---- events ---- */

@@ -13,6 +13,7 @@ struct resume {
     bool is_kept;          /* the stream's events have ids */
     bool is_again;         /* the client returned for the rest of a stream */
     bool is_malformed;     /* ... with a malformed id */
+    bool is_found;         /* is_again: a worker or a store has the stream */
     bool has_moved;        /* the stream goes on at another connection or router */
     bool has_other_prompt; /* the stream's prompt differs from this router's prompt, so the answer is not
                             * cached; a conversation keeps it */
@@ -31,8 +32,8 @@ int resume_begin(struct request *request, struct api_error *error);
 void resume_fill_work(const struct request *request, struct work_resume *out);
 /* Call it when the job is accepted.  Returns the cached tokens that the stream began with. */
 uint32_t resume_accept(struct request *request, uint32_t cached_tokens);
-/* Call it when the worker's order is found.  May end the request. */
-void resume_on_found(struct request *request, const struct work_order *order);
+/* Call it when the worker's order is found.  E_NOMEM. */
+int resume_on_found(struct request *request, const struct work_order *order);
 void resume_begin_event(struct request *request, struct buf *out); /* writes the event's id */
 /* Removes the event from the buffer if the client already has it, or if it is incomplete. */
 void resume_end_event(struct request *request, struct buf *out, bool is_whole);

@@ -195,6 +195,47 @@ static void tenants_share_and_both_rules_hold(void **state)
     end(&world);
 }
 
+static void the_rest_of_a_stream_counts_nothing(void **state)
+{
+    struct limit_refusal refusal;
+    struct limit_lease first, rest, other;
+    struct world world;
+
+    begin(&world, "tenant t rpm=2\n@a t rpm=1 tpm_out=100 concurrent=1\n");
+    assert_int_equal(ask(&world, "a", &first, &refusal), 0);
+    assert_int_equal(limits_reserve(&first, 0, 100, world.now_ns, &refusal), 0);
+    assert_int_equal(limits_resume(&rest, account(&world, "a"), world.now_ns, &refusal), 0);
+    limits_settle(&first, 0, 100, world.now_ns);
+    assert_int_equal(ask(&world, "a", &other, &refusal), E_LIMIT); /* the rest has a place */
+    limits_settle(&other, 0, 0, world.now_ns);
+    limits_settle(&rest, 0, 100, world.now_ns);
+    world.now_ns += 60 * NS_PER_S;
+    assert_int_equal(spend(&world, "a", 0, 100), 0); /* places and tokens are free */
+    end(&world);
+}
+
+static void unknown_streams_count_as_requests(void **state)
+{
+    struct limit_refusal refusal;
+    struct limit_lease lease;
+    struct world world;
+    unsigned n = 0;
+
+    begin(&world, "@a t rpm=10\n");
+    for (; limits_resume(&lease, account(&world, "a"), world.now_ns, &refusal) == 0; n++) {
+        limits_count_request(&lease, world.now_ns);
+        limits_settle(&lease, 0, 0, world.now_ns);
+        assert_true(n < 20);
+    }
+    limits_count_request(&lease, world.now_ns); /* a refused one does not count */
+    limits_settle(&lease, 0, 0, world.now_ns);
+    assert_int_equal(n, 13);
+    assert_int_equal(refusal.kind, LIMIT_REQUESTS);
+    assert_int_equal(refusal.retry_after_s, 6);
+    assert_int_equal(spend(&world, "a", 0, 0), 24);
+    end(&world);
+}
+
 static void a_reload_keeps_what_was_used(void **state)
 {
     struct limit_refusal refusal;
@@ -475,6 +516,8 @@ int main(void)
         cmocka_unit_test(a_burst_cannot_overshoot),
         cmocka_unit_test(a_request_above_its_limit_waits_and_owes),
         cmocka_unit_test(tenants_share_and_both_rules_hold),
+        cmocka_unit_test(the_rest_of_a_stream_counts_nothing),
+        cmocka_unit_test(unknown_streams_count_as_requests),
         cmocka_unit_test(a_reload_keeps_what_was_used),
         cmocka_unit_test(models_and_expiry),
         cmocka_unit_test(a_class_is_the_keys_or_its_tenants),

@@ -290,10 +290,14 @@ bool router_admission_last_resort(struct job *job)
     return is_placed;
 }
 
+bool router_admission_bounds(const struct job *job)
+{
+    return router_admission_predicts(job->router) && job->limit_s > 0 && !job_is_in(job, JOB_BEGUN);
+}
+
 bool router_admission_is_late(const struct job *job, uint64_t now_ns)
 {
     double waited_s = (double)(now_ns - job->submitted_ns) / 1e9;
 
-    return router_admission_predicts(job->router) && job->limit_s > 0 && !job_is_in(job, JOB_BEGUN) &&
-           waited_s + job->estimate.alone_s > job->limit_s;
+    return router_admission_bounds(job) && waited_s + job->estimate.alone_s > job->limit_s;
 }

@@ -27,6 +27,8 @@ void router_admission_ended(struct job *job);       /* its answer ended by itsel
 bool router_admission_takes(struct job *job, uint32_t *retry_s_out);
 /* Places the job on an idle worker that can begin it, even if it misses the objectives.  False: there is none. */
 bool router_admission_last_resort(struct job *job);
+/* True if router_admission_is_late() ends the job's wait, instead of queue.timeout. */
+bool router_admission_bounds(const struct job *job);
 /* True if a waiting job would miss its limit even if it began now. */
 bool router_admission_is_late(const struct job *job, uint64_t now_ns);
 

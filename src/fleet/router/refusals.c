@@ -5,7 +5,9 @@
  *                                    |                         |
  *                                 refused                      +--> router_expire_queued --> refused
  *
- * The queue is bounded, and so is the time in it. A job that has not begun by then is refused with 529. A job that
+ * The queue is bounded, and so is the time in it. With queue.refuse = predicted, a job waits until its first token would
+ * miss the limit of its class (admission.c).  queue.timeout bounds all other waits of jobs that have not begun: those
+ * with queue.refuse = timeout, of jobs whose limit is not known yet, and while no worker is ready.  A job that
  * has begun waits as long as any worker could continue it, and queue.resume_timeout after that. A full queue may
  * push out jobs of the tenant that has most in it (queue.c). */
 #include "fleet/router/admission_priv.h"
@@ -179,15 +181,30 @@ static bool job_miss(struct job *job, uint64_t now_ns)
     return true;
 }
 
+/* True if a job that has not begun has waited for queue.timeout.  If it has a limit, that is for want of a ready
+ * worker only. */
+static bool is_timed_out(const struct job *job, uint64_t now_ns)
+{
+    uint64_t from_ns = job->queued_ns;
+
+    if (router_admission_bounds(job)) {
+        if (!is_deserted(job))
+            return false;
+        from_ns = from_ns > job->model->usable_ns ? from_ns : job->model->usable_ns;
+    }
+    return now_ns - from_ns > job->router->conf->queue_timeout_ns;
+}
+
 static void job_expire(struct job *job, uint64_t now_ns)
 {
     int why = E_OVERLOADED;
     bool is_over;
 
+    if (!is_deserted(job))
+        job->model->usable_ns = now_ns;
     if (job_miss(job, now_ns))
         return;
-    is_over = job_is_in(job, JOB_BEGUN) ? is_forsaken(job, now_ns, &why)
-                                        : now_ns - job->queued_ns > job->router->conf->queue_timeout_ns;
+    is_over = job_is_in(job, JOB_BEGUN) ? is_forsaken(job, now_ns, &why) : is_timed_out(job, now_ns);
     if (is_over)
         job_give_up(job, why);
 }

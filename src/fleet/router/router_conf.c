@@ -101,14 +101,15 @@ static const struct config_key keys[] = {
      "priority=10 weight=4"},
     {"queue", "refuse", CONFIG_ENUM, KEY(refuse), DEFAULT_ROUTER_REFUSE, 0, 0, "timeout|predicted", false,
      "When the router refuses a request for load. predicted: at once, if its first token is expected later "
-     "than slo.ttft allows, with a time to retry; never while a worker is idle. timeout: after queue.timeout, "
-     "even if its answer would begin late."},
+     "than slo.ttft or its class allows, with a time to retry; never while a worker is idle. timeout: after "
+     "queue.timeout, even if its answer would begin late."},
     {"queue", "max", CONFIG_U64, KEY(queue_max), DEFAULT_TEXT(DEFAULT_ROUTER_QUEUE_MAX), 0, 1e6, NULL, true,
      "Most requests that may wait for a worker; beyond it 529 overloaded_error. A tenant with fewer waiting "
      "requests than another replaces the newest request of that tenant."},
     {"queue", "timeout", CONFIG_DURATION, KEY(queue_timeout_ns), DEFAULT_TEXT(DEFAULT_ROUTER_QUEUE_TIMEOUT_S) "s", 0, S(3600), NULL, true,
-     "How long a request may wait before it is refused with 529, or with 503 while its model is not known yet. "
-     "Answers that have begun are exempt."},
+     "How long a request may wait before it is refused with 529, or with 503 while its model is not known or "
+     "no worker of it is ready. With queue.refuse = predicted and a ready worker it waits as long as its first "
+     "token may take. Answers that have begun are exempt."},
     {"queue", "resume_timeout", CONFIG_DURATION, KEY(queue_resume_ns), "30s", 0, S(86400), NULL, true,
      "If the worker of an answer is lost and no other worker could continue it: how long the answer waits for "
      "one. 0: as long as its client waits."},

@@ -21,11 +21,11 @@
 
 struct router_model {
     struct gen_model gen;
-    bool is_ready;     /* tokeniser and template are built */
-    bool is_failed;    /* its image was refused and logged */
-    bool was_served;   /* a worker that serves it has registered */
-    uint32_t n_usable; /* workers serving it now */
-    struct buf image;  /* the image so far */
+    bool is_ready;      /* tokeniser and template are built */
+    bool is_failed;     /* its image was refused and logged */
+    bool was_served;    /* a worker that serves it has registered */
+    uint64_t usable_ns; /* when the look at a waiting job last found a usable worker of it (refusals.c) */
+    struct buf image;   /* the image so far */
     uint64_t image_bytes;
     struct link *source;       /* the link that sends it; NULL: none */
     struct model_build *build; /* a job thread builds it (models.c); NULL: none */

@@ -142,12 +142,16 @@ bool sim_admit_takes(struct sim *sim, struct sim_job *job, int rc)
     return verdict.is_in_time || job->is_spared || sim_ahead_goes(sim, job, true);
 }
 
+bool sim_admit_bounds(const struct sim *sim, const struct sim_job *job)
+{
+    return sim->opts->refuses_early && job->limit_s > 0 && !job->is_again && !job->is_spared;
+}
+
 bool sim_admit_is_late(const struct sim *sim, const struct sim_job *job)
 {
     double waited_s = (double)(sim->now_ns - job->request.at_ns) / 1e9;
 
-    return sim->opts->refuses_early && job->limit_s > 0 && !job->is_again && !job->is_spared &&
-           waited_s + job->alone_s > job->limit_s;
+    return sim_admit_bounds(sim, job) && waited_s + job->alone_s > job->limit_s;
 }
 
 void sim_admit_placed(const struct sim *sim, struct sim_job *job, const struct picker_choice *choice,

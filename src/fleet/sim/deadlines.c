@@ -49,15 +49,15 @@ static void deadlines_sink(struct sim_deadlines *deadlines, uint32_t at)
 
 static uint64_t deadline_key_ns(const struct sim *sim, const struct sim_job *job)
 {
-    uint64_t key_ns = job->queued_ns + sim->opts->queue_timeout_ns;
     double left_s = job->limit_s - job->alone_s;
     uint64_t late_ns = job->request.at_ns;
 
-    if (!sim->opts->refuses_early || job->limit_s <= 0 || !(left_s < MAX_LIMIT_S))
-        return key_ns;
+    if (!sim_admit_bounds(sim, job))
+        return job->queued_ns + sim->opts->queue_timeout_ns;
+    left_s = left_s < MAX_LIMIT_S ? left_s : MAX_LIMIT_S;
     if (left_s * 1e9 > ROUNDING_NS)
         late_ns += (uint64_t)(left_s * 1e9) - ROUNDING_NS;
-    return late_ns < key_ns ? late_ns : key_ns;
+    return late_ns;
 }
 
 int sim_deadlines_add(const struct sim *sim, struct sim_deadlines *deadlines, struct sim_job *job)
@@ -95,7 +95,8 @@ void sim_deadlines_remove(struct sim_deadlines *deadlines, struct sim_job *job)
 
 static bool deadline_is_over(const struct sim *sim, const struct sim_job *job)
 {
-    return sim_admit_is_late(sim, job) || sim->now_ns - job->queued_ns > sim->opts->queue_timeout_ns;
+    return sim_admit_bounds(sim, job) ? sim_admit_is_late(sim, job)
+                                      : sim->now_ns - job->queued_ns > sim->opts->queue_timeout_ns;
 }
 
 /* By class, then in the order of turns. */

@@ -3,6 +3,7 @@
 #ifndef FLEET_SIM_DEADLINES_PRIV_H
 #define FLEET_SIM_DEADLINES_PRIV_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sim;
@@ -13,6 +14,8 @@ struct sim_deadlines { /* zeroed: empty */
     uint32_t n, cap;
 };
 
+/* Whether sim_admit_is_late() ends the job's wait, instead of queue_timeout_ns (admit.c). */
+bool sim_admit_bounds(const struct sim *sim, const struct sim_job *job);
 /* The job has begun to wait.  E_NOMEM. */
 int sim_deadlines_add(const struct sim *sim, struct sim_deadlines *deadlines, struct sim_job *job);
 /* Does nothing if it is not here. */

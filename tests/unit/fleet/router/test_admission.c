@@ -162,6 +162,36 @@ static void a_request_that_waited_in_vain_is_refused(void **state)
     assert_true(n_refused(REFUSED_LATE) == 1);
 }
 
+static void expire(void)
+{
+    router_expire_queued(&rig.router);
+    rig_flush(&rig);
+}
+
+/* The limit of a request bounds its wait for its turn, queue.timeout the wait for a worker to come back. */
+static void a_limit_outlives_the_timeout(void **state)
+{
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+    struct rig_client *client;
+
+    rig.conf.ttft_slo_ns = 60 * NS_PER_S;
+    report(d, (struct load){.step_s = 0.05, .running = 8}); /* one of eight seats is free each 400 ms */
+    client = rig_submit(&rig, 1000, 200);
+    assert_int_equal(rig.router.n_queued, 1);
+    job_of(client->handle)->queued_ns -= 20 * NS_PER_S;
+    job_of(client->handle)->submitted_ns -= 20 * NS_PER_S;
+    expire();
+    assert_false(client->has_failed);
+    rig_lose(&rig, d);
+    expire();
+    assert_false(client->has_failed); /* the worker has just left */
+    rig.conf.queue_timeout_ns = 0;
+    expire();
+    assert_true(client->has_failed);
+    assert_int_equal(client->status, 503);
+    assert_true(n_refused(REFUSED_DESERTED) == 1);
+}
+
 /* With any reported speed, an idle fleet accepts a request. */
 static void an_idle_fleet_refuses_nothing(void **state)
 {
@@ -461,6 +491,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_seat_that_comes_soon_is_waited_for, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(seats_of_overdue_answers_refuse_at_once, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_request_that_waited_in_vain_is_refused, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_limit_outlives_the_timeout, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(an_idle_fleet_refuses_nothing, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_prompt_done_early_leaves_no_queue, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(answers_teach_their_length, open_rig, close_rig),

@@ -177,6 +177,23 @@ static void a_light_load_is_not_refused(void **state)
     sim_result_fini(&result);
 }
 
+/* With an objective of a minute, a request waits for longer than the queue's timeout, and no other is let in and
+ * refused later. */
+static void a_long_objective_outlives_the_timeout(void **state)
+{
+    struct sim_opts opts = small_fleet(true);
+    struct sim_result result;
+    const struct sim_class *kind = &result.classes[0];
+
+    opts.ttft_slo_ns = 60 * NS_PER_S;
+    opts.itl_slo_ns = NS_PER_S;
+    opts.queue_timeout_ns = NS_PER_S;
+    result = run(&opts, 24, 30);
+    assert_int_equal(kind->n_done, kind->n_arrived);
+    assert_true(sim_hist_quantile_s(&kind->ttft, 0.9) > 2);
+    sim_result_fini(&result);
+}
+
 /* The pools do not idle in turn: both work in each interval of an overload. */
 static void pools_do_not_swing(void **state)
 {
@@ -201,6 +218,7 @@ int main(void)
         cmocka_unit_test(prompts_do_not_take_the_seats),
         cmocka_unit_test(refusals_would_have_missed),
         cmocka_unit_test(a_light_load_is_not_refused),
+        cmocka_unit_test(a_long_objective_outlives_the_timeout),
         cmocka_unit_test(pools_do_not_swing),
     };
 

@@ -214,12 +214,9 @@ static bool is_choice_idle(const struct router *router, const struct picker_choi
            (choice->prefill == PICKER_NONE || is_idle(router, choice->prefill));
 }
 
-static void job_predict(const struct job *job, const struct picker_choice *choice,
-                        struct picker_outlook *outlook_out, struct picker_verdict *out)
+static void job_outlook(const struct job *job, struct picker_outlook *out)
 {
     struct router *router = job->router;
-    uint64_t tenant = tenant_number(job->order.work.tenant);
-    struct queue_waiting all = router_queue_before(job);
     struct picker_outlook_opts opts = {.group = (uint32_t)(job->model - router->models),
                                        .local_prefill = &job->model->local_prefill,
                                        .n_routers = router_ahead_n_routers(router),
@@ -227,6 +224,16 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
                                                     (1 - picker_lateness_margin(&job->model->itl_late)),
                                        .answer_tokens = router_admission_answer(job),
                                        .context_tokens = job->order.n_tokens + router_admission_answer(job)};
+
+    picker_outlook(router->fleet, &opts, out);
+}
+
+static void job_predict(const struct job *job, const struct picker_choice *choice,
+                        struct picker_outlook *outlook_out, struct picker_verdict *out)
+{
+    struct router *router = job->router;
+    uint64_t tenant = tenant_number(job->order.work.tenant);
+    struct queue_waiting all = router_queue_before(job);
     struct picker_wait wait = {.queue_s = choice->ttft_s - choice->alone_s,
                                .alone_s = choice->alone_s,
                                .ttft_slo_s = (double)router_job_class(job).ttft_slo_ns / 1e9,
@@ -239,7 +246,7 @@ static void job_predict(const struct job *job, const struct picker_choice *choic
                                           n_tenants + (own == 0), router_queue_credit(job));
     if (all.n_tokens > 0)
         wait.n_ahead = (uint32_t)(all.n * (double)wait.ahead_tokens / (double)all.n_tokens);
-    picker_outlook(router->fleet, &opts, outlook_out);
+    job_outlook(job, outlook_out);
     picker_admit(&wait, outlook_out, out);
 }
 
@@ -249,6 +256,20 @@ static uint32_t come_back_s(struct job *job, const struct picker_choice *choice,
 {
     return picker_returns_take(&job->model->returns, late_s,
                                picker_outlook_each_s(outlook, choice->uncached_tokens), clock_now_ns());
+}
+
+uint32_t router_admission_come_back_s(struct job *job, enum refusal_reason reason)
+{
+    struct router_model *model = job->model;
+    struct picker_returns *returns =
+        reason == REFUSED_SHARE ? &model->share_returns[job->class_at] : &model->returns;
+    uint32_t n_tokens =
+        job->estimate.uncached_tokens > 0 ? job->estimate.uncached_tokens : job->order.n_tokens;
+    struct picker_outlook outlook;
+
+    job_outlook(job, &outlook);
+    return picker_returns_take(returns, outlook.seat_s, picker_outlook_each_s(&outlook, n_tokens),
+                               clock_now_ns());
 }
 
 bool router_admission_takes(struct job *job, uint32_t *retry_s_out)

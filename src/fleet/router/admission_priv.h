@@ -25,6 +25,10 @@ void router_admission_first_token(struct job *job); /* once, while predicted_s >
 void router_admission_ended(struct job *job);       /* its answer ended by itself */
 /* True if the job may wait for its turn. False: its first token would come too late. */
 bool router_admission_takes(struct job *job, uint32_t *retry_s_out);
+/* Seconds after which the client of a job that is refused for another reason may retry: the fleet then has a seat, and
+ * has served the requests refused before.  Those of a class's share have a schedule of the class, which delays no
+ * other class. */
+uint32_t router_admission_come_back_s(struct job *job, enum refusal_reason reason);
 /* Places the job on an idle worker that can begin it, even if it misses the objectives.  False: there is none. */
 bool router_admission_last_resort(struct job *job);
 /* True if router_admission_is_late() ends the job's wait, instead of queue.timeout. */

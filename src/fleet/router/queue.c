@@ -249,7 +249,8 @@ void router_queue_fail_pushed(struct router *router)
 
         router_refused(job, REFUSED_PUSHED);
         router_job_fail(job, 529, "overloaded_error",
-                        "Overloaded: the queue is full, and most of what waits in it is this tenant's", 1);
+                        "Overloaded: the queue is full, and most of what waits in it is this tenant's",
+                        router_admission_come_back_s(job, REFUSED_PUSHED));
     }
 }
 

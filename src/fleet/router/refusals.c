@@ -20,21 +20,18 @@ static const struct gen_failure overloaded = {
     .status = 529,
     .type = "overloaded_error",
     .message = "Overloaded: all workers are busy, and as many requests wait as may",
-    .retry_after_s = 1,
 };
 
 static const struct gen_failure too_late = {
     .status = 529,
     .type = "overloaded_error",
     .message = "Overloaded: the first token is predicted to come later than the objective allows",
-    .retry_after_s = 1,
 };
 
 static const struct gen_failure share_used = {
     .status = 429,
     .type = "rate_limit_error",
     .message = "As many requests of this class wait as its share of the queue allows",
-    .retry_after_s = 1,
 };
 
 static const struct gen_failure deserted = {
@@ -116,14 +113,20 @@ int router_wait_or_refuse(struct job *job, int rc, struct gen_failure *failure_o
         return router_admission_last_resort(job) ? 0 : job_turn_away(job, REFUSED_PREDICTED, E_OVERLOADED);
     if (!router_class_has_room(job)) {
         *failure_out = share_used;
+        failure_out->retry_after_s = router_admission_come_back_s(job, REFUSED_SHARE);
         return job_turn_away(job, REFUSED_SHARE, E_OVERLOADED);
     }
     if (router->life != DAEMON_DRAINING && router_queue_has_room(job)) {
         router_queue_add(job, false);
         return 0;
     }
-    *failure_out = is_deserted(job) ? deserted : overloaded;
-    return job_turn_away(job, is_deserted(job) ? REFUSED_DESERTED : REFUSED_FULL, E_OVERLOADED);
+    if (is_deserted(job)) {
+        *failure_out = deserted;
+        return job_turn_away(job, REFUSED_DESERTED, E_OVERLOADED);
+    }
+    *failure_out = overloaded;
+    failure_out->retry_after_s = router_admission_come_back_s(job, REFUSED_FULL);
+    return job_turn_away(job, REFUSED_FULL, E_OVERLOADED);
 }
 
 /* ---- after a wait ---- */
@@ -162,13 +165,13 @@ static void job_give_up(struct job *job, int why)
                     job_is_in(job, JOB_BEGUN)
                         ? "Overloaded: no worker is left that could go on with this answer"
                         : "Overloaded: waited for a worker until the queue's time limit",
-                    overloaded.retry_after_s);
+                    router_admission_come_back_s(job, REFUSED_TIMEOUT));
 }
 
 /* Refuses a waiting job whose first token would come too late, unless an idle worker begins it. */
 static bool job_miss(struct job *job, uint64_t now_ns)
 {
-    uint32_t retry_s = 1;
+    uint32_t retry_s = 0;
 
     if (job_is_in(job, JOB_BEGUN) || is_deserted(job))
         return false;
@@ -176,6 +179,8 @@ static bool job_miss(struct job *job, uint64_t now_ns)
         return false;
     if (!router_admission_last_resort(job)) {
         router_refused(job, REFUSED_LATE);
+        if (retry_s == 0)
+            retry_s = router_admission_come_back_s(job, REFUSED_LATE);
         router_job_fail(job, too_late.status, too_late.type, too_late.message, retry_s);
     }
     return true;

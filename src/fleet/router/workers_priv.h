@@ -34,12 +34,12 @@ struct router_model {
     /* Relative cost of attending to a token, compared with a prompt token;
      * for workers without a long prompt yet. */
     struct rate pair_share;
-    /* Errors of predictions that admission learned, and its schedule of retries (admission.c). */
+    /* Errors of predictions that admission learned, and its schedules of retries (admission.c). */
     struct picker_lateness late, itl_late;
     uint32_t n_margins_sent; /* samples that they had when margins.c sent them to other routers */
     struct picker_local_prefill local_prefill;
     struct picker_answers answers[PICKER_MAX_CLASSES];
-    struct picker_returns returns;
+    struct picker_returns returns, share_returns[PICKER_MAX_CLASSES];
     struct queue_waiting waiting[PICKER_MAX_CLASSES]; /* of each class, without odd ones */
     struct picker_ahead ahead;                        /* jobs at workers that have not begun them */
     struct picker_roles roles;                        /* the load, and the policy of roles */

@@ -37,6 +37,7 @@ struct rig_client { /* one request, from the front's view */
     bool has_ended, has_failed;
     enum work_end end;
     int status;
+    uint32_t retry_after_s;
     char message[200];
     struct gen_serving serving;
     bool cancels_on_accepted, cancels_on_tokens, pauses_on_tokens;

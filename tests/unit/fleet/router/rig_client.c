@@ -94,6 +94,7 @@ static void on_failure(void *arg, const struct gen_failure *failure, const struc
     client->has_failed = true;
     client->serving = *serving;
     client->status = failure->status;
+    client->retry_after_s = failure->retry_after_s;
     str_copy(client->message, sizeof(client->message), failure->message);
     if (other != NULL && other->handle != NULL)
         rig_cancel(other);
@@ -141,6 +142,7 @@ struct rig_client *rig_submit_model(struct rig *rig, uint32_t model, uint32_t n_
         client->handle = NULL;
         client->has_failed = true;
         client->status = failure.status;
+        client->retry_after_s = failure.retry_after_s;
         str_copy(client->message, sizeof(client->message), failure.message);
     }
     rig_flush(rig);

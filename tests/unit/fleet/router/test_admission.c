@@ -31,13 +31,15 @@ static int close_rig(void **state)
 struct load {
     double queued_s, step_s;
     uint32_t running;
+    bool is_full; /* without a free block */
 };
 
 static void report(struct link *link, struct load load)
 {
     Baton__LoadReport report = BATON__LOAD_REPORT__INIT;
 
-    report.blocks_free = report.blocks_total = 10000;
+    report.blocks_total = 10000;
+    report.blocks_free = load.is_full ? 0 : report.blocks_total;
     report.prefill_tokens_per_s = 10000;
     report.queued_prefill_s = load.queued_s;
     report.queued_prefill_tokens = (uint64_t)(load.queued_s * 10000);
@@ -166,6 +168,27 @@ static void expire(void)
 {
     router_expire_queued(&rig.router);
     rig_flush(&rig);
+}
+
+/* Whoever waited in vain comes back after those refused before, and not all at once. */
+static void late_requests_come_back_in_turn(void **state)
+{
+    struct link *d = rig_worker(&rig, "d", PICKER_DECODE, 2, 10000);
+    uint32_t n_waiting = 0, before;
+
+    report(d, (struct load){.step_s = 0.02, .running = 8}); /* one of eight seats is free each 160 ms */
+    while (!rig_submit(&rig, 900, 200)->has_failed)
+        n_waiting++;
+    assert_in_range(n_waiting, 2, 5);
+    for (unsigned i = 0; i < 20; i++)
+        before = rig_submit(&rig, 900, 200)->retry_after_s;
+    assert_in_range(before, 3, 5);
+    for (uint32_t i = 0; i < n_waiting; i++)
+        job_of(rig.clients[i].handle)->submitted_ns -= NS_PER_S;
+    expire();
+    assert_true(n_refused(REFUSED_LATE) == n_waiting);
+    for (uint32_t i = 0; i < n_waiting; i++)
+        assert_in_range(rig.clients[i].retry_after_s, before, before + 1);
 }
 
 /* The limit of a request bounds its wait for its turn, queue.timeout the wait for a worker to come back. */
@@ -341,7 +364,7 @@ static struct rig_client *ask(const char *allowed, const char *wanted, uint32_t 
 {
     rig.class_allowed = allowed;
     rig.class_wanted = wanted;
-    return rig_submit(&rig, n_tokens, 5);
+    return rig_submit(&rig, n_tokens, 64);
 }
 
 static void open_classes(void)
@@ -410,6 +433,58 @@ static void a_class_has_its_share_of_the_queue(void **state)
     assert_int_equal(third->status, 429);
     assert_true(metric_value(rig.router.admission.m_refusals[2][REFUSED_SHARE]) == 1);
     assert_false(ask("high", NULL, 200)->has_failed);
+}
+
+/* All blocks are taken, and a sequence of the worker ends each 1.3 s.  At this pace those come back that a full queue refused,
+ * that another tenant pushed out or that waited in vain. */
+static void refused_clients_come_back_in_turn(void **state)
+{
+    struct rig_client *client = NULL;
+    uint32_t before = 0;
+
+    rig.conf.refuse = ROUTER_REFUSE_TIMEOUT;
+    rig.conf.queue_max = 3;
+    rig.tenant = "a";
+    report(rig_worker(&rig, "d", PICKER_DECODE, 1, 10000),
+           (struct load){.step_s = 0.1, .running = 8, .is_full = true});
+    for (unsigned i = 0; i < 3; i++)
+        assert_false(rig_submit(&rig, 100, 64)->has_failed);
+    for (unsigned i = 0; i < 5; i++) {
+        client = rig_submit(&rig, 100, 64);
+        assert_true(client->has_failed);
+        assert_in_range(client->retry_after_s, before + (i == 0), before + 2);
+        before = client->retry_after_s;
+    }
+    assert_true(before >= 5 && n_refused(REFUSED_FULL) == 5);
+    rig.tenant = "b";
+    assert_false(rig_submit(&rig, 100, 64)->has_failed);
+    router_queue_fail_pushed(&rig.router);
+    rig_flush(&rig);
+    assert_true(n_refused(REFUSED_PUSHED) == 1);
+    assert_in_range(rig.clients[2].retry_after_s, before, before + 2);
+    rig.conf.queue_timeout_ns = 0;
+    expire();
+    assert_true(n_refused(REFUSED_TIMEOUT) == 3);
+    assert_in_range(rig.clients[0].retry_after_s, before + 1, before + 3);
+    assert_in_range(rig.clients[1].retry_after_s, before + 2, before + 4);
+}
+
+/* A class beyond its share has a schedule of its own: its clients delay no others. */
+static void a_share_has_its_own_schedule(void **state)
+{
+    struct rig_client *client = NULL;
+
+    open_classes();
+    report(rig_worker(&rig, "d", PICKER_DECODE, 1, 10000),
+           (struct load){.step_s = 0.1, .running = 8, .is_full = true});
+    for (unsigned i = 0; i < 8; i++)
+        client = ask("low", NULL, 100);
+    assert_true(client->has_failed && client->status == 429);
+    assert_in_range(client->retry_after_s, 6, 8);
+    for (unsigned i = 0; i < 7; i++)
+        client = ask("high", NULL, 100);
+    assert_true(client->has_failed && client->status == 529);
+    assert_in_range(client->retry_after_s, 1, 2);
 }
 
 /* The access log names the class of a request that was refused at once, and of one that waited in vain. */
@@ -491,6 +566,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_seat_that_comes_soon_is_waited_for, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(seats_of_overdue_answers_refuse_at_once, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_request_that_waited_in_vain_is_refused, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(late_requests_come_back_in_turn, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_limit_outlives_the_timeout, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(an_idle_fleet_refuses_nothing, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_prompt_done_early_leaves_no_queue, open_rig, close_rig),
@@ -499,6 +575,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(refused_requests_have_their_class, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_higher_class_is_not_refused_for_a_lower_one, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_class_has_its_share_of_the_queue, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(refused_clients_come_back_in_turn, open_rig, close_rig),
+        cmocka_unit_test_setup_teardown(a_share_has_its_own_schedule, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_class_has_its_own_limit, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(first_tokens_teach_the_margin, open_rig, close_rig),
         cmocka_unit_test_setup_teardown(a_falling_load_is_no_error, open_rig, close_rig),

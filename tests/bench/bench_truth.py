@@ -11,7 +11,8 @@ fails where a mean differs by more than 10 percent or a 99th percentile by more 
 
 The workers run the simulated engine at the speed of an accelerator, or with --engine bundled the demonstration model with
 one thread each; all else is as in production.  The simulator then shares this machine's cores between the workers
-(--host-cores), counts what a token costs outside of the step (--token-cpu), and varies the times of steps as much as those of
+(--host-cores), counts what a token costs outside of the steps in that load (--token-cpu: the router, the client, and the
+threads of workers that do not compute), and varies the times of steps as much as those of
 idle workers vary (--noise).  --times status takes the step times from a worker's status, as baton-sim --measured does, and
 does not measure them from outside.  --both: N workers of the role both, instead of two of each other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
 
@@ -85,8 +86,8 @@ def run_daemons(trace, args):
         runs = [logged_run(c, trace, seed) for seed in range(args.runs)]
         measured.append(measure(c, args, row, 1))
         idle = Times([statistics.fmean(pair) for pair in zip(*(m.steps for m in measured))],
-                     *(statistics.fmean(getattr(m, name) for m in measured) for name in ("token_cpu", "noise")))
-        return [(*run, idle if args.engine == "sim" else times_alone(run, idle, args)) for run in runs], status
+                     noise=statistics.fmean(m.noise for m in measured))
+        return [(*run[:3], idle if args.engine == "sim" else times_alone(run, idle, args)) for run in runs], status
 
 
 class Times(typing.NamedTuple):
@@ -104,6 +105,7 @@ def times_alone(run, idle, args):
             end = datetime.datetime.fromisoformat(line["ts"]).timestamp()
             requests.append((end - line["total_us"] / 1e6, end, line))
     requests.sort(key=lambda request: request[0])
+    idle = idle._replace(token_cpu=run[3])
     client = run[0]["ttft_ms"]["mean"] / 1e3 - statistics.fmean(line["ttft_us"] / 1e6 for _, _, line in requests)
     alone, until = [], 0
     for i, (start, end, line) in enumerate(requests):
@@ -127,17 +129,17 @@ def steps_text(steps):
 
 
 def logged_run(cluster, trace, seed):
-    """The client's figures, the share of requests that were handed over, and the router's log.
-    Texts are those of no other run."""
+    """The client's figures, the share of requests that were handed over, the router's log, and the processor seconds of a token
+    outside of the steps.  Texts are those of no other run."""
     time.sleep(1)  # the last lines of what was before are written
-    before = n_placed(cluster)
+    before, cpu_s = n_placed(cluster), cpu_outside(cluster)
     with open(cluster.routers[0].log_path, "rb") as log:
         log.seek(0, os.SEEK_END)
         real = bench(cluster, "--trace", trace, "--seed", f"{2000 + seed}")
         time.sleep(1)  # the last lines are written
         lines = log.read()
     pairs, alone = (b - a for a, b in zip(before, n_placed(cluster)))
-    return real, pairs / max(pairs + alone, 1), lines
+    return real, pairs / max(pairs + alone, 1), lines, max(cpu_outside(cluster) - cpu_s, 0) / max(real["tokens"]["answer"], 1)
 
 
 def n_placed(cluster):
@@ -156,8 +158,7 @@ def bench(cluster, *options):
 
 
 def measure(cluster, args, row, again):
-    """Step times of idle workers, the processor time of a token outside of the step, and how much times of equal steps differ:
-    what baton-sim takes.  Seconds of a step, for each row, context token, prompt token and attended pair.  They include the
+    """Step times of idle workers, and how much times of equal steps differ: what baton-sim takes.  Seconds of a step, for each row, context token, prompt token and attended pair.  They include the
     engine's configured times, sockets, wake-ups and the engine's checks of all KV."""
     is_sim = args.engine == "sim"  # a model's first steps after a pause are slower than those of a worker that is never idle
     alone = {n: bench(cluster, *(("-c", "1") if is_sim else ("-r", f"{600 / n}")), "--requests", "8", "-p", f"{n}:{n}", "-a", "48:48", "--seed", f"{n + again}") for n in PROMPTS}
@@ -171,7 +172,7 @@ def measure(cluster, args, row, again):
         return Times([step, row, context, token, pair])
     noise = statistics.fmean(step_noise(one) for one in alone.values())
     means = [time_s * (1 + noise ** 2) ** 0.5 for time_s in (step, row, context, token, pair)]  # the above are medians
-    return Times(means, measure_token_cpu(cluster), noise)
+    return Times(means, noise=noise)
 
 
 def step_noise(one):
@@ -210,19 +211,6 @@ def fit_line(points):
     xx = sum(weight * (at - x) ** 2 for at, _, weight in points)
     b = max(sum(weight * (at - x) * (to - y) for at, to, weight in points) / xx, 0) if xx else 0
     return y - b * x, b
-
-
-def measure_token_cpu(cluster):
-    """Processor seconds of a token in the router, the client, and the threads of a worker that do not compute.  The same
-    prompts with one token and with many: the difference is of the others."""
-    def spend(answer):
-        before = cpu_outside(cluster)
-        out = bench(cluster, "-c", "1", "--requests", "80", "-p", "70:70", "-a", f"{answer}:{answer}", "--seed", "7")
-        return cpu_outside(cluster) - before, out["tokens"]["answer"]
-
-    spend(1)  # later ones find the prompts' blocks
-    (few_s, few), (many_s, many) = spend(1), spend(48)
-    return max(many_s - few_s, 0) / max(many - few, 1)
 
 
 def cpu_outside(cluster):
@@ -288,7 +276,7 @@ def main():
     reports = [simulate(log, one, status, args) for log, one in zip(logs, times)]
     said = [report["classes"][0] for report in reports]
     print(f"steps by the status of a decode worker: {status.get('steps_ms')}")
-    print(f"step times (step, row, context, token, pair): {steps_text(times[0].steps)} s; a token outside of the step: {times[0].token_cpu * 1e6:.0f} us of a core; noise: {times[0].noise:.2f}")
+    print(f"step times (step, row, context, token, pair): {steps_text(times[0].steps)} s; a token outside of the steps: {statistics.fmean(t.token_cpu for t in times) * 1e6:.0f} us of a core; noise: {times[0].noise:.2f}")
     print(f"{'':12} {'daemons':>10} {'simulator':>10} {'error':>8} {'limit':>7}")
     is_good = True
     for name, ms, seconds in (("TTFT", "ttft_ms", "ttft_s"), ("ITL", "itl_ms", "itl_s"), ("E2E", "e2e_ms", "e2e_s")):

@@ -20,7 +20,7 @@ static double part_left(double seconds, double other_s, double least)
     return seconds - other_s > least * seconds ? seconds - other_s : least * seconds;
 }
 
-static double passed(uint64_t from_ns, uint64_t now_ns, uint64_t unit_ns)
+static double prompt_cost_passed(uint64_t from_ns, uint64_t now_ns, uint64_t unit_ns)
 {
     return now_ns > from_ns ? (double)(now_ns - from_ns) / (double)unit_ns : 0;
 }
@@ -31,11 +31,11 @@ double prompt_cost_hope(const struct prompt_cost *cost, uint64_t now_ns)
 
     if (usual <= 0 || level <= usual)
         return level;
-    return usual * pow(level / usual, exp2(-passed(cost->token_s.at_ns, now_ns, HOPE_NS)));
+    return usual * pow(level / usual, exp2(-prompt_cost_passed(cost->token_s.at_ns, now_ns, HOPE_NS)));
 }
 
 /* A sample that is nearer to the hope than to the level proves it right. */
-static void learn_token(struct prompt_cost *cost, double token_s, double weight, uint64_t now_ns)
+static void prompt_cost_learn_token(struct prompt_cost *cost, double token_s, double weight, uint64_t now_ns)
 {
     double hope = prompt_cost_hope(cost, now_ns), level;
 
@@ -43,7 +43,7 @@ static void learn_token(struct prompt_cost *cost, double token_s, double weight,
         cost->token_s.level = hope;
     rate_learn(&cost->token_s, token_s, ALPHA, weight, now_ns);
     level = rate_level(&cost->token_s);
-    cost->least_s *= exp2(passed(cost->least_ns, now_ns, DOUBLES_NS));
+    cost->least_s *= exp2(prompt_cost_passed(cost->least_ns, now_ns, DOUBLES_NS));
     cost->least_ns = now_ns;
     if (cost->least_s <= 0 || level < cost->least_s)
         cost->least_s = level;
@@ -56,8 +56,8 @@ void prompt_cost_learn(struct prompt_cost *cost, const struct prompt_cost_sample
 
     /* a deep chunk that takes less than its tokens are thought to cost shows that this is too much */
     if (sample->n_pairs < DEEP * sample->n_tokens || tokens_s <= 0 || sample->seconds < tokens_s)
-        learn_token(cost, part_left(sample->seconds, pairs_s, TOKENS_MIN) / sample->n_tokens, sample->weight,
-                    now_ns);
+        prompt_cost_learn_token(cost, part_left(sample->seconds, pairs_s, TOKENS_MIN) / sample->n_tokens,
+                                sample->weight, now_ns);
     else
         rate_learn(&cost->pair_s, part_left(sample->seconds, tokens_s, PAIRS_MIN) / sample->n_pairs, ALPHA,
                    sample->weight, now_ns);

@@ -8,7 +8,7 @@
  * chunks that attend to few tokens, pair_s from chunks that attend to many (unless token_s is found too high).
  *
  * A router gives few prompts to a worker that was slow for a while, because of other work on its machine, so the worker
- * would hardly ever learn that it is fast again.  Therefore what routers are told (prompt_cost_hope()) moves towards the
+ * would hardly ever learn that it is fast again.  Therefore the reported cost (prompt_cost_hope()) moves towards the
  * least cost of late while no prompts come.  Pure; any one thread. */
 #ifndef COMPUTE_SCHED_PROMPT_COST_H
 #define COMPUTE_SCHED_PROMPT_COST_H

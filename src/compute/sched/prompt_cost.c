@@ -43,10 +43,11 @@ static void prompt_cost_learn_token(struct prompt_cost *cost, double token_s, do
         cost->token_s.level = hope;
     rate_learn(&cost->token_s, token_s, ALPHA, weight, now_ns);
     level = rate_level(&cost->token_s);
-    cost->least_s *= exp2(prompt_cost_passed(cost->least_ns, now_ns, DOUBLES_NS));
-    cost->least_ns = now_ns;
+    if (cost->least_s > 0)
+        cost->least_s *= exp2(prompt_cost_passed(cost->least_ns, now_ns, DOUBLES_NS));
     if (cost->least_s <= 0 || level < cost->least_s)
         cost->least_s = level;
+    cost->least_ns = now_ns;
 }
 
 void prompt_cost_learn(struct prompt_cost *cost, const struct prompt_cost_sample *sample, uint64_t now_ns)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 noinst_LIBRARIES += libfleet_sim.a
-libfleet_sim_a_SOURCES = src/fleet/sim/sim.h src/fleet/sim/sim_priv.h src/fleet/sim/run.c src/fleet/sim/front.c src/fleet/sim/admit.c src/fleet/sim/job_priv.h src/fleet/sim/queue_priv.h src/fleet/sim/queue.c src/fleet/sim/deadlines_priv.h src/fleet/sim/deadlines.c src/fleet/sim/pause.c \
+libfleet_sim_a_SOURCES = src/fleet/sim/sim.h src/fleet/sim/sim_priv.h src/fleet/sim/worker_priv.h src/fleet/sim/run.c src/fleet/sim/front.c src/fleet/sim/admit.c src/fleet/sim/job_priv.h src/fleet/sim/queue_priv.h src/fleet/sim/queue.c src/fleet/sim/deadlines_priv.h src/fleet/sim/deadlines.c src/fleet/sim/pause.c \
 	src/fleet/sim/baseline.c src/fleet/sim/worker.c src/fleet/sim/learn.c src/fleet/sim/cache.c src/fleet/sim/net.c src/fleet/sim/hosts_priv.h src/fleet/sim/hosts.c \
 	src/fleet/sim/times.h src/fleet/sim/times.c src/fleet/sim/hist.h src/fleet/sim/hist.c \
 	src/fleet/sim/agenda_priv.h src/fleet/sim/agenda.c src/fleet/sim/lru_priv.h src/fleet/sim/lru.c \

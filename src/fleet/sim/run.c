@@ -11,6 +11,7 @@
 #define MIN_CRASH_EVERY_S 1e-3
 #define MAX_VAIN_CRASHES  10000 /* in a row, while requests are under way and none is done */
 #define REPORT_PARTS      16    /* workers report spread over the heartbeat, in so many groups */
+#define MAX_IDLE_REPORTS  (1000 * REPORT_PARTS)
 
 void sim_add(struct sim *sim, enum sim_kind kind, uint64_t at_ns, uint32_t what, uint32_t stamp)
 {
@@ -145,9 +146,10 @@ static void crash_count(struct sim *sim)
         sim->n_vain_crashes = 0;
     sim->n_done_before = n_done;
     sim->n_vain_crashes += sim->n_under_way > 0;
-    sim->is_stuck = sim->n_vain_crashes > MAX_VAIN_CRASHES;
-    if (sim->is_stuck)
+    if (sim->n_vain_crashes > MAX_VAIN_CRASHES) {
+        sim->end = SIM_END_CRASHES;
         sim->rc = E_LIMIT;
+    }
 }
 
 static void crash_happen(struct sim *sim)
@@ -178,12 +180,39 @@ static void worker_start(struct sim *sim, uint32_t slot)
 
 /* ---- reports ---- */
 
+/* True if nothing is to come but reports, and what routers tell each other. */
+static bool run_is_idle(const struct sim *sim)
+{
+    uint64_t at_ns;
+
+    for (uint32_t i = 0; i < sim->agenda.n; i++) {
+        enum sim_kind kind = sim->agenda.heap[i].kind;
+
+        if (kind != SIM_REPORT && kind != SIM_SHARE && kind != SIM_EXPIRE)
+            return false;
+    }
+    for (uint32_t i = 0; i < sim->n_routers; i++) /* time limits are to come */
+        if (sim->routers[i].deadlines.n + sim->routers[i].pauses.n_paused > 0)
+            return false;
+    return sim->is_closed || !sim->load->when(sim->load->self, &at_ns);
+}
+
+/* Requests under way of which no event is to come would keep the run going for ever. */
+static void run_watch_idle(struct sim *sim)
+{
+    sim->n_idle_reports = sim->n_under_way > 0 && run_is_idle(sim) ? sim->n_idle_reports + 1 : 0;
+    if (sim->n_idle_reports > MAX_IDLE_REPORTS) {
+        sim->end = SIM_END_IDLE;
+        sim->rc = E_INTERNAL;
+    }
+}
+
 static void run_report_part(struct sim *sim)
 {
     uint32_t part = sim->next_report++ % REPORT_PARTS;
 
     sim->is_reporting = false;
-
+    run_watch_idle(sim);
     for (uint32_t slot = part; slot < sim->n_workers; slot += REPORT_PARTS) {
         if (!sim->workers[slot].is_dirty && !sim_learn_is_stale(sim, &sim->workers[slot]))
             continue;
@@ -372,6 +401,22 @@ static void run_close(struct sim *sim)
     free(sim);
 }
 
+static int run_fail(const struct sim *sim, int rc, struct fault *fault)
+{
+    switch (sim->end) {
+    case SIM_END_CRASHES:
+        return fault_set(fault, rc,
+                         "%d crashes in a row without the end of a request: crashes come too often",
+                         MAX_VAIN_CRASHES);
+    case SIM_END_IDLE:
+        return fault_set(fault, rc, "%u requests wait for ever (a defect of the simulator)",
+                         sim->n_under_way);
+    case SIM_END_DONE:
+        break;
+    }
+    return fault_set(fault, rc, "%s", err_text(rc));
+}
+
 int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fault, struct sim_result *out)
 {
     struct sim *sim;
@@ -391,11 +436,8 @@ int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fa
         run_loop(sim);
         rc = sim->rc;
     }
-    if (sim->is_stuck)
-        rc = fault_set(fault, rc, "%d crashes in a row without the end of a request: crashes come too often",
-                       MAX_VAIN_CRASHES);
-    else if (rc < 0)
-        rc = fault_set(fault, rc, "%s", err_text(rc));
+    if (rc < 0)
+        rc = run_fail(sim, rc, fault);
     run_close(sim);
     return rc;
 }

@@ -171,7 +171,7 @@ static inline uint32_t sim_n_workers(const struct sim_opts *opts)
 }
 
 /* E_INVAL (the fault says which option), E_NOMEM, E_LIMIT (more requests under way than memory is bounded
- * to, or crashes that let no request end).  Free the result with sim_result_fini(), also after a failure. */
+ * to, or crashes that let no request end), E_INTERNAL (requests that wait for ever).  Free the result with sim_result_fini(), also after a failure. */
 int sim_run(const struct sim_opts *opts, struct sim_load *load, struct fault *fault, struct sim_result *out);
 void sim_result_fini(struct sim_result *result);
 /* Jain's index of the tokens that the kinds of requests got: 1 if all got the same. */

@@ -15,65 +15,18 @@
 #define FLEET_SIM_SIM_PRIV_H
 
 #include "base/rng.h"
-#include "compute/sched/speed.h"
 #include "fleet/sim/agenda_priv.h"
-#include "fleet/sim/hosts_priv.h"
 #include "fleet/sim/job_priv.h"
-#include "fleet/sim/lru_priv.h"
+#include "fleet/sim/worker_priv.h"
 
 #define SIM_PAGE_JOBS   1024
 #define SIM_MAX_PAGES   2048 /* two million requests under way */
 #define SIM_MAX_DEBTORS 4096 /* as the router's queue */
 
-struct sim_seat { /* a decoding sequence */
-    uint64_t end_step;
-    uint32_t job;
-};
-
-struct sim_line { /* of jobs, linked by next */
-    uint32_t head, tail, n;
-};
-
-struct sim_worker {
-    uint32_t slot;
-    enum picker_role role;
-    bool is_up, is_dirty;
-    const struct sim_times *times;
-    struct sim_line prompts, joins; /* joins: KV is here, no seat yet */
-    struct fair *turns;             /* of both; NULL: in order of arrival */
-    uint64_t n_entered;             /* these turns */
-    uint64_t queued_tokens, queued_reads;
-    uint32_t n_running;
-    uint64_t used_tokens; /* KV of sequences */
-    /* decoding */
-    struct sim_seat *seats; /* heap by end_step */
-    uint32_t n_seats, cap_seats;
-    uint64_t n_steps;        /* since the start */
-    uint64_t followed_steps; /* the routers' ledgers know how far its answers were then (admit.c) */
-    double context;          /* tokens of all seats */
-    uint32_t *fresh;         /* [n_fresh] jobs seated since the latest step */
-    uint32_t n_fresh, cap_fresh;
-    uint32_t n_by_kind[SIM_MAX_CLASSES];
-    /* the run of equal steps under way */
-    bool is_busy;
-    uint32_t run_steps, run_prompt;  /* run_prompt: job, or SIM_NONE */
-    uint32_t run_rows, run_position; /* decoding sequences; where the prompt's chunk begins */
-    double run_context;              /* tokens of those sequences */
-    double run_chunk, run_linear_s, run_square_s;
-    uint32_t chunk_tokens; /* prompt tokens that the latest step beside decoding sequences could have fed */
-    double run_pack_s;     /* extra time of the last step for packed prompts; 0: none */
-    uint64_t run_began_ns, busy_ns; /* began: by its host's time */
-    struct sim_host_run host;
-    uint64_t role_since_ns; /* busy_ns counts from here */
-    uint32_t stamp;
-    /* KV */
-    struct sim_lru memory, disk;
-    uint64_t out_free_ns, in_free_ns, disk_free_ns; /* NIC and disk are free again */
-    /* what it reports */
-    struct sched_speed speed;
-    uint32_t n_learned; /* runs that ended since its start */
-    struct rate transfer_rate, push_rate, read_rate;
-    struct picker_worker row;
+enum sim_end {                  /* why a run ends */
+               SIM_END_DONE,    /* the load is over, it was stopped, or rc says what failed */
+               SIM_END_CRASHES, /* workers die faster than any of them ends a request; rc is E_LIMIT */
+               SIM_END_IDLE     /* requests wait for ever; rc is E_INTERNAL */
 };
 
 struct sim {
@@ -109,8 +62,9 @@ struct sim {
     struct rng rng;
     uint64_t n_vain_crashes; /* in a row, while requests are under way and none is done */
     uint64_t n_done_before;  /* requests done at the latest crash */
-    bool is_stuck;           /* too many of them: rc is E_LIMIT */
-    int rc;                  /* the first failure */
+    uint32_t n_idle_reports; /* in a row, while requests are under way and nothing else is to come */
+    enum sim_end end;
+    int rc; /* the first failure */
 };
 
 static inline struct sim_job *sim_job_at(const struct sim *sim, uint32_t i)

@@ -180,53 +180,67 @@ uint32_t sim_worker_answered(const struct sim_worker *worker, const struct sim_j
 
 /* ---- runs ---- */
 
-/* Begins the prompt if it is ready and has room.  False: neither it nor a later one may begin now. */
+struct prompt_walk {  /* along the line of prompts */
+    uint32_t at;      /* the latest one; SIM_NONE: none yet */
+    uint32_t n_begun; /* behind it */
+    bool is_short;    /* one found no room or no seat: no other one begins */
+};
+
+/* Begins the prompt if it has room.  False: neither it nor a later one may begin now. */
 static bool prompt_begin(struct sim *sim, struct sim_worker *worker, struct sim_job *job)
 {
     uint64_t n_tokens = job->prefill == SIM_NONE ? job_room(job) : job->n_given;
 
-    if (job->began_ns > 0)
-        return true;
     if (!worker_has_room(sim, worker, n_tokens) ||
         (job->prefill == SIM_NONE && worker->n_seats >= sim->opts->max_seqs))
         return false;
     job->began_ns = sim->now_ns > 0 ? sim->now_ns : 1;
+    worker->n_begun++;
     sim_ahead_leave(sim, job);
     sim_cache_again(sim, worker, job);
     sim_worker_reserve(sim, worker, job, n_tokens);
     return true;
 }
 
-/* The first prompt in line, behind `after`, that may be computed now; SIM_NONE: none. */
-static uint32_t worker_next_prompt(struct sim *sim, struct sim_worker *worker, uint32_t after)
+/* The next prompt in line that may be computed now; SIM_NONE: none.  Those that have begun never wait for one that finds no
+ * room: they hold the room. */
+static uint32_t worker_next_prompt(struct sim *sim, struct sim_worker *worker, struct prompt_walk *walk)
 {
     const struct sim_line *line = &worker->prompts;
-    uint32_t at =
-        after == SIM_NONE ? sim_turns_first(worker, line) : sim_turns_next(sim, worker, line, after);
 
-    for (; at != SIM_NONE; at = sim_turns_next(sim, worker, line, at)) {
-        struct sim_job *job = sim_job_at(sim, at);
+    while (!walk->is_short || walk->n_begun > 0) {
+        struct sim_job *job;
 
-        if (job->began_ns == 0 && job->ready_ns > sim->now_ns) {
-            if (sim->opts->in_order)
-                return SIM_NONE;
-            continue;
+        walk->at = walk->at == SIM_NONE ? sim_turns_first(worker, line)
+                                        : sim_turns_next(sim, worker, line, walk->at);
+        if (walk->at == SIM_NONE)
+            return SIM_NONE;
+        job = sim_job_at(sim, walk->at);
+        if (job->began_ns > 0) {
+            walk->n_begun--;
+            return walk->at;
         }
-        return prompt_begin(sim, worker, job) ? at : SIM_NONE;
+        if (walk->is_short)
+            continue;
+        if (job->ready_ns <= sim->now_ns) {
+            if (prompt_begin(sim, worker, job))
+                return walk->at;
+            walk->is_short = true;
+        } else if (sim->opts->in_order) {
+            return SIM_NONE;
+        }
     }
     return SIM_NONE;
 }
 
 /* The prompt's last step has room for so many tokens of the prompts behind it. */
-static void worker_pack(struct sim *sim, struct sim_worker *worker, double room)
+static void worker_pack(struct sim *sim, struct sim_worker *worker, struct prompt_walk *walk, double room)
 {
-    uint32_t at = worker->run_prompt;
-
     while (room >= 1) {
+        uint32_t at = worker_next_prompt(sim, worker, walk);
         struct sim_job *job;
         double n, from;
 
-        at = worker_next_prompt(sim, worker, at);
         if (at == SIM_NONE)
             return;
         job = sim_job_at(sim, at);
@@ -255,6 +269,7 @@ static void worker_schedule(struct sim *sim, struct sim_worker *worker)
 static void worker_plan(struct sim *sim, struct sim_worker *worker)
 {
     const struct sim_times *times = worker->times;
+    struct prompt_walk walk = {.at = SIM_NONE, .n_begun = worker->n_begun};
     double rows, noise, steps = 1e9;
 
     if (!worker->is_up || worker->is_busy)
@@ -262,7 +277,7 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
     worker_seat_joins(sim, worker);
     rows = worker->n_seats;
     worker->run_pack_s = 0;
-    worker->run_prompt = worker_next_prompt(sim, worker, SIM_NONE);
+    worker->run_prompt = worker_next_prompt(sim, worker, &walk);
     if (worker->run_prompt == SIM_NONE && worker->n_seats == 0)
         return;
     worker->run_chunk = 0;
@@ -290,7 +305,7 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
         steps = n < steps ? n : steps;
         steps = worker->n_seats > 0 && steps > MOST_MIXED ? MOST_MIXED : steps;
         if (steps == n)
-            worker_pack(sim, worker, most * n - job->n_left);
+            worker_pack(sim, worker, &walk, most * n - job->n_left);
     }
     noise = sim_hosts_noise(sim, steps);
     worker->run_linear_s *= noise;
@@ -371,6 +386,7 @@ static void worker_prompt_steps(struct sim *sim, struct sim_worker *worker, uint
         return;
     sim_cache_ask(worker, &job->request);
     sim_line_remove(sim, worker, &worker->prompts, i);
+    worker->n_begun--;
     sim_cache_ask_more(worker, &job->request);
     if (job->prefill != SIM_NONE)
         sim_worker_release(sim, worker, job); /* its blocks count as cached from now on */
@@ -470,6 +486,7 @@ void sim_worker_drop(struct sim *sim, struct sim_worker *worker, uint32_t i)
     worker->is_dirty = true;
     if (sim_line_remove(sim, worker, &worker->prompts, i)) {
         worker->queued_tokens -= job->n_left;
+        worker->n_begun -= job->began_ns > 0;
         worker->run_prompt = worker->run_prompt == i ? SIM_NONE : worker->run_prompt;
         return;
     }
@@ -497,7 +514,7 @@ void sim_worker_crash(struct sim *sim, struct sim_worker *worker)
     sim_turns_clear(worker);
     worker->prompts = worker->joins = (struct sim_line){0};
     worker->queued_tokens = worker->queued_reads = worker->used_tokens = 0;
-    worker->n_running = worker->n_seats = worker->n_fresh = 0;
+    worker->n_running = worker->n_begun = worker->n_seats = worker->n_fresh = 0;
     worker->context = 0;
     worker->run_prompt = SIM_NONE;
     for (unsigned i = 0; i < SIM_MAX_CLASSES; i++)

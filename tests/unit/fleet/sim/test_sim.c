@@ -119,6 +119,30 @@ static void every_request_ends(void **state)
     }
 }
 
+/* Four tenants take turns at workers with the memory of about three sequences.  A prompt that has begun goes on when another
+ * tenant's, without room, comes before it. */
+static void scarce_memory_lets_tenants_go_on(void **state)
+{
+    struct generate_opts load = load_of(GENERATE_POISSON);
+    struct sim_opts opts = options();
+    struct sim_result result;
+
+    (void)state;
+    load.rate_per_s = 2;
+    load.prompt_tokens = 8000;
+    load.answer_tokens = 500;
+    opts.prefill_times = opts.decode_times =
+        (struct sim_times){.step_s = 0.002, .row_s = 5e-4, .token_s = 2e-4};
+    opts.kv_tokens = 30000;
+    for (uint64_t seed = 1; seed <= trials(5, 2); seed++) {
+        load.seed = opts.seed = seed;
+        result = run(&opts, &load);
+        assert_true(result.classes[0].n_done > 20);
+        assert_int_equal(n_ended(&result.classes[0]), result.classes[0].n_arrived);
+        sim_result_fini(&result);
+    }
+}
+
 static void equal_lengths_are_the_mean(void **state)
 {
     struct generate_opts opts = load_of(GENERATE_STEPS);
@@ -482,6 +506,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_of_both_roles_read_and_write),
         cmocka_unit_test(every_request_ends),
+        cmocka_unit_test(scarce_memory_lets_tenants_go_on),
         cmocka_unit_test(equal_lengths_are_the_mean),
         cmocka_unit_test(equal_runs_are_equal),
         cmocka_unit_test(a_queue_follows_theory),

@@ -225,14 +225,18 @@ static uint32_t cache_push(struct sim *sim, struct sim_job *job, struct sim_work
                 sim_cache_held(from, &job->request)); /* sending is a use */
     bytes = (n - has) * sim->opts->kv_bytes_per_token;
     asked_ns = job->ready_ns + 2 * sim->opts->latency_ns;
-    end_ns = sim_net_send(sim, from, worker, bytes, asked_ns);
+    end_ns = sim_net_send(sim, job,
+                          &(struct sim_transfer){.from = from,
+                                                 .to = worker,
+                                                 .bytes = bytes,
+                                                 .sum_bytes = &sim->result->pushed_bytes,
+                                                 .from_ns = asked_ns});
     if (end_ns > asked_ns)
         rate_learn(&worker->push_rate, bytes * 1e9 / (double)(end_ns - asked_ns), LOAD_RATE_PUSH_ALPHA, 1,
                    sim->now_ns);
     job->ready_ns = end_ns;
     job->n_pushed = n / sim->opts->block_tokens;
     sim->result->pushed_tokens += n - has;
-    sim->result->pushed_bytes += bytes;
     sim->result->n_pushes++;
     return n;
 }
@@ -241,18 +245,12 @@ static uint32_t cache_read(struct sim *sim, struct sim_job *job, struct sim_work
                            uint32_t n_blocks)
 {
     uint32_t n = cache_tokens(sim, job, cache_stored(worker, &job->request, n_blocks));
-    uint64_t begin_ns = worker->disk_free_ns > job->ready_ns ? worker->disk_free_ns : job->ready_ns;
-    double bytes, seconds;
 
     if (n <= has || sim->opts->disk_bytes_per_s <= 0)
         return has;
-    bytes = (n - has) * sim->opts->kv_bytes_per_token;
-    seconds = bytes / sim->opts->disk_bytes_per_s;
-    worker->disk_free_ns = job->ready_ns = begin_ns + (uint64_t)(seconds * 1e9);
+    job->ready_ns = sim_net_read(sim, job, worker, (n - has) * sim->opts->kv_bytes_per_token);
     rate_learn(&worker->read_rate, sim->opts->disk_bytes_per_s, LOAD_RATE_READ_ALPHA, 1, sim->now_ns);
     sim->result->read_tokens += n - has;
-    sim->result->read_bytes += bytes;
-    sim->result->disk_busy_s += seconds;
     return n;
 }
 

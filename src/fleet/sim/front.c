@@ -325,7 +325,12 @@ static void front_hand_off(struct sim *sim, struct sim_job *job)
     struct sim_worker *from = &sim->workers[job->prefill], *to = &sim->workers[job->decode];
     uint64_t has = (uint64_t)sim_cache_held(to, &job->request) * sim->opts->block_tokens;
     double bytes = has < job->n_given ? (double)(job->n_given - has) * sim->opts->kv_bytes_per_token : 0;
-    uint64_t end_ns = sim_net_send(sim, from, to, bytes, job->began_ns), tail_ns = sim->now_ns;
+    const struct sim_transfer transfer = {.from = from,
+                                          .to = to,
+                                          .bytes = bytes,
+                                          .sum_bytes = &sim->result->handed_bytes,
+                                          .from_ns = job->began_ns};
+    uint64_t end_ns = sim_net_send(sim, job, &transfer), tail_ns = sim->now_ns;
 
     if (sim->opts->nic_bytes_per_s > 0) {
         tail_ns += (uint64_t)(bytes * 1e9 / sim->opts->nic_bytes_per_s /
@@ -334,7 +339,6 @@ static void front_hand_off(struct sim *sim, struct sim_job *job)
             rate_learn(&to->transfer_rate, bytes * 1e9 / (double)(end_ns - job->began_ns),
                        LOAD_RATE_TRANSFER_ALPHA, 1, sim->now_ns);
     }
-    sim->result->handed_bytes += bytes;
     end_ns = end_ns > tail_ns ? end_ns : tail_ns;
     job->state = SIM_MOVING;
     sim_add(sim, SIM_JOIN, end_ns + sim->opts->latency_ns, job->number, job->stamp);
@@ -425,6 +429,7 @@ void sim_front_cancel(struct sim *sim, uint32_t i)
 
     sim_queue_leave(job);
     sim_pause_over(sim, job);
+    sim_net_stop(sim, job);
     if (job->prefill != SIM_NONE && sim->workers[job->prefill].is_up)
         sim_worker_drop(sim, &sim->workers[job->prefill], i);
     if (job->decode != SIM_NONE && sim->workers[job->decode].is_up)
@@ -464,15 +469,20 @@ static void front_replace(struct sim *sim, struct sim_job *job)
         front_wait_or_refuse(sim, job, rc);
 }
 
+static bool front_is_lost(const struct sim_job *job, uint32_t slot)
+{
+    return job->state != SIM_FREE && job->state != SIM_QUEUED && job->state != SIM_PAUSED &&
+           (job->prefill == slot || job->decode == slot);
+}
+
 void sim_front_lost(struct sim *sim, uint32_t slot)
 {
-    for (uint32_t i = 0; i < sim->n_jobs && sim->rc == 0; i++) {
-        struct sim_job *job = sim_job_at(sim, i);
-
-        if (job->state != SIM_FREE && job->state != SIM_QUEUED && job->state != SIM_PAUSED &&
-            (job->prefill == slot || job->decode == slot))
-            front_replace(sim, job);
-    }
+    for (uint32_t i = 0; i < sim->n_jobs; i++)
+        if (front_is_lost(sim_job_at(sim, i), slot))
+            sim_net_stop(sim, sim_job_at(sim, i));
+    for (uint32_t i = 0; i < sim->n_jobs && sim->rc == 0; i++)
+        if (front_is_lost(sim_job_at(sim, i), slot))
+            front_replace(sim, sim_job_at(sim, i));
 }
 
 /* ---- reports ---- */

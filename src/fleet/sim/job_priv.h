@@ -64,6 +64,12 @@ enum sim_tally {
     SIM_TALLY_AHEAD   /* requests that go ahead */
 };
 
+struct sim_sent {          /* a job's latest transfer, or read from a disk */
+    uint64_t *lanes_ns[2]; /* when they are free again: out and in, or the disk's and NULL; both NULL: none */
+    uint64_t end_ns[2], ns;   /* its end and its time in each */
+    double bytes, *sum_bytes; /* its own, and those of all such transfers */
+};
+
 struct sim_job { /* one request under way */
     struct sim_request request;
     struct sim_router *router;
@@ -84,9 +90,10 @@ struct sim_job { /* one request under way */
     uint64_t deadline_ns;  /* in router->deadlines, at this place; SIM_NONE: not there */
     uint32_t deadline_at;
     uint64_t end_step; /* of its decode worker */
-    uint64_t held[2];  /* KV tokens reserved at the prefill and at the decode worker */
-    uint32_t next;     /* in its worker's line, or in the list of free jobs */
-    uint32_t number;   /* its own place */
+    struct sim_sent sent;
+    uint64_t held[2]; /* KV tokens reserved at the prefill and at the decode worker */
+    uint32_t next;    /* in its worker's line, or in the list of free jobs */
+    uint32_t number;  /* its own place */
     uint32_t n_passed;
     bool is_again; /* it was placed before */
     bool is_spared;

@@ -341,6 +341,10 @@ static void run_loop(struct sim *sim)
             run_handle(sim, &event);
         }
     }
+    for (uint32_t i = 0; i < sim->n_jobs; i++)
+        sim_net_stop(sim, sim_job_at(sim, i));
+    sim->result->nic_busy_s = (double)sim->nic_busy_ns / 1e9;
+    sim->result->disk_busy_s = (double)sim->disk_busy_ns / 1e9;
     sim->result->end_ns = sim->now_ns;
     sim->result->n_under_way = sim->n_under_way;
     if (sim->now_ns / sim->result->column_ns + 1 < sim->result->n_columns)

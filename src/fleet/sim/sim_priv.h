@@ -60,6 +60,7 @@ struct sim {
     uint64_t tenant;  /* of the latest request */
     bool is_closed;   /* no more arrivals */
     struct rng rng;
+    uint64_t nic_busy_ns, disk_busy_ns;
     uint64_t n_vain_crashes; /* in a row, while requests are under way and none is done */
     uint64_t n_done_before;  /* requests done at the latest crash */
     uint32_t n_idle_reports; /* in a row, while requests are under way and nothing else is to come */
@@ -132,9 +133,16 @@ void sim_cache_begin(struct sim *sim, struct sim_job *job, const struct picker_o
 void sim_cache_again(struct sim *sim, struct sim_worker *worker, struct sim_job *job); /* it begins */
 struct block_hash sim_block_hash(uint64_t id);
 
-/* net.c: seconds are of the NICs at both ends; returns when the last byte is there */
-uint64_t sim_net_send(struct sim *sim, struct sim_worker *from, struct sim_worker *to, double bytes,
-                      uint64_t from_ns);
+/* net.c */
+struct sim_transfer {
+    struct sim_worker *from, *to;
+    double bytes, *sum_bytes; /* of the result, which gets them too */
+    uint64_t from_ns;
+};
+/* Both return when the last byte is there: from->to, or in memory from the worker's disk once the job is ready. */
+uint64_t sim_net_send(struct sim *sim, struct sim_job *job, const struct sim_transfer *transfer);
+uint64_t sim_net_read(struct sim *sim, struct sim_job *job, struct sim_worker *worker, double bytes);
+void sim_net_stop(struct sim *sim, struct sim_job *job); /* the rest of its transfer will not come */
 
 /* front.c */
 void sim_front_submit(struct sim *sim, const struct sim_request *request);

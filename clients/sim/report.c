@@ -144,10 +144,9 @@ static void put_chart(const struct sim_cli *cli, const struct sim_result *result
         values[1][i] = (double)column->n_good / width_s;
         values[2][i] = (double)column->n_refused / width_s;
         values[3][i] = share_of(column->ttft_s, (double)column->n_first);
+        values[4][i] = 100 * share_of(column->prefill_busy_s, column->prefill_worker_s);
+        values[5][i] = 100 * share_of(column->decode_busy_s, column->decode_worker_s);
         values[6][i] = column_prefill(cli, column);
-        values[4][i] = 100 * share_of(column->prefill_busy_s, width_s * values[6][i]);
-        values[5][i] =
-            100 * share_of(column->decode_busy_s, width_s * (sim_n_workers(&cli->sim) - values[6][i]));
     }
     buf_printf(out, "\nover time, a column is %.3g s; the largest value is at the right\n", width_s);
     put_chart_line("arrivals", "/s", values[0], n, out);

@@ -86,6 +86,9 @@ def the_text_has_a_chart():
     out = run("--generate", "diurnal", "--rate", "5")
     for word in ("TTFT s", "ITL ms", "E2E s", "goodput", "busy:", "over time", "arrivals"):
         assert word in out, out
+    for load in (("--rate", "2", "--duration", "20"), ("--rate", "30", "--prompt", "3000", "--answer", "100", "--prefill", "5", "--decode", "3", "--duration", "300")):
+        busy = re.findall(r"^(prefill|decode) busy .* ([\d.]+) %$", run("--generate", "poisson", *load), re.M)
+        assert len(busy) == 2 and all(float(percent) <= 100 for _, percent in busy), busy
 
 
 def traces_are_read():

@@ -9,6 +9,10 @@ static void roles_book_busy(struct sim *sim, struct sim_worker *worker)
     struct sim_result *result = sim->result;
     bool is_prefill = worker->role == PICKER_PREFILL;
 
+    sim_worker_book(sim, worker);
+    sim_column_add_time(sim, worker->role_since_ns,
+                        is_prefill ? offsetof(struct sim_column, prefill_worker_s)
+                                   : offsetof(struct sim_column, decode_worker_s));
     *(is_prefill ? &result->prefill_busy_s : &result->decode_busy_s) += (double)worker->busy_ns / 1e9;
     *(is_prefill ? &result->prefill_worker_s : &result->decode_worker_s) +=
         (double)(sim->now_ns - worker->role_since_ns) / 1e9;

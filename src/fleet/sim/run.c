@@ -31,6 +31,8 @@ static void column_merge(struct sim_column *to, const struct sim_column *from)
     to->n_first += from->n_first;
     to->prefill_busy_s += from->prefill_busy_s;
     to->decode_busy_s += from->decode_busy_s;
+    to->prefill_worker_s += from->prefill_worker_s;
+    to->decode_worker_s += from->decode_worker_s;
     to->n_flips += from->n_flips;
     to->n_decisions += from->n_decisions;
     to->n_prefill += from->n_prefill;
@@ -58,6 +60,24 @@ struct sim_column *sim_column(struct sim *sim)
     while (sim->now_ns / result->column_ns >= result->n_columns && result->n_columns > 1)
         columns_widen(result);
     return &result->columns[result->n_columns > 1 ? sim->now_ns / result->column_ns : 0];
+}
+
+static void column_add(struct sim_column *column, size_t field, uint64_t ns)
+{
+    *(double *)((char *)column + field) += (double)ns / 1e9;
+}
+
+void sim_column_add_time(struct sim *sim, uint64_t since_ns, size_t field)
+{
+    struct sim_column *columns = sim->result->columns;
+    size_t at = sim->now_ns > since_ns ? (size_t)(sim_column(sim) - columns) : 0;
+    uint64_t end_ns = sim->now_ns, begin_ns;
+
+    for (; end_ns > since_ns; end_ns = begin_ns, at--) {
+        begin_ns = at * sim->result->column_ns;
+        begin_ns = begin_ns > since_ns ? begin_ns : since_ns;
+        column_add(&columns[at], field, end_ns - begin_ns);
+    }
 }
 
 /* ---- options ---- */

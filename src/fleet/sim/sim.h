@@ -139,7 +139,8 @@ struct sim_column { /* of the timeline */
     uint64_t n_arrived, n_done, n_good, n_refused;
     double ttft_s; /* sum over first tokens */
     uint64_t n_first;
-    double prefill_busy_s, decode_busy_s;
+    double prefill_busy_s, decode_busy_s;     /* of workers in each role ... */
+    double prefill_worker_s, decode_worker_s; /* ... and their time */
     uint64_t n_flips, n_decisions, n_prefill; /* decisions on roles, and the sum of prefill workers at each */
     uint64_t n_wanted, wanted_prefill, wanted_decode; /* decisions that knew, and their sums */
 };

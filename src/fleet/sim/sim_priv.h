@@ -76,6 +76,8 @@ static inline struct sim_job *sim_job_at(const struct sim *sim, uint32_t i)
 void sim_report_begin(struct sim *sim); /* something is under way: workers report */
 void sim_add(struct sim *sim, enum sim_kind kind, uint64_t at_ns, uint32_t what, uint32_t stamp);
 struct sim_column *sim_column(struct sim *sim);
+/* Adds the time since then to a figure of the columns, at this offset: to each column the time that passed in it. */
+void sim_column_add_time(struct sim *sim, uint64_t since_ns, size_t field);
 
 /* worker.c */
 void sim_line_push(struct sim *sim, struct sim_worker *worker, struct sim_line *line, uint32_t job);
@@ -93,6 +95,7 @@ double sim_worker_run_s(const struct sim_worker *worker, double n_steps);       
 void sim_worker_prompt(struct sim *sim, struct sim_worker *worker, uint32_t job); /* a new prompt */
 void sim_worker_join(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* its KV has arrived */
 void sim_worker_drop(struct sim *sim, struct sim_worker *worker, uint32_t job);   /* cancelled */
+void sim_worker_book(struct sim *sim, struct sim_worker *worker); /* that it was busy until now */
 void sim_worker_wake(struct sim *sim, struct sim_worker *worker);
 void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker);
 void sim_worker_crash(struct sim *sim, struct sim_worker *worker);

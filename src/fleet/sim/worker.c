@@ -314,6 +314,7 @@ static void worker_plan(struct sim *sim, struct sim_worker *worker)
     worker->run_steps = (uint32_t)steps;
     worker->run_began_ns = sim_hosts_now(sim, worker);
     sim_hosts_begin(sim, worker);
+    worker->booked_ns = sim->now_ns;
     worker->is_busy = true;
     worker_schedule(sim, worker);
 }
@@ -415,18 +416,27 @@ static void worker_packed_steps(struct sim *sim, struct sim_worker *worker)
     }
 }
 
+void sim_worker_book(struct sim *sim, struct sim_worker *worker)
+{
+    if (!worker->is_busy)
+        return;
+    sim_column_add_time(sim, worker->booked_ns,
+                        worker->role == PICKER_PREFILL ? offsetof(struct sim_column, prefill_busy_s)
+                                                       : offsetof(struct sim_column, decode_busy_s));
+    worker->busy_ns += sim->now_ns - worker->booked_ns;
+    worker->booked_ns = sim->now_ns;
+}
+
 void sim_worker_steps_end(struct sim *sim, struct sim_worker *worker)
 {
     double run_s = (double)(sim->now_ns - worker->host.began_ns) / 1e9;
-    struct sim_column *column = sim_column(sim);
     uint32_t prompt = worker->run_prompt, n_seats = worker->n_seats;
 
     sim_hosts_end(sim, worker);
     sim_learn_run(sim, worker);
     if (n_seats > 0 && sim->hosts == NULL)
         sim_hosts_count_run(sim, worker, run_s / worker->run_steps * 1e9);
-    worker->busy_ns += sim->now_ns - worker->host.began_ns;
-    *(worker->role == PICKER_PREFILL ? &column->prefill_busy_s : &column->decode_busy_s) += run_s;
+    sim_worker_book(sim, worker);
     worker->n_steps += worker->run_steps;
     worker->context += (double)n_seats * worker->run_steps;
     sim->result->n_steps += worker->run_steps;
@@ -506,6 +516,7 @@ void sim_worker_drop(struct sim *sim, struct sim_worker *worker, uint32_t i)
 
 void sim_worker_crash(struct sim *sim, struct sim_worker *worker)
 {
+    sim_worker_book(sim, worker);
     if (worker->is_busy) /* so that jobs can be asked how far they were */
         worker->n_steps += (uint64_t)fmin(worker_steps_now(sim, worker), worker->run_steps);
     worker->stamp++;

@@ -49,6 +49,7 @@ struct sim_worker {
     uint32_t chunk_tokens; /* prompt tokens that the latest step beside decoding sequences could have fed */
     double run_pack_s;     /* extra time of the last step for packed prompts; 0: none */
     uint64_t run_began_ns, busy_ns; /* began: by its host's time */
+    uint64_t booked_ns;             /* busy_ns has the run under way until then */
     struct sim_host_run host;
     uint64_t role_since_ns; /* busy_ns counts from here */
     uint32_t stamp;

@@ -88,10 +88,57 @@ static void slow_transfers_of_dead_requests_end(void **state)
     nothing_is_busy_for_longer_than_the_run(&opts, false);
 }
 
+/* Long prompts, which are computed in one step each, and roles that change in the middle of them. */
+static void no_column_has_more_time_than_passed(void **state)
+{
+    struct generate_opts load = sessions();
+    struct sim_opts opts = small_fleet(false);
+    struct sim_result result;
+
+    (void)state;
+    load.kind = GENERATE_STEPS;
+    load.rate_per_s = 3;
+    load.other_rate_per_s = 20;
+    load.prompt_tokens = 20000;
+    load.other_answer_tokens = 500;
+    load.answer_tokens = load.other_prompt_tokens = 20;
+    load.period_s = 40;
+    opts.n_prefill = opts.n_decode = 2;
+    opts.kv_tokens = 10000000;
+    opts.batch_tokens = 0;
+    opts.n_columns = 240;
+    opts.has_auto_roles = true;
+    opts.roles_least = 1;
+    opts.roles_period_ns = 2 * NS_PER_S;
+    opts.crash_every_s = 20;
+    for (unsigned stops = 0; stops < 2; stops++) {
+        double busy_s = 0;
+
+        result = run(&opts, &load, stops != 0);
+        print_message("%.0f changes of roles, %.0f crashes\n", (double)result.n_flips,
+                      (double)result.n_crashes);
+        assert_true(result.n_flips > 0 && result.n_crashes > 0);
+        assert_true(result.prefill_busy_s <= result.prefill_worker_s + 1e-6);
+        assert_true(result.decode_busy_s <= result.decode_worker_s + 1e-6);
+        for (uint32_t i = 0; i < result.n_columns; i++) {
+            const struct sim_column *column = &result.columns[i];
+
+            assert_true(column->prefill_busy_s <= column->prefill_worker_s + 1e-6);
+            assert_true(column->decode_busy_s <= column->decode_worker_s + 1e-6);
+            assert_true(column->prefill_worker_s + column->decode_worker_s <=
+                        4e-9 * (double)result.column_ns + 1e-6);
+            busy_s += column->prefill_busy_s + column->decode_busy_s;
+        }
+        assert_true(fabs(busy_s - result.prefill_busy_s - result.decode_busy_s) < 1e-6);
+        sim_result_fini(&result);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slow_transfers_of_dead_requests_end),
+        cmocka_unit_test(no_column_has_more_time_than_passed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

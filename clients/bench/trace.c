@@ -86,6 +86,14 @@ static int64_t days_of(int64_t year, unsigned month, unsigned day)
     return era * 146097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719468;
 }
 
+static bool is_date(unsigned year, unsigned month, unsigned day)
+{
+    unsigned next_year = month == 12 ? year + 1 : year, next_month = month == 12 ? 1 : month + 1;
+
+    return year >= 1970 && month >= 1 && month <= 12 && day >= 1 &&
+           days_of(year, month, day) < days_of(next_year, next_month, 1);
+}
+
 static bool trace_take_number(struct bytes text, size_t *at, size_t n_digits, unsigned *out)
 {
     unsigned value = 0;
@@ -125,8 +133,7 @@ bool trace_time_parse(struct bytes text, uint64_t *ns_out)
         !trace_take_number(text, &at, 2, &minute) || !trace_take_char(text, &at, ":") ||
         !trace_take_number(text, &at, 2, &second))
         return false;
-    if (year < 1970 || month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 ||
-        second > 60)
+    if (!is_date(year, month, day) || hour > 23 || minute > 59 || second > 60)
         return false;
     if (trace_take_char(text, &at, "."))
         for (uint64_t unit = NS_PER_S / 10; trace_take_number(text, &at, 1, &digit); unit /= 10)
@@ -194,6 +201,8 @@ static int take_object(struct builder *builder, const json_t *object, const char
         !take_count(object, "output_length", MAX_TOKENS, &answer))
         return E_FORMAT;
     *why = "hash_ids wants to be a list of numbers";
+    if (ids != NULL && !json_is_array(ids) && !json_is_null(ids))
+        return E_FORMAT;
     json_array_foreach(ids, i, id)
     {
         int rc = json_is_integer(id) ? add_block_id(builder, (uint64_t)json_integer_value(id)) : E_FORMAT;

@@ -123,6 +123,9 @@ static void bad_traces_name_the_line(void **state)
         {AZURE "2023-11-16 18:17:03,1,2\n2023-11-16 18:17:03,1\n", "t:3: "},
         {AZURE "2023-11-16 18:17:03,1,2,3\n", "t:2: "},
         {AZURE "2023-13-16 18:17:03,1,2\n", "t:2: "},
+        {AZURE "2024-02-29 18:17:03,1,2\n2023-12-31 18:17:03,1,2\n2023-02-29 18:17:03,1,2\n", "t:4: "},
+        {AZURE "2023-04-31 18:17:03,1,2\n", "t:2: "},
+        {AZURE "2023-12-32 18:17:03,1,2\n", "t:2: "},
         {AZURE "2023-11-16 18:17:03 CET,1,2\n", "t:2: "},
         {AZURE "2023-11-16 18:17:03,-1,2\n", "t:2: "},
         {AZURE "2023-11-16 18:17:03,99999999999,2\n", "t:2: "},
@@ -131,6 +134,9 @@ static void bad_traces_name_the_line(void **state)
         {"{\"timestamp\": 1, \"input_length\": 1.5, \"output_length\": 1}", "t:1: "},
         {"{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [\"x\"]}",
          "t:1: hash_ids"},
+        {"{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": null}\n"
+         "{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": {}}",
+         "t:2: hash_ids"},
         {"{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 1}\n[1]\n", "t:2: not a JSON object"},
     };
 

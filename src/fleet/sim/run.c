@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The loop over events and arrivals, the workers' lives, and their reports. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -94,8 +95,12 @@ static int run_check(const struct sim_opts *opts, struct fault *fault)
         return fault_set(fault, E_INVAL, "a fleet needs a worker that decodes");
     if (opts->policy != SIM_OURS && (opts->n_prefill == 0 || opts->n_decode == 0 || opts->n_both > 0))
         return fault_set(fault, E_INVAL, "this policy needs prefill and decode workers, and knows no others");
-    if (opts->block_tokens == 0 || opts->max_seqs == 0 || opts->kv_tokens < opts->block_tokens)
-        return fault_set(fault, E_INVAL, "block tokens, seats and KV memory must not be 0");
+    if (opts->block_tokens == 0 || opts->max_seqs == 0)
+        return fault_set(fault, E_INVAL, "block tokens and seats must not be 0");
+    if (opts->kv_tokens < opts->block_tokens)
+        return fault_set(fault, E_INVAL,
+                         "the KV memory of a worker has room for %" PRIu64 " tokens, and a block has %u",
+                         opts->kv_tokens, opts->block_tokens);
     if (opts->crash_every_s > 0 && opts->crash_every_s < MIN_CRASH_EVERY_S)
         return fault_set(fault, E_INVAL, "crashes come once a millisecond at most");
     if (opts->heartbeat_ns < NS_PER_MS || opts->report_delay_ns > opts->heartbeat_ns)

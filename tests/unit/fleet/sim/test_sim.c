@@ -263,7 +263,8 @@ static void options_are_checked(void **state)
     assert_int_equal(sim_run(&opts, &load, NULL, &result), E_INVAL);
     opts = options();
     opts.kv_tokens = 1;
-    assert_int_equal(sim_run(&opts, &load, NULL, &result), E_INVAL);
+    assert_int_equal(sim_run(&opts, &load, &fault, &result), E_INVAL);
+    assert_non_null(strstr(fault.text, "1 tokens, and a block has 32"));
     generate_free(generate);
 }
 

@@ -353,6 +353,25 @@ static bool sim_options_read_all(int argc, char **argv, struct sim_cli *cli, boo
     return true;
 }
 
+/* An option of the load that was not chosen would do nothing.  False after an error message. */
+static bool check_load_options(int argc, char **argv, const struct sim_cli *cli)
+{
+    for (int i = 1; i < argc; i++) {
+        const struct option_row *row = find_row(argv[i]);
+        bool is_of_trace = row->at == AT(replay.speed) || row->at == AT(replay.n_replicas);
+        bool is_of_generate = (row->at >= AT(generate) && row->at < AT(generate) + sizeof(cli->generate)) ||
+                              row->at == AT(via) || row->at == AT(via2);
+
+        if (cli->trace_path != NULL ? is_of_generate : is_of_trace) {
+            complain_usage(SIM_NAME, "%s: it is an option of %s", argv[i],
+                           is_of_trace ? "--trace" : "--generate");
+            return false;
+        }
+        i += row->kind != OPT_FLAG;
+    }
+    return true;
+}
+
 static bool check_load(struct sim_cli *cli)
 {
     int kind = cli->generate_name != NULL ? index_of(cli->generate_name, loads, ARRAY_LEN(loads)) : 0;
@@ -509,5 +528,6 @@ int sim_options_read(int argc, char **argv, struct sim_cli *cli, int *status_out
     }
     if (cli->measured_path != NULL)
         cli->sim.prefill_times = cli->sim.decode_times;
-    return sim_options_define(cli) && sim_options_route(cli) && check_load(cli) ? 1 : 0;
+    return sim_options_define(cli) && sim_options_route(cli) && check_load(cli) &&
+           check_load_options(argc, argv, cli);
 }

@@ -133,6 +133,9 @@ def what_is_wrong_is_named():
     for options in ([], ["--trace"], ["--generate", "x"], ["--policy", "best", "--generate", "poisson"], ["--prefill", "2000", "--generate", "poisson"],
                     ["--frob"], ["--costs", "guessed", "--generate", "poisson"], ["--generate", "poisson", "--trace", "x"], ["--prefill-times", "1,2", "--generate", "poisson"], ["--preset", "x", "--generate", "poisson"]):
         assert "baton-sim" in run(*options, status=2)
+    for load, other in (("--generate", "--trace"), ("--trace", "--generate")):
+        for option in {"--trace": ("--speed", "--replicas"), "--generate": ("--rate", "--rate2", "--tenants", "--via2")}[other]:
+            assert f"{option}: it is an option of {other}" in run(option, "1", load, "poisson", status=2), option
 
 
 def measured_times_are_taken():

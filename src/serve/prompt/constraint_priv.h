@@ -48,6 +48,8 @@ void constraint_free(struct constraint *constraint, const char *const *until, ui
 void constraint_open_seq(struct constraint *constraint);
 void constraint_open_any(struct constraint *constraint);
 void constraint_close(struct constraint *constraint); /* closes either */
+/* Closes a sequence whose schemas are parts of this one, into which their references lead. */
+void constraint_close_rooted(struct constraint *constraint, struct bytes root);
 void constraint_open_rep(struct constraint *constraint);
 void constraint_close_rep(struct constraint *constraint, int min, int max); /* max -1: no limit */
 

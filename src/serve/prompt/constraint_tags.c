@@ -131,14 +131,15 @@ static void constraint_tags_put_json(struct constraint_place *place, const json_
     close_value(place, open, NULL);
 }
 
-/* Writes a schema as JSON, with the definitions that its references may name. */
+/* Writes a schema as JSON.  Its references lead into the tool's schema (constraint_close_rooted()).  Workers of an earlier
+ * version find only definitions, and only in the schema itself. */
 static void put_typed_schema(struct constraint_place *place, const json_t *schema, const char *type)
 {
     static const char *const shared[] = {"$defs", "definitions"};
     json_t *whole = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
     struct buf text = {0};
 
-    for (size_t i = 0; i < 2 && whole != NULL; i++)
+    for (size_t i = 0; i < 2 && whole != NULL && api_json_mentions(whole, "$ref"); i++)
         if (json_object_get(place->root, shared[i]) != NULL && json_object_get(whole, shared[i]) == NULL)
             json_object_set(whole, shared[i], json_object_get(place->root, shared[i]));
     if (whole != NULL && type != NULL)
@@ -477,6 +478,7 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
     struct constraint_place place = {.constraint = constraint, .tags = tags};
     json_t *root = NULL, *schema, *required;
     size_t index = (size_t)(tool - constraint->request->tools), n;
+    bool has_refs;
     const char *key;
 
     if (api_json_load(tool->input_schema, NULL, &root) < 0)
@@ -488,6 +490,9 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
     constraint->out->is_bad |= required == NULL;
     constraint_tool_path(constraint->request, index, constraint->path, sizeof(constraint->path));
     n = strlen(constraint->path);
+    has_refs = api_json_mentions(root, "$ref");
+    if (has_refs)
+        constraint_open_seq(constraint);
     json_object_foreach(json_object_get(root, "properties"), key, schema)
     {
         bool is_needed = json_object_get(required, key) != NULL;
@@ -514,6 +519,8 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
             constraint_close_rep(constraint, 0, 1);
         constraint->path[n] = '\0';
     }
+    if (has_refs)
+        constraint_close_rooted(constraint, tool->input_schema);
     constraint->path[0] = '\0';
     json_decref(required);
     json_decref(root);

@@ -198,6 +198,13 @@ void constraint_close(struct constraint *constraint)
     buf_append_str(constraint->out, "]}");
 }
 
+void constraint_close_rooted(struct constraint *constraint, struct bytes root)
+{
+    buf_append_str(constraint->out, "],\"root\":");
+    buf_append(constraint->out, root.data, root.len_bytes);
+    end_named(constraint);
+}
+
 void constraint_open_rep(struct constraint *constraint)
 {
     begin_item(constraint);

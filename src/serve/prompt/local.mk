@@ -8,10 +8,10 @@ libserve_prompt_a_SOURCES = src/serve/prompt/prompt.c src/serve/prompt/prompt.h 
 
 if HAVE_CMOCKA
 check_PROGRAMS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_constraint_begun tests/unit/serve/prompt/test_constraint_braces \
-	tests/unit/serve/prompt/test_constraint_nested tests/unit/serve/prompt/test_constraint_plain \
+	tests/unit/serve/prompt/test_constraint_nested tests/unit/serve/prompt/test_constraint_plain tests/unit/serve/prompt/test_constraint_schemas \
 	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt tests/unit/serve/prompt/test_public_prefix
 TESTS += tests/unit/serve/prompt/test_constraint tests/unit/serve/prompt/test_constraint_begun tests/unit/serve/prompt/test_constraint_braces \
-	tests/unit/serve/prompt/test_constraint_nested tests/unit/serve/prompt/test_constraint_plain \
+	tests/unit/serve/prompt/test_constraint_nested tests/unit/serve/prompt/test_constraint_plain tests/unit/serve/prompt/test_constraint_schemas \
 	tests/unit/serve/prompt/test_constraint_thinking tests/unit/serve/prompt/test_prompt tests/unit/serve/prompt/test_public_prefix
 tests_unit_serve_prompt_test_constraint_SOURCES = tests/unit/serve/prompt/test_constraint.c tests/unit/serve/prompt/constraint_rig.c \
 	tests/unit/serve/prompt/constraint_rig.h
@@ -28,6 +28,9 @@ tests_unit_serve_prompt_test_constraint_nested_LDADD = tests/unit/serve/endpoint
 tests_unit_serve_prompt_test_constraint_plain_SOURCES = tests/unit/serve/prompt/test_constraint_plain.c \
 	tests/unit/serve/prompt/constraint_rig.c tests/unit/serve/prompt/constraint_rig.h
 tests_unit_serve_prompt_test_constraint_plain_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
+tests_unit_serve_prompt_test_constraint_schemas_SOURCES = tests/unit/serve/prompt/test_constraint_schemas.c \
+	tests/unit/serve/prompt/constraint_rig.c tests/unit/serve/prompt/constraint_rig.h
+tests_unit_serve_prompt_test_constraint_schemas_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)
 tests_unit_serve_prompt_test_constraint_thinking_SOURCES = tests/unit/serve/prompt/test_constraint_thinking.c \
 	tests/unit/serve/prompt/constraint_rig.c tests/unit/serve/prompt/constraint_rig.h
 tests_unit_serve_prompt_test_constraint_thinking_LDADD = tests/unit/serve/endpoint/libsim.a $(link_serve_endpoint) $(CMOCKA_LIBS)

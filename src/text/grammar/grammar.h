@@ -17,11 +17,13 @@
  *                                           any text up to the first of these marks, the mark excluded (no "until":
  *                                           to the end).  After N tokens (absent: no limit) it can only end.
  *                                           Control tokens are not text.
- *     {"seq": [CON, ...]}                   one after another
+ *     {"seq": [CON, ...], "root": SCHEMA}   one after another
+ *                                           root (optional): the references of the schemas in CON lead into this schema,
+ *                                           as "#" and "#/a", and not into themselves
  *     {"any": [CON, ...]}                   one of them, decided as characters come
  *     {"rep": CON, "min": N, "max": M}      N to M times (max absent: no limit)
  *
- * "path" beside "json" or "tagged" names the schema in faults, instead of "$".
+ * "path" beside "json", "tagged" or "root" names the schema in faults, instead of "$".
  *
  * A stop id of the vocabulary is allowed where the constraint is complete.  Where the constraint cannot
  * continue, only a stop id is allowed.

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "text/json/json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,9 +98,15 @@ static int close_object(json_t *schema)
 int compile_schema(struct compile_ctx *ctx, json_t *schema, bool is_closed, uint32_t *rule_out)
 {
     struct known_key key;
+    const char *name = is_closed ? "arguments" : "schema";
+    char kind[24];
     int rc = is_closed ? close_object(schema) : 0;
 
-    if (rc != 0 || known_find(ctx, is_closed ? "arguments" : "schema", schema, &key, rule_out))
+    if (ctx->root != NULL && api_json_mentions(schema, "$ref"))
+        snprintf(kind, sizeof(kind), "%s %u", name, ctx->root_number);
+    else
+        snprintf(kind, sizeof(kind), "%s", name);
+    if (rc != 0 || known_find(ctx, kind, schema, &key, rule_out))
         return rc;
     rc = schema_compile(ctx, schema, is_closed, rule_out);
     return rc == 0 ? known_keep(ctx, &key, *rule_out) : rc;
@@ -246,6 +253,29 @@ static int compile_list(struct compile_ctx *ctx, json_t *list, bool is_seq, uint
     return 0;
 }
 
+/* Compiles a sequence whose schemas are parts of one: its root. */
+static int compile_rooted(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out)
+{
+    const struct compile_ctx outer = *ctx;
+    struct known_key key;
+    uint32_t number;
+    int rc = 0;
+
+    ctx->root = json_object_get(constraint, "root");
+    ctx->root_path = json_string_value(json_object_get(constraint, "path"));
+    if (!known_find(ctx, "root", ctx->root, &key, &number)) {
+        number = ++ctx->n_roots;
+        rc = known_keep(ctx, &key, number);
+    }
+    ctx->root_number = number;
+    if (rc == 0)
+        rc = compile_list(ctx, json_object_get(constraint, "seq"), true, next, pc_out);
+    ctx->root = outer.root;
+    ctx->root_path = outer.root_path;
+    ctx->root_number = outer.root_number;
+    return rc;
+}
+
 /* Recursion is safe: constraints nest no deeper than the text, whose depth was checked. */
 static int grammar_compile_compile(struct compile_ctx *ctx, json_t *constraint, uint32_t next,
                                    uint32_t *pc_out)
@@ -263,6 +293,8 @@ static int grammar_compile_compile(struct compile_ctx *ctx, json_t *constraint, 
         return compile_mark(ctx, part, next, pc_out);
     if ((part = json_object_get(constraint, "free")) != NULL)
         return grammar_compile_free(ctx, part, next, pc_out);
+    if (json_object_get(constraint, "root") != NULL)
+        return compile_rooted(ctx, constraint, next, pc_out);
     if ((part = json_object_get(constraint, "seq")) != NULL)
         return compile_list(ctx, part, true, next, pc_out);
     if ((part = json_object_get(constraint, "any")) != NULL)

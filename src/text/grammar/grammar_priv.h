@@ -128,7 +128,10 @@ struct compile_ctx { /* one compilation */
     struct fault *fault;
     const struct tokenizer *tokenizer; /* NULL: marks are text */
     const char *path;                  /* path of the schema being compiled; NULL: "$" */
-    json_t *known;                     /* object: schemas compiled before, and their rules */
+    json_t *root;          /* references of schemas lead into this one; NULL: into the schema itself */
+    const char *root_path; /* its path; NULL: "$" */
+    unsigned root_number, n_roots; /* equal roots have one number, from 1 */
+    json_t *known;                 /* object: schemas compiled before, and their rules */
 };
 
 /* grammar_compile.c: fills graph->start.  E_FORMAT, E_UNSUPPORTED, E_LIMIT, E_NOMEM. */

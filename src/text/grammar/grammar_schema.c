@@ -14,7 +14,7 @@
 #include "text/grammar/grammar_schema_priv.h"
 
 #include "base/err.h"
-#include "base/str.h"
+#include "text/json/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -182,36 +182,10 @@ int schema_rule(struct schema *s, json_t *schema, const char *step, uint32_t *ru
 
 /* ---- references ---- */
 
-static json_t *grammar_schema_step_into(json_t *at, const char *step, size_t len_bytes)
-{
-    char name[512];
-    size_t n = 0;
-
-    if (len_bytes >= sizeof(name))
-        return NULL;
-    for (size_t i = 0; i < len_bytes; i++) {
-        uint8_t byte;
-        name[n++] = step[i];
-        if (step[i] == '~' && i + 1 < len_bytes)
-            name[n - 1] = step[++i] == '1' ? '/' : '~';
-        else if (step[i] == '%' && i + 2 < len_bytes &&
-                 hex_decode(bytes_of(step + i + 1, 2), &byte, 1) == 0) {
-            name[n - 1] = (char)byte;
-            i += 2;
-        }
-    }
-    name[n] = '\0';
-    if (json_is_array(at)) {
-        uint64_t index;
-        return str_to_u64(bytes_of(name, n), &index) == 0 ? json_array_get(at, index) : NULL;
-    }
-    return json_object_get(at, name);
-}
-
 /* Follows one $ref, "#" or "#/a/b". */
 static int grammar_schema_follow(struct schema *s, json_t *schema, json_t **out)
 {
-    json_t *ref = json_object_get(schema, "$ref"), *at = s->root;
+    json_t *ref = json_object_get(schema, "$ref"), *at;
     const char *text = json_string_value(ref);
 
     if (text == NULL || strlen(text) != json_string_length(ref))
@@ -220,13 +194,9 @@ static int grammar_schema_follow(struct schema *s, json_t *schema, json_t **out)
         return E_LIMIT;
     if (text[0] != '#' || (text[1] != '\0' && text[1] != '/'))
         return schema_fault(s, E_UNSUPPORTED, "$ref", "'%.60s' is not within this schema (#/...)", text);
-    for (text++; *text == '/' && at != NULL;) {
-        size_t len_bytes = strcspn(text + 1, "/");
-        at = grammar_schema_step_into(at, text + 1, len_bytes);
-        text += 1 + len_bytes;
-    }
+    at = api_json_follow(s->root, bytes_str(text));
     if (at == NULL || !(json_is_object(at) || json_is_boolean(at)))
-        return schema_fault(s, E_FORMAT, "$ref", "'%.60s' leads nowhere", json_string_value(ref));
+        return schema_fault(s, E_FORMAT, "$ref", "'%.60s' leads nowhere", text);
     *out = at;
     return 0;
 }
@@ -455,13 +425,14 @@ int schema_compile(struct compile_ctx *ctx, json_t *schema, bool is_object, uint
 {
     struct schema s = {.graph = ctx->graph,
                        .fault = ctx->fault,
-                       .root_path = ctx->path != NULL ? ctx->path : "$",
-                       .root = schema,
+                       .root_path = ctx->root != NULL ? ctx->root_path : ctx->path,
+                       .root = ctx->root != NULL ? ctx->root : schema,
                        .made = json_array(),
                        .known = ctx->known};
     int rc = s.made == NULL ? E_NOMEM : hashmap_new(sizeof(json_t *), &s.rules);
 
-    buf_append_str(&s.path, s.root_path);
+    s.root_path = s.root_path != NULL ? s.root_path : "$";
+    buf_append_str(&s.path, ctx->path != NULL ? ctx->path : "$");
     if (rc == 0 && is_object)
         rc = only_objects(&s, schema, &schema);
     if (rc == 0)

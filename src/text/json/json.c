@@ -226,3 +226,58 @@ bool api_json_integer(const json_t *value, int64_t *out)
         *out = (int64_t)real;
     return true;
 }
+
+/* ---- references ---- */
+
+static json_t *json_step_into(const json_t *at, struct bytes step)
+{
+    char name[512];
+    size_t n = 0;
+
+    if (step.len_bytes >= sizeof(name))
+        return NULL;
+    for (size_t i = 0; i < step.len_bytes; i++) {
+        uint8_t byte = step.data[i];
+
+        if (byte == '~' && i + 1 < step.len_bytes) {
+            byte = step.data[++i] == '1' ? '/' : '~';
+        } else if (byte == '%' && i + 2 < step.len_bytes &&
+                   hex_decode(bytes_of(step.data + i + 1, 2), &byte, 1) == 0) {
+            i += 2;
+        }
+        name[n++] = (char)byte;
+    }
+    if (json_is_array(at)) {
+        uint64_t index;
+
+        return str_to_u64(bytes_of(name, n), &index) == 0 ? json_array_get(at, index) : NULL;
+    }
+    return json_object_getn(at, name, n);
+}
+
+json_t *api_json_follow(const json_t *root, struct bytes ref)
+{
+    size_t slash = 1, next;
+
+    if (ref.len_bytes == 0 || ref.data[0] != '#' || (ref.len_bytes > 1 && ref.data[1] != '/'))
+        return NULL;
+    for (; root != NULL && slash < ref.len_bytes; slash = next) {
+        next = bytes_find(ref, bytes_str("/"), slash + 1);
+        next = next == SIZE_MAX ? ref.len_bytes : next;
+        root = json_step_into(root, bytes_of(ref.data + slash + 1, next - slash - 1));
+    }
+    return (json_t *)root;
+}
+
+/* Recursion is safe: the parser bounded the depth. */
+bool api_json_mentions(const json_t *value, const char *name)
+{
+    const char *key;
+    json_t *member;
+    size_t i;
+
+    json_array_foreach(value, i, member) if (api_json_mentions(member, name)) return true;
+    json_object_foreach((json_t *)value, key,
+                        member) if (strcmp(key, name) == 0 || api_json_mentions(member, name)) return true;
+    return false;
+}

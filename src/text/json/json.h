@@ -26,6 +26,11 @@ int api_json_put_sorted(struct buf *out, const json_t *value);
 int api_json_sort(struct bytes text, struct buf *out);
 
 struct bytes api_json_str(const json_t *value); /* a string's bytes, borrowed; empty for other values */
+/* Resolves a reference such as "#", "#/$defs/a" or "#/items/0", with ~0, ~1 and %XX in its names; borrowed.  NULL: it leads
+ * nowhere, or out of this document. */
+json_t *api_json_follow(const json_t *root, struct bytes ref);
+/* True if an object within value has a member of this name. */
+bool api_json_mentions(const json_t *value, const char *name);
 /* True for an integer, or a double with an integer value. A value beyond int64 is clamped. */
 bool api_json_integer(const json_t *value, int64_t *out);
 

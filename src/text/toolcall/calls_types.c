@@ -47,22 +47,6 @@ unsigned calls_type_of_value(const json_t *value)
     return CALLS_AS_ANY;
 }
 
-const json_t *calls_follow_ref(const json_t *root, struct bytes ref)
-{
-    size_t at = 2;
-
-    if (!bytes_starts_with(ref, "#/"))
-        return NULL;
-    while (root != NULL && at <= ref.len_bytes) {
-        size_t slash = bytes_find(ref, bytes_str("/"), at);
-        size_t end = slash == SIZE_MAX ? ref.len_bytes : slash;
-
-        root = json_object_getn(root, (const char *)ref.data + at, end - at);
-        at = end + 1;
-    }
-    return root;
-}
-
 bool calls_has_only(const json_t *schema, const char *const *known)
 {
     json_t *value;
@@ -96,7 +80,7 @@ const json_t *calls_resolve(const json_t *root, const json_t *schema)
         const json_t *ref = json_object_get(schema, "$ref");
 
         if (json_is_string(ref))
-            schema = calls_follow_ref(root, api_json_str(ref));
+            schema = api_json_follow(root, api_json_str(ref));
         else if (is_lone_all_of(schema))
             schema = json_array_get(json_object_get(schema, "allOf"), 0);
         else
@@ -131,8 +115,8 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
         return CALLS_AS_ANY;
     --*n_left;
     if (json_is_string(json_object_get(schema, "$ref")))
-        return types_of(root, calls_follow_ref(root, api_json_str(json_object_get(schema, "$ref"))),
-                        depth + 1, n_left);
+        return types_of(root, api_json_follow(root, api_json_str(json_object_get(schema, "$ref"))), depth + 1,
+                        n_left);
     if (json_is_string(type))
         return type_of_word(api_json_str(type));
     for (size_t i = 0; i < json_array_size(type); i++)

@@ -35,8 +35,6 @@ bool calls_is_keyword(struct bytes name);
 bool calls_is_bare_key(struct bytes key); /* the same for {K:V} without quotes */
 /* Appends the key with entities for & and ", as an attribute of a tag has it. */
 void calls_put_entities(struct bytes key, struct buf *out);
-/* Resolves a reference such as "#/$defs/a" in root; borrowed.  NULL: it leads nowhere. */
-const json_t *calls_follow_ref(const json_t *root, struct bytes ref);
 /* True if the schema has only keywords of this list, which ends with NULL. */
 bool calls_has_only(const json_t *schema, const char *const *known);
 /* Follows references, and an allOf of one schema; borrowed.  NULL: it leads nowhere. */

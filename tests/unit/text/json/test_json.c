@@ -403,9 +403,41 @@ static void integers_may_be_doubles(void **state)
     }
 }
 
+/* A reference names a member or an item at each step. */
+static void references_are_followed(void **state)
+{
+    static const struct {
+        const char *ref;
+        int found; /* 0: it leads nowhere */
+    } cases[] = {{"#/a", 1},     {"#/b/0", 2},       {"#/b/1/c", 3}, {"#/x~1y", 4}, {"#/x~0y", 5},
+                 {"#/x%20y", 6}, {"#/", 7},          {"#/b/2", 0},   {"#/b/-1", 0}, {"#/b/x", 0},
+                 {"#/a/b", 0},   {"#/c", 0},         {"#a", 0},      {"a", 0},      {"", 0},
+                 {"#//", 0},     {"http://x#/a", 0}, {"#/b/", 0},    {"#/%zz", 8},  {"#/x~", 9}};
+    json_t *root = NULL;
+
+    (void)state;
+    assert_int_equal(
+        api_json_load(bytes_str("{\"a\":1,\"b\":[2,{\"c\":3}],\"x/y\":4,\"x~y\":5,\"x y\":6,\"\":7,"
+                                "\"%zz\":8,\"x~\":9}"),
+                      NULL, &root),
+        0);
+    assert_ptr_equal(api_json_follow(root, bytes_str("#")), root);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const json_t *found = api_json_follow(root, bytes_str(cases[i].ref));
+
+        if ((found != NULL) != (cases[i].found != 0) || json_integer_value(found) != cases[i].found)
+            fail_msg("%s", cases[i].ref);
+    }
+    assert_null(api_json_follow(NULL, bytes_str("#/a")));
+    assert_true(api_json_mentions(root, "c"));
+    assert_false(api_json_mentions(root, "d"));
+    json_decref(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(references_are_followed),
         cmocka_unit_test(the_walker_knows_json),
         cmocka_unit_test(the_walker_agrees_with_the_library),
         cmocka_unit_test(a_cut_text_can_be_closed),

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Constraints of arguments that no JSON object surrounds, by schemas whose parts refer to each other, or which say more of
+ * a value in several places.  What the constraint lets a model write is read as a value of the schema. */
+#include "constraint_rig.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "serve/api/parse.h"
+#include "text/json/json.h"
+
+static struct answer_scratch scratch;
+
+struct form { /* how a family writes a call of f */
+    const char *source, *before, *after;
+};
+
+#define M          "]<]minimax[>["
+#define BAR        "\xef\xbd\x9c"
+#define Q          "<|\"|>"
+#define K_TAG(tag) "<|open|>" tag "<|sep|>"
+#define K_END(tag) "<|close|>" tag "<|sep|>"
+static const struct form xml = {FAMILY("<tool_call> <function="), "<tool_call>\n<function=f>\n",
+                                "</function>\n</tool_call>"};
+static const struct form elements = {FAMILY(M), M "<tool_call>\n" M "<invoke name=\"f\">",
+                                     M "</invoke>\n" M "</tool_call>"};
+static const struct form braces = {FAMILY("<|tool_call>"), "<|tool_call>call:f{", "}<tool_call|>"};
+static const struct form keywords = {FAMILY("<|tool_call_start|>"), "<|tool_call_start|>[f(",
+                                     ")]<|tool_call_end|>"};
+static const struct form kinds = {FAMILY("<|open|><|close|><|sep|>"),
+                                  K_END("response") K_TAG("tools") K_TAG("call tool=\"f\" index=\"1\""),
+                                  K_END("call") K_END("tools")};
+#define X(key, text)       "<parameter=" key ">\n" text "\n</parameter>\n"
+#define E(key, text)       M "<" key ">" text M "</" key ">"
+#define K(key, type, text) K_TAG("argument key=\"" key "\" type=\"" type "\"") text K_END("argument")
+
+struct schema_case {
+    const struct form *form;
+    const char *schema, *arguments;
+    const char *read; /* NULL: the constraint does not let the arguments through */
+};
+
+static void ask_for(const struct gen_model *model, const char *schema, struct ask *out)
+{
+    struct buf fields = {0};
+
+    buf_printf(&fields,
+               "\"tool_choice\":{\"type\":\"any\",\"disable_parallel_tool_use\":true},\"tools\":[{\"name\":"
+               "\"f\",\"input_schema\":%s}],",
+               schema);
+    buf_append_byte(&fields, '\0');
+    ask(model, (const char *)fields.data, false, out);
+    buf_fini(&fields);
+}
+
+static void check_case(const struct schema_case *one)
+{
+    struct sink sink = {.n_calls = 0};
+    struct token_ids ids = {0};
+    struct gen_model model;
+    struct answer *answer;
+    struct ask asked;
+    char text[2048];
+
+    snprintf(text, sizeof(text), "%s%s%s", one->form->before, one->arguments, one->form->after);
+    assert_int_equal(sim_model_open_with(one->form->source, 4096, &model), 0);
+    ask_for(&model, one->schema, &asked);
+    if (takes(&asked, text) != (one->read != NULL))
+        fail_msg("%s: %s: %s", one->schema, text, (const char *)asked.constraint.data);
+    const struct answer_opts opts = {.scratch = &scratch, .model = &model, .request = &asked.request};
+    assert_int_equal(answer_new(&opts, &sink_all, &sink, &answer), 0);
+    assert_int_equal(tokenizer_encode(model.tokenizer, bytes_str(text), TOKEN_PARSE_SPECIAL, 10000, &ids), 0);
+    assert_true(answer_push(answer, ids.ids, ids.n) >= 0);
+    (void)answer_finish(answer, GEN_STOP_END_TURN);
+    if (one->read != NULL && !bytes_is(buf_view(&sink.arguments), one->read))
+        fail_msg("%s: %s: %.*s", one->schema, text, (int)sink.arguments.len_bytes,
+                 (const char *)sink.arguments.data);
+    answer_free(answer);
+    sink_fini(&sink);
+    token_ids_fini(&ids);
+    ask_fini(&asked);
+    sim_model_close(&model);
+}
+
+static void check_cases(const struct schema_case *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        check_case(&cases[i]);
+}
+
+#define TREE                                                                                                 \
+    "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"},\"kids\":{\"type\":\"array\","        \
+    "\"items\":{\"$ref\":\"#\"}}},\"required\":[\"n\"]}"
+#define CHAIN                                                                                                \
+    "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"},\"next\":{\"$ref\":\"#\"}},"          \
+    "\"required\":[\"n\"]}"
+#define BESIDE                                                                                               \
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":"       \
+    "\"integer\"}},\"required\":[\"x\"]},\"b\":{\"type\":\"array\",\"items\":{\"$ref\":"                     \
+    "\"#/properties/a\"}}},\"required\":[\"b\"]}"
+#define SPELT                                                                                                \
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/x~1y\"},\"b\":{\"$ref\":"                \
+    "\"#/$defs/l%20l/anyOf/1\"}},\"required\":[\"a\"],\"$defs\":{\"x/y\":{\"enum\":[3]},\"l l\":{\"anyOf\":" \
+    "[{},{\"enum\":[\"4\"]}]}}}"
+
+/* A reference leads into the tool's schema, also within an argument. */
+static void references_lead_into_the_tools_schema(void **state)
+{
+    static const struct schema_case cases[] = {
+        {&xml, TREE, X("n", "1") X("kids", "[{\"n\": 2, \"kids\": [{\"n\": 3}]}]"),
+         "{\"n\": 1, \"kids\": [{\"n\": 2, \"kids\": [{\"n\": 3}]}]}"},
+        {&xml, TREE, X("n", "1") X("kids", "[[]]"), NULL},
+        {&kinds, TREE, K("n", "number", "1") K("kids", "array", "[{\"n\": 2}]"),
+         "{\"n\": 1, \"kids\": [{\"n\": 2}]}"},
+        {&kinds, TREE, K("n", "number", "1") K("kids", "array", "[[]]"), NULL},
+        {&elements, TREE, E("n", "1") E("kids", E("item", E("n", "2"))),
+         "{\"n\": 1, \"kids\": [{\"n\": 2}]}"},
+        {&elements, TREE, E("n", "1") E("kids", E("item", "[]")), NULL},
+        {&braces, TREE, "n:1,kids:[{n:2}]", "{\"n\": 1, \"kids\": [{\"n\": 2}]}"},
+        {&braces, TREE, "n:1,kids:[[]]", NULL},
+        {&keywords, TREE, "n=1, kids=[{\"n\": 2}]", "{\"n\": 1, \"kids\": [{\"n\": 2}]}"},
+        {&keywords, TREE, "n=1, kids=[[]]", NULL},
+        {&xml, CHAIN, X("n", "1") X("next", "{\"n\": 2, \"next\": {\"n\": 3}}"),
+         "{\"n\": 1, \"next\": {\"n\": 2, \"next\": {\"n\": 3}}}"},
+        {&xml, CHAIN, X("n", "1") X("next", "5"), NULL},
+        {&keywords, CHAIN, "n=1, next={\"n\": 2}", "{\"n\": 1, \"next\": {\"n\": 2}}"},
+        {&elements, CHAIN, E("n", "1") E("next", E("n", "2")), "{\"n\": 1, \"next\": {\"n\": 2}}"},
+        {&xml, BESIDE, X("b", "[{\"x\": 1}]"), "{\"b\": [{\"x\": 1}]}"},
+        {&xml, BESIDE, X("b", "[1]"), NULL},
+        {&keywords, BESIDE, "b=[{\"x\": 1}]", "{\"b\": [{\"x\": 1}]}"},
+        {&xml, SPELT, X("a", "3") X("b", "4"), "{\"a\": 3, \"b\": \"4\"}"},
+        {&xml, SPELT, X("a", "4"), NULL},
+        {&xml, SPELT, X("a", "3") X("b", "5"), NULL},
+    };
+
+    (void)state;
+    check_cases(cases, ARRAY_LEN(cases));
+}
+
+/* Equal arguments of two tools are different schemas if they refer to different definitions. */
+static void references_of_two_tools_are_apart(void **state)
+{
+#define LIST_OF(type)                                                                                        \
+    "{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/d/a\"}}}," \
+    "\"required\":[\"v\"],\"$defs\":{\"d\":{\"a\":{\"type\":\"" type "\"}}}}"
+    struct gen_model model;
+    struct ask asked;
+
+    (void)state;
+    assert_int_equal(sim_model_open_with(keywords.source, 4096, &model), 0);
+    ask(&model,
+        ANY "\"tools\":[{\"name\":\"f\",\"input_schema\":" LIST_OF(
+            "integer") "},{\"name\":\"g\","
+                       "\"input_schema\":" LIST_OF("null") "},{\"name\":\"h\",\"input_schema\":" LIST_OF(
+                           "integer") "}],",
+        false, &asked);
+    assert_true(takes(&asked, "<|tool_call_start|>[f(v=[1]), g(v=[null]), h(v=[1])]<|tool_call_end|>"));
+    assert_false(takes(&asked, "<|tool_call_start|>[f(v=[null])]<|tool_call_end|>"));
+    assert_false(takes(&asked, "<|tool_call_start|>[g(v=[1])]<|tool_call_end|>"));
+    assert_false(takes(&asked, "<|tool_call_start|>[h(v=[null])]<|tool_call_end|>"));
+    ask_fini(&asked);
+    sim_model_close(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(references_lead_into_the_tools_schema),
+        cmocka_unit_test(references_of_two_tools_are_apart),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -22,6 +22,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "serve/prompt/constraint_priv.h"
+#include "text/grammar/grammar.h"
 #include "text/toolcall/calls.h"
 
 /* ---- the request's wishes ---- */
@@ -472,6 +473,7 @@ static int constraint_try(struct constraint *constraint, const struct gen_model 
     const struct gen_request *request = constraint->request;
     struct buf *out = constraint->out;
 
+    constraint->steps_left = GRAMMAR_MAX_STEPS;
     if (request->n_prompts > 0)
         put_continuation(constraint);
     else if (constraint->format->calls != CALLS_HARMONY)

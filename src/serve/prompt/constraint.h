@@ -15,7 +15,7 @@
 bool constraint_has_schemas(const struct gen_request *request);
 
 /* Appends the constraint's text, or nothing if any answer is allowed.  begins_thinking: the prompt has
- * opened the thinking.  Any thread.  Its work is bounded (GRAMMAR_MAX_STEPS, three times).  E_NOMEM; E_FORMAT
+ * opened the thinking.  Any thread.  Its work is bounded (GRAMMAR_MAX_STEPS, five times).  E_NOMEM; E_FORMAT
  * when a schema cannot be enforced: the error (400) names the place and the keyword. */
 int constraint_make(const struct gen_model *model, const struct gen_request *request, bool begins_thinking,
                     struct buf *out, struct api_error *error);

@@ -19,8 +19,9 @@ struct constraint {
     const struct gen_request *request;
     const struct chat_format_info *format;
     struct buf *out;
-    char path[160];    /* path for errors in the schemas being written; empty: "$" */
-    char refusal[320]; /* the first thing that the format cannot write; empty: none */
+    char path[160];      /* path for errors in the schemas being written; empty: "$" */
+    uint64_t steps_left; /* of GRAMMAR_MAX_STEPS, for the plain forms of schemas */
+    char refusal[320];   /* the first thing that the format cannot write; empty: none */
     enum plain_names plain;
 };
 

@@ -7,8 +7,8 @@
  *     both             either; but no text that would be read as the JSON
  *
  * The parser of these arguments (text/toolcall/calls_tags.c) decides by the schema's types, so this file asks
- * the parser for them.  It follows references, lists of types, enums and alternatives down to the strings, and
- * merges what allOf says of a string.  A schema without types is JSON.
+ * the parser for them.  It follows lists of types, enums and alternatives down to the strings, each schema in its plain
+ * form (text/grammar/grammar_plain.h).  A schema without types is JSON.
  *
  * constraint_nested.c has braces (Gemma 4) and elements (MiniMax M3).
  *
@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "text/grammar/grammar_plain.h"
 #include "text/toolcall/calls_types.h"
 #include "text/json/json.h"
 #include "base/check.h"
@@ -186,76 +187,16 @@ static bool other_readings(const struct calls_tags *tags, unsigned types, struct
     return true;
 }
 
-/* Of two limits the narrower one; NULL: only both together say it. */
-static const json_t *narrower_limit(const char *keyword, const json_t *one, const json_t *other)
-{
-    if (one == NULL || other == NULL || json_equal(one, other))
-        return one != NULL ? one : other;
-    if (!json_is_integer(one) || !json_is_integer(other))
-        return NULL;
-    return (json_integer_value(one) < json_integer_value(other)) == (strcmp(keyword, "maxLength") == 0)
-               ? one
-               : other;
-}
-
-/* Adds the keyword's limit.  False: both limits together say more than one. */
-static bool keep_limit(const char *keyword, const json_t *schema, json_t *kept)
-{
-    const json_t *one = json_object_get(schema, keyword), *had = json_object_get(kept, keyword);
-    const json_t *now = narrower_limit(keyword, one, had);
-
-    if (now == NULL)
-        return one == NULL && had == NULL;
-    if (now != had)
-        json_object_set(kept, keyword, (json_t *)now);
-    return true;
-}
-
-static bool has_alternatives(const json_t *schema)
-{
-    static const char *const keywords[] = {"anyOf", "oneOf", "enum", "const"};
-
-    for (size_t i = 0; i < ARRAY_LEN(keywords); i++)
-        if (json_object_get(schema, keywords[i]) != NULL)
-            return true;
-    return false;
-}
-
-/* Adds what the schema and its allOf say of a string.  False: they say more than one string of a tag may have to match. */
-static bool keep_string(const struct constraint_place *place, const json_t *schema, json_t *kept,
-                        unsigned depth)
-{
-    static const char *const limits[] = {"minLength", "maxLength", "pattern", "format"};
-    const json_t *parts = json_object_get(schema, "allOf");
-
-    if (depth > 0 && has_alternatives(schema))
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(limits); i++)
-        if (!keep_limit(limits[i], schema, kept))
-            return false;
-    for (size_t i = 0; i < json_array_size(parts); i++)
-        if (depth == MAX_DEPTH ||
-            !keep_string(place, calls_resolve(place->root, json_array_get(parts, i)), kept, depth + 1))
-            return false;
-    return true;
-}
-
-static void refuse_string(struct constraint *constraint)
-{
-    if (constraint->refusal[0] == '\0')
-        snprintf(constraint->refusal, sizeof(constraint->refusal),
-                 "%s: this model writes strings without quotes, and allOf says too much of this one",
-                 constraint->path);
-}
-
 static void put_string(struct constraint_place *place, const json_t *schema)
 {
+    static const char *const limits[] = {"minLength", "maxLength", "pattern", "format"};
     json_t *kept = json_object();
     struct buf text = {0}, banned = {0};
     bool has_banned = other_readings(place->tags, place->types, &banned);
 
-    if (kept != NULL && !keep_string(place, schema, kept, 0))
-        refuse_string(place->constraint);
+    for (size_t i = 0; i < ARRAY_LEN(limits) && kept != NULL; i++)
+        if (json_object_get(schema, limits[i]) != NULL)
+            json_object_set(kept, limits[i], json_object_get(schema, limits[i]));
     if (has_banned)
         buf_append_byte(&banned, '\0');
     open_value(place, string_open(place));
@@ -291,6 +232,22 @@ static bool loses_line_end(const struct calls_tags *tags, struct bytes text)
 {
     return tags->is_tight && text.len_bytes > 0 &&
            (text.data[0] == '\n' || text.data[text.len_bytes - 1] == '\n');
+}
+
+/* Closes a list of alternatives, of which there may be none. */
+static void close_any(struct constraint *constraint)
+{
+    if (constraint->out->len_bytes > 0 && constraint->out->data[constraint->out->len_bytes - 1] == '[')
+        constraint_json(constraint, bytes_str("false"));
+    constraint_close(constraint);
+}
+
+/* Refuses a keyword of the schema at the path. */
+static void constraint_refuse(struct constraint *constraint, const char *keyword, const char *why)
+{
+    if (constraint->refusal[0] == '\0')
+        snprintf(constraint->refusal, sizeof(constraint->refusal), "%s.%s: %s", constraint->path, keyword,
+                 why);
 }
 
 /* Writes a word of an enum.  Words that could be read as another type, or that hold the closing tag, are
@@ -344,7 +301,7 @@ static void put_each(struct constraint_place *place, const json_t *schema, const
         constraint_value(place, json_array_get(list, i), depth + 1);
     }
     place->is_unclear = was_unclear;
-    constraint_close(place->constraint);
+    close_any(place->constraint);
 }
 
 static void constraint_tags_put_types(struct constraint_place *place, const json_t *schema,
@@ -362,56 +319,94 @@ static void constraint_tags_put_types(struct constraint_place *place, const json
     constraint_close(place->constraint);
 }
 
-/* True if the schema has no other keywords that would have to be merged into its alternatives. */
-static bool is_choice(const json_t *schema, const char *name)
+static void constraint_tags_put_words(struct constraint_place *place, const json_t *schema)
 {
-    static const char *const others[] = {"type",    "enum",   "const",     "properties", "items",
-                                         "pattern", "format", "minLength", "maxLength",  "minimum",
-                                         "maximum", "allOf",  "required"};
+    const json_t *words = json_object_get(schema, "enum");
+    size_t n = 0;
 
-    if (json_array_size(json_object_get(schema, name)) == 0)
-        return false;
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        if (json_object_get(schema, others[i]) != NULL)
-            return false;
-    return true;
+    while (n < json_array_size(words) && !json_is_string(json_array_get(words, n)))
+        n++;
+    if (n > 0 && n == json_array_size(words)) { /* no strings */
+        constraint_tags_put_json(place, schema, NULL);
+        return;
+    }
+    constraint_open_any(place->constraint);
+    for (size_t i = 0; i < json_array_size(words); i++)
+        constraint_tags_put_word(place, json_array_get(words, i));
+    close_any(place->constraint);
 }
 
-/* True for a string that only allOf declares, where the format has no place for it as JSON. */
-static bool is_merged_string(const struct constraint_place *place, const json_t *schema)
+/* True if the format writes strings as JSON too. */
+static bool has_json_strings(const struct calls_tags *tags)
 {
-    return json_object_get(schema, "allOf") != NULL &&
-           (place->tags->json_open == NULL || place->tags->type_close != NULL) && !place->tags->has_braces &&
-           calls_types_of(place->root, schema) == CALLS_AS_STRING;
+    return tags->has_braces || (tags->json_open != NULL && tags->type_close == NULL);
+}
+
+static void put_alternatives(struct constraint_place *place, const json_t *schema, unsigned depth)
+{
+    const char *name = json_object_get(schema, "anyOf") != NULL ? "anyOf" : "oneOf";
+
+    if (depth < MAX_DEPTH)
+        put_each(place, schema, name, depth);
+    else if (has_json_strings(place->tags) || (calls_types_of(place->root, schema) & CALLS_AS_STRING) == 0)
+        constraint_tags_put_json(place, schema, NULL);
+    else
+        constraint_refuse(place->constraint, name, "nested too deep for a value without quotes");
+}
+
+/* Writes a value of a schema in its plain form (text/grammar/grammar_plain.h). */
+static void put_plain_form(struct constraint_place *place, const json_t *schema, unsigned depth)
+{
+    const json_t *type = json_object_get(schema, "type");
+
+    if (json_is_false(schema))
+        constraint_json(place->constraint, bytes_str("false"));
+    else if (json_object_get(schema, "enum") != NULL)
+        constraint_tags_put_words(place, schema);
+    else if (json_object_get(schema, "anyOf") != NULL || json_object_get(schema, "oneOf") != NULL)
+        put_alternatives(place, schema, depth);
+    else if (bytes_is(api_json_str(type), "string"))
+        put_string(place, schema);
+    else if (json_is_array(type))
+        constraint_tags_put_types(place, schema, type);
+    else if (!constraint_nested(place, schema, depth))
+        constraint_tags_put_json(place, schema, NULL);
+}
+
+/* The plain form of a schema; NULL: the request is refused. */
+static const json_t *plain_of(struct constraint_place *place, const json_t *schema)
+{
+    struct constraint *constraint = place->constraint;
+    struct fault fault = {0};
+    const json_t *plain;
+    int rc = grammar_plain_of(place->plain, constraint->path, schema, &fault, &plain);
+
+    if (rc == 0)
+        return plain;
+    if (rc == E_NOMEM)
+        constraint->out->is_bad = true;
+    else if (constraint->refusal[0] == '\0')
+        snprintf(constraint->refusal, sizeof(constraint->refusal), "%.300s", fault.text);
+    return NULL;
 }
 
 void constraint_value(struct constraint_place *place, const json_t *schema, unsigned depth)
 {
-    const json_t *type, *words;
+    const json_t *known = calls_resolve(place->root, schema), *plain; /* what the parser knows of the value */
+    bool was_unclear = place->is_unclear;
 
-    if (place->constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
-        return; /* too long: it is refused later anyway */
-    schema = calls_resolve(place->root, schema);
-    type = json_object_get(schema, "type");
-    words = json_object_get(schema, "enum");
-    if (json_is_string(json_object_get(schema, "const"))) {
-        constraint_tags_put_word(place, json_object_get(schema, "const"));
-    } else if (json_array_size(words) > 0 && (calls_types_of(place->root, schema) & CALLS_AS_STRING)) {
-        constraint_open_any(place->constraint);
-        for (size_t i = 0; i < json_array_size(words); i++)
-            constraint_tags_put_word(place, json_array_get(words, i));
-        constraint_close(place->constraint);
-    } else if (bytes_is(api_json_str(type), "string") || is_merged_string(place, schema)) {
-        put_string(place, schema);
-    } else if (json_is_array(type)) {
-        constraint_tags_put_types(place, schema, type);
-    } else if (depth < MAX_DEPTH && is_choice(schema, "anyOf")) {
-        put_each(place, schema, "anyOf", depth);
-    } else if (depth < MAX_DEPTH && is_choice(schema, "oneOf")) {
-        put_each(place, schema, "oneOf", depth);
-    } else if (!constraint_nested(place, schema, depth)) {
+    if (place->constraint->out->len_bytes > CONSTRAINT_MAX_BYTES || place->constraint->refusal[0] != '\0')
+        return; /* the request is refused anyway */
+    if (json_object_get(known, "allOf") != NULL && has_json_strings(place->tags)) {
         constraint_tags_put_json(place, schema, NULL);
+        return;
     }
+    plain = plain_of(place, schema);
+    if (plain == NULL)
+        return;
+    place->is_unclear |= place->tags->has_elements && plain != known;
+    put_plain_form(place, plain, depth);
+    place->is_unclear = was_unclear;
 }
 
 /* Commas follow the arguments before the first required one, and precede those after it.  Python allows a
@@ -483,6 +478,11 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
 
     if (api_json_load(tool->input_schema, NULL, &root) < 0)
         return;
+    if (grammar_plain_new(root, &constraint->steps_left, &place.plain) < 0) {
+        constraint->out->is_bad = true;
+        json_decref(root);
+        return;
+    }
     place.root = root;
     place.is_unclear =
         tags != NULL && tags->has_elements && tool->input_schema.len_bytes > CALLS_MAX_SCHEMA_BYTES;
@@ -523,5 +523,6 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
         constraint_close_rooted(constraint, tool->input_schema);
     constraint->path[0] = '\0';
     json_decref(required);
+    grammar_plain_free(place.plain);
     json_decref(root);
 }

@@ -9,13 +9,15 @@
 #include "text/toolcall/formats.h"
 
 struct constraint;
+struct grammar_plain;
 
 struct constraint_place { /* the place of the value being written */
     struct constraint *constraint;
     const struct calls_tags *tags;
-    const json_t *root; /* the tool's schema */
-    unsigned types;     /* the types that the parser may give the value */
-    bool has_needed;    /* keywords: a required one was written, so the next one follows a comma */
+    const json_t *root;          /* the tool's schema */
+    struct grammar_plain *plain; /* the plain forms of its parts */
+    unsigned types;              /* the types that the parser may give the value */
+    bool has_needed;             /* keywords: a required one was written, so the next one follows a comma */
     bool is_unclear; /* elements: the parser does not know what the schema says of values within this one */
 };
 

@@ -210,19 +210,23 @@ bool schema_asserts(json_t *schema)
     return json_is_false(schema);
 }
 
+bool schema_is_lone(json_t *schema, const char *only)
+{
+    const char *keyword;
+    json_t *value;
+
+    json_object_foreach(schema, keyword,
+                        value) if (strcmp(keyword, only) != 0 && schema_is_assertion(keyword)) return false;
+    return true;
+}
+
 /* Follows references that have no keywords beside them. */
 int schema_deref(struct schema *s, json_t *schema, json_t **out)
 {
     for (uint32_t n = 0; json_object_get(schema, "$ref") != NULL; n++) {
-        bool is_alone = true;
-        const char *keyword;
-        json_t *value;
-
         if (schema_spend(s, STEPS_OF_VALUE * (uint64_t)json_object_size(schema)) != 0)
             return E_LIMIT;
-        json_object_foreach(schema, keyword, value) is_alone &=
-            strcmp(keyword, "$ref") == 0 || !schema_is_assertion(keyword);
-        if (!is_alone)
+        if (!schema_is_lone(schema, "$ref"))
             break;
         if (n > SCHEMA_MAX_NESTING)
             return schema_fault(s, E_UNSUPPORTED, "$ref", "refers to itself with nothing before it");
@@ -234,24 +238,35 @@ int schema_deref(struct schema *s, json_t *schema, json_t **out)
     return 0;
 }
 
-/* Compiles a schema with a $ref: a call when no keyword is beside it, otherwise both merged. */
-static int value_of_ref(struct schema *s, json_t *schema, uint32_t *pc_out)
+int schema_behind_ref(struct schema *s, json_t *schema, json_t **out)
 {
-    json_t *target, *rest, *merged;
-    uint32_t rule;
-    int rc = schema_copy(s, schema, &rest);
+    json_t *target, *rest;
+    int rc = grammar_schema_follow(s, schema, &target);
 
-    if (rc == 0)
-        rc = grammar_schema_follow(s, schema, &target);
+    *out = target;
+    if (rc != 0 || schema_is_lone(schema, "$ref"))
+        return rc;
+    rc = schema_copy(s, schema, &rest);
     if (rc != 0)
         return rc;
     json_object_del(rest, "$ref");
-    if (schema_asserts(rest)) {
-        rc = schema_merge_inner(s, rest, target, &merged);
-        if (rc == 0 && ++s->depth > SCHEMA_MAX_NESTING) /* counts as a nested schema */
-            return schema_fault(s, E_LIMIT, "$ref", "nested deeper than %u", SCHEMA_MAX_NESTING);
-        return rc != 0 ? rc : schema_value(s, merged, pc_out);
-    }
+    rc = schema_merge_inner(s, rest, target, out);
+    if (rc == 0 && ++s->depth > SCHEMA_MAX_NESTING) /* counts as a nested schema */
+        return schema_fault(s, E_LIMIT, "$ref", "nested deeper than %u", SCHEMA_MAX_NESTING);
+    return rc;
+}
+
+/* Compiles a schema with a $ref: a call when no keyword is beside it, otherwise both merged. */
+static int value_of_ref(struct schema *s, json_t *schema, uint32_t *pc_out)
+{
+    json_t *target;
+    uint32_t rule;
+    int rc = schema_behind_ref(s, schema, &target);
+
+    if (rc != 0)
+        return rc;
+    if (!schema_is_lone(schema, "$ref"))
+        return schema_value(s, target, pc_out);
     struct buf path = {0};
     const char *text = json_string_value(json_object_get(schema, "$ref"));
     buf_append_str(&path, s->root_path);
@@ -277,31 +292,50 @@ static int merge_branch(struct schema *s, json_t *rest, json_t **branch)
     return schema_merge_inner(s, rest, *branch, branch); /* a $ref that leads nowhere is refused later */
 }
 
-static int value_of_branches(struct schema *s, json_t *schema, const char *keyword, uint32_t *pc_out)
+int schema_branches(struct schema *s, json_t *schema, const char *keyword, json_t **out)
 {
     json_t *branches = json_object_get(schema, keyword), *rest, *branch;
-    uint32_t ways = PC_DEAD, rule;
-    int rc = schema_copy(s, schema, &rest);
+    size_t i;
+    int rc;
 
-    if (rc != 0)
-        return rc;
-    json_object_del(rest, keyword);
-    bool is_plain = !schema_asserts(rest);
     if (!json_is_array(branches) || json_array_size(branches) == 0)
         return schema_fault(s, E_FORMAT, keyword, "must be a list of schemas");
     if (json_array_size(branches) > SCHEMA_MAX_BRANCHES)
         return schema_fault(s, E_LIMIT, keyword, "more than %u branches", SCHEMA_MAX_BRANCHES);
-    if (strcmp(keyword, "oneOf") == 0)
-        rc = schema_one_of(s, branches);
+    *out = branches;
+    if (schema_is_lone(schema, keyword))
+        return 0;
+    rc = schema_copy(s, schema, &rest);
+    if (rc != 0)
+        return rc;
+    json_object_del(rest, keyword);
+    *out = json_array();
+    rc = schema_keep(s, *out);
+    json_array_foreach(branches, i, branch)
+    {
+        if (rc == 0)
+            rc = merge_branch(s, rest, &branch);
+        if (rc == 0)
+            rc = json_array_append(*out, branch) == 0 ? 0 : E_NOMEM;
+    }
+    return rc;
+}
+
+static int value_of_branches(struct schema *s, json_t *schema, const char *keyword, uint32_t *pc_out)
+{
+    json_t *branches;
+    uint32_t ways = PC_DEAD, rule;
+    int rc = schema_branches(s, schema, keyword, &branches);
+
+    if (rc == 0 && strcmp(keyword, "oneOf") == 0)
+        rc = schema_one_of(s, json_object_get(schema, keyword));
+    if (rc != 0)
+        return rc;
     for (size_t i = json_array_size(branches); i > 0 && rc == 0; i--) {
         char step[48];
 
         snprintf(step, sizeof(step), "%s.%zu", keyword, i - 1);
-        branch = json_array_get(branches, i - 1);
-        if (!is_plain)
-            rc = merge_branch(s, rest, &branch);
-        if (rc == 0)
-            rc = schema_rule(s, branch, step, &rule);
+        rc = schema_rule(s, json_array_get(branches, i - 1), step, &rule);
         if (rc == 0)
             ways = graph_split(s->graph, graph_call(s->graph, rule, PC_RET), ways);
     }

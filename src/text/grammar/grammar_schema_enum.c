@@ -101,35 +101,47 @@ static int grammar_schema_enum_is_allowed(struct schema *s, json_t *schema, json
     return rc != 0 ? rc : 1;
 }
 
-int schema_enum(struct schema *s, json_t *schema, uint32_t *pc_out)
+int schema_values(struct schema *s, json_t *schema, json_t **out)
 {
     json_t *values = json_object_get(schema, "enum"), *one = json_object_get(schema, "const"), *value;
     unsigned kinds = json_object_get(schema, "type") != NULL ? schema_kinds(schema) : (1u << N_KINDS) - 1;
-    size_t n = 0, i;
-    int rc = 0;
+    size_t n = values == NULL ? 1 : json_array_size(values);
+    int rc;
 
     if (values != NULL && !json_is_array(values))
         return schema_fault(s, E_FORMAT, "enum", "must be a list of values");
-    struct bytes *texts = calloc(json_array_size(values) + 1, sizeof(*texts));
-    if (texts == NULL)
-        return E_NOMEM;
-    for (i = 0; i < (values == NULL ? 1 : json_array_size(values)); i++) {
+    *out = json_array();
+    rc = schema_keep(s, *out);
+    for (size_t i = 0; i < n && rc == 0; i++) {
         value = values == NULL ? one : json_array_get(values, i);
         rc = schema_spend(s, STEPS_OF_VALUE);
-        if (rc != 0)
-            break;
-        if ((grammar_schema_enum_kind_of(value) & kinds) == 0 ||
+        if (rc != 0 || (grammar_schema_enum_kind_of(value) & kinds) == 0 ||
             (values != NULL && one != NULL && !schema_equal(s, value, one)))
             continue;
         rc = schema_weigh(s, value);
         if (rc == 0)
             rc = grammar_schema_enum_is_allowed(s, schema, value);
-        if (rc < 0)
-            break;
-        if (rc == 0)
-            continue;
-        rc = 0;
+        if (rc > 0)
+            rc = json_array_append(*out, value) == 0 ? 0 : E_NOMEM;
+    }
+    return rc;
+}
+
+int schema_enum(struct schema *s, json_t *schema, uint32_t *pc_out)
+{
+    json_t *values, *value;
+    size_t n = 0, i;
+    int rc = schema_values(s, schema, &values);
+
+    if (rc != 0)
+        return rc;
+    struct bytes *texts = calloc(json_array_size(values) + 1, sizeof(*texts));
+    if (texts == NULL)
+        return E_NOMEM;
+    json_array_foreach(values, i, value)
+    {
         char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+
         if (text == NULL) {
             rc = E_NOMEM;
             break;

@@ -67,7 +67,12 @@ int schema_weigh(struct schema *s, const json_t *value);            /* charges f
 int schema_names(struct schema *s, json_t *list, json_t **set_out); /* borrowed: object with these keys */
 /* Compares, charged by size.  When no steps are left, all values count as equal. */
 bool schema_equal(struct schema *s, json_t *left, json_t *right);
-bool schema_asserts(json_t *schema); /* has keywords beyond annotations */
+bool schema_asserts(json_t *schema);                   /* has keywords beyond annotations */
+bool schema_is_lone(json_t *schema, const char *only); /* has no keywords beyond this one and annotations */
+/* The schema that its $ref leads to, merged with the keywords beside it; borrowed. */
+int schema_behind_ref(struct schema *s, json_t *schema, json_t **out);
+/* The branches of its anyOf or oneOf, each merged with the keywords beside them; borrowed. */
+int schema_branches(struct schema *s, json_t *schema, const char *keyword, json_t **out);
 
 /* ---- grammar_schema_keywords.c ---- */
 int schema_check_keywords(struct schema *s, json_t *schema);
@@ -95,6 +100,8 @@ uint32_t schema_blank(struct schema *s, uint32_t next); /* optional white space 
 /* ---- grammar_schema_value.c ---- */
 /* grammar_schema_enum.c */
 int schema_enum(struct schema *s, json_t *schema, uint32_t *pc_out);
+/* The values of its enum or const that the keywords beside it allow; borrowed. */
+int schema_values(struct schema *s, json_t *schema, json_t **out);
 int schema_string(struct schema *s, json_t *schema, uint32_t *pc_out);
 int schema_number(struct schema *s, json_t *schema, bool is_integer, uint32_t *pc_out);
 int schema_compare(const json_t *left, const json_t *right); /* two numbers, exactly: -1, 0 or 1 */

@@ -3,11 +3,11 @@ noinst_LIBRARIES += libtext_grammar.a
 libtext_grammar_a_SOURCES = src/text/grammar/grammar.h src/text/grammar/grammar_auto.c \
 	src/text/grammar/grammar_auto_priv.h src/text/grammar/grammar_check.c src/text/grammar/grammar_digits.c \
 	src/text/grammar/grammar_format.c src/text/grammar/grammar_graph.c src/text/grammar/grammar_known.c \
-	src/text/grammar/grammar_mask.c src/text/grammar/grammar_priv.h src/text/grammar/grammar_regex.c \
+	src/text/grammar/grammar_mask.c src/text/grammar/grammar_plain.h src/text/grammar/grammar_priv.h src/text/grammar/grammar_regex.c \
 	src/text/grammar/grammar_run.c src/text/grammar/grammar_run_priv.h src/text/grammar/grammar_schema.c \
 	src/text/grammar/grammar_schema_enum.c src/text/grammar/grammar_schema_keywords.c \
 	src/text/grammar/grammar_schema_merge.c src/text/grammar/grammar_schema_object.c \
-	src/text/grammar/grammar_schema_priv.h src/text/grammar/grammar_schema_value.c src/text/grammar/grammar_compile.c \
+	src/text/grammar/grammar_schema_plain.c src/text/grammar/grammar_schema_priv.h src/text/grammar/grammar_schema_value.c src/text/grammar/grammar_compile.c \
 	src/text/grammar/grammar_compile_tagged.c src/text/grammar/grammar_short.c src/text/grammar/grammar_state.c \
 	src/text/grammar/grammar_step.c src/text/grammar/grammar_string.c src/text/grammar/grammar_tagged.c \
 	src/text/grammar/grammar_text.c src/text/grammar/grammar_vocab.c src/text/grammar/weight.h

@@ -109,7 +109,7 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
     static const char *const choices[] = {"anyOf", "oneOf"};
     const json_t *type = json_object_get(schema, "type");
     const json_t *list = json_object_get(schema, "enum");
-    unsigned types = 0;
+    unsigned null = json_is_true(json_object_get(schema, "nullable")) ? CALLS_AS_NULL : 0, types = 0;
 
     if (depth > MAX_REFS || *n_left == 0)
         return CALLS_AS_ANY;
@@ -118,7 +118,7 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
         return types_of(root, api_json_follow(root, api_json_str(json_object_get(schema, "$ref"))), depth + 1,
                         n_left);
     if (json_is_string(type))
-        return type_of_word(api_json_str(type));
+        return type_of_word(api_json_str(type)) | null;
     for (size_t i = 0; i < json_array_size(type); i++)
         types |= type_of_word(api_json_str(json_array_get(type, i)));
     for (size_t i = 0; i < json_array_size(list) && i < MAX_LISTED && json_array_size(type) == 0; i++)
@@ -133,7 +133,7 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
         types = calls_type_of_value(json_object_get(schema, "const"));
     if (types == 0)
         types = shared_types(root, json_object_get(schema, "allOf"), depth, n_left);
-    return types == 0 ? CALLS_AS_ANY : types;
+    return types == 0 ? CALLS_AS_ANY : types | null;
 }
 
 unsigned calls_types_of(const json_t *root, const json_t *schema)

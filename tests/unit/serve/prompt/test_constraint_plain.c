@@ -95,6 +95,38 @@ static void names_of_plain_tools_may_be_too_many(void **state)
     sim_model_close(&model);
 }
 
+/* A strict tool whose arguments are between tags is held beside such names, too. */
+static void tags_are_held_beside_too_many_names(void **state)
+{
+    static const struct {
+        const char *name, *value;
+        bool is_taken;
+    } cases[] = {{"get", "[1]", true}, {"get", "[null]", false}, {"gets", "[null]", true}};
+    struct gen_model model;
+    struct buf fields = {0};
+    struct ask plain;
+
+    put_tools(
+        &fields, 12000, 100,
+        "{\"name\":\"get\",\"strict\":true,\"input_schema\":{\"type\":\"object\",\"properties\":{\"v\":{"
+        "\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/n\"}}},\"required\":[\"v\"],"
+        "\"additionalProperties\":false,\"$defs\":{\"n\":{\"type\":\"integer\"}}}}");
+    assert_int_equal(sim_model_open_with(FAMILY("<tool_call> <function="), 4096, &model), 0);
+    ask(&model, (const char *)fields.data, false, &plain);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[160];
+
+        snprintf(text, sizeof(text),
+                 "<tool_call>\n<function=%s>\n<parameter=v>\n%s\n</parameter>\n</function>\n</tool_call>",
+                 cases[i].name, cases[i].value);
+        if (takes(&plain, text) != cases[i].is_taken)
+            fail_msg("%s", text);
+    }
+    ask_fini(&plain);
+    buf_fini(&fields);
+    sim_model_close(&model);
+}
+
 /* True for an object.  A sampled name may have a NUL, which the JSON library does not take there. */
 static bool is_object(struct buf *json)
 {
@@ -152,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_tools_may_be_many),
         cmocka_unit_test(names_of_plain_tools_may_be_too_many),
+        cmocka_unit_test(tags_are_held_beside_too_many_names),
         cmocka_unit_test(plain_calls_are_read_back),
     };
 

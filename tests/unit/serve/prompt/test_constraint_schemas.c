@@ -170,10 +170,92 @@ static void references_of_two_tools_are_apart(void **state)
     sim_model_close(&model);
 }
 
+#define OF_V(schema)                                                                                         \
+    "{\"type\":\"object\",\"properties\":{\"v\":" schema                                                     \
+    "},\"required\":[\"v\"],\"$defs\":{\"S\":{\"type\":"                                                     \
+    "\"string\",\"minLength\":2},\"N\":{\"type\":\"integer\",\"minimum\":0},\"L\":{\"type\":\"array\","      \
+    "\"items\":"                                                                                             \
+    "{\"type\":\"string\"}},\"P\":{\"type\":\"object\",\"properties\":{\"s\":{\"type\":\"string\"}}}}}"
+#define SHORT     OF_V("{\"$ref\":\"#/$defs/S\",\"maxLength\":3}")
+#define SMALL     OF_V("{\"$ref\":\"#/$defs/N\",\"maximum\":3}")
+#define ONE_ITEM  OF_V("{\"$ref\":\"#/$defs/L\",\"maxItems\":1}")
+#define NEEDS_S   OF_V("{\"$ref\":\"#/$defs/P\",\"required\":[\"s\"]}")
+#define SHORT_ONE OF_V("{\"type\":\"string\",\"enum\":[\"abcd\",\"b\",null],\"maxLength\":1}")
+#define MIXED     OF_V("{\"enum\":[\"abcd\",\"b\",20,7],\"maxLength\":1,\"maximum\":9}")
+#define BETWEEN                                                                                              \
+    OF_V(                                                                                                    \
+        "{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"string\",\"maxLength\":1}],\"exclusiveMinimum\":10," \
+        "\"exclusiveMaximum\":13}")
+#define BOTH                                                                                                 \
+    OF_V("{\"anyOf\":[{\"minLength\":2},{\"pattern\":\"^x$\"}],\"oneOf\":[{\"type\":\"string\","             \
+         "\"maxLength\":3},{"                                                                                \
+         "\"type\":\"null\"}]}")
+#define NULLABLE OF_V("{\"type\":\"string\",\"maxLength\":5,\"nullable\":true}")
+#define TYPELESS OF_V("{\"minLength\":2,\"maxLength\":3}")
+#define TWICE    OF_V("{\"allOf\":[{\"$ref\":\"#/$defs/S\"},{\"enum\":[\"a\",\"abc\"]}]}")
+
+/* Keywords beside a reference, an enum or alternatives hold for the value, too. */
+static void keywords_beside_others_hold(void **state)
+{
+    static const struct schema_case cases[] = {
+        {&xml, SHORT, X("v", "abc"), "{\"v\": \"abc\"}"},
+        {&xml, SHORT, X("v", "abcd"), NULL},
+        {&xml, SHORT, X("v", "a"), NULL},
+        {&kinds, SHORT, K("v", "string", "abc"), "{\"v\": \"abc\"}"},
+        {&kinds, SHORT, K("v", "string", "abcd"), NULL},
+        {&elements, SHORT, E("v", "abc"), "{\"v\": \"abc\"}"},
+        {&elements, SHORT, E("v", "abcd"), NULL},
+        {&braces, SHORT, "v:" Q "abc" Q, "{\"v\": \"abc\"}"},
+        {&braces, SHORT, "v:" Q "abcd" Q, NULL},
+        {&keywords, SHORT, "v=\"abcd\"", NULL},
+        {&xml, SMALL, X("v", "3"), "{\"v\": 3}"},
+        {&xml, SMALL, X("v", "4"), NULL},
+        {&xml, SMALL, X("v", "-1"), NULL},
+        {&kinds, SMALL, K("v", "number", "4"), NULL},
+        {&elements, ONE_ITEM, E("v", "[\"5\"]"), "{\"v\": [\"5\"]}"},
+        {&elements, ONE_ITEM, E("v", "[\"5\",\"6\"]"), NULL},
+        {&braces, ONE_ITEM, "v:[" Q "5" Q "]", "{\"v\": [\"5\"]}"},
+        {&braces, ONE_ITEM, "v:[" Q "5" Q "," Q "6" Q "]", NULL},
+        {&elements, NEEDS_S, E("v", "{\"s\":\"5\"}"), "{\"v\": {\"s\": \"5\"}}"},
+        {&elements, NEEDS_S, E("v", "{}"), NULL},
+        {&braces, NEEDS_S, "v:{s:" Q "5" Q "}", "{\"v\": {\"s\": \"5\"}}"},
+        {&braces, NEEDS_S, "v:{}", NULL},
+        {&xml, SHORT_ONE, X("v", "b"), "{\"v\": \"b\"}"},
+        {&xml, SHORT_ONE, X("v", "abcd"), NULL},
+        {&xml, SHORT_ONE, X("v", "null"), NULL},
+        {&braces, SHORT_ONE, "v:" Q "b" Q, "{\"v\": \"b\"}"},
+        {&braces, SHORT_ONE, "v:null", NULL},
+        {&xml, MIXED, X("v", "b"), "{\"v\": \"b\"}"},
+        {&xml, MIXED, X("v", "7"), "{\"v\": 7}"},
+        {&xml, MIXED, X("v", "20"), NULL},
+        {&xml, BETWEEN, X("v", "11"), "{\"v\": 11}"},
+        {&xml, BETWEEN, X("v", "x"), "{\"v\": \"x\"}"},
+        {&xml, BETWEEN, X("v", "0"), NULL},
+        {&xml, BETWEEN, X("v", "xx"), NULL},
+        {&xml, BOTH, X("v", "abc"), "{\"v\": \"abc\"}"},
+        {&xml, BOTH, X("v", "x"), "{\"v\": \"x\"}"},
+        {&xml, BOTH, X("v", "y"), NULL},
+        {&xml, BOTH, X("v", "abcd"), NULL},
+        {&xml, NULLABLE, X("v", "null"), "{\"v\": null}"},
+        {&xml, NULLABLE, X("v", "abc"), "{\"v\": \"abc\"}"},
+        {&xml, NULLABLE, X("v", "abcdef"), NULL},
+        {&kinds, NULLABLE, K("v", "null", "null"), "{\"v\": null}"},
+        {&xml, TYPELESS, X("v", "abc"), "{\"v\": \"abc\"}"},
+        {&xml, TYPELESS, X("v", "\"abc\""), NULL},
+        {&xml, TYPELESS, X("v", "[1]"), NULL},
+        {&xml, TWICE, X("v", "abc"), "{\"v\": \"abc\"}"},
+        {&xml, TWICE, X("v", "a"), NULL},
+    };
+
+    (void)state;
+    check_cases(cases, ARRAY_LEN(cases));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_lead_into_the_tools_schema),
+        cmocka_unit_test(keywords_beside_others_hold),
         cmocka_unit_test(references_of_two_tools_are_apart),
     };
 

@@ -151,7 +151,8 @@ void constraint_element(struct constraint_place *place, const char *key, const j
     struct constraint *constraint = place->constraint;
     unsigned types = place->types;
 
-    place->types = calls_types_of(place->root, schema);
+    place->types = depth == 0 ? calls_types_of_key(place->root, bytes_str(key)) /* an argument */
+                              : calls_types_of(place->root, schema);
     constraint_open_seq(constraint);
     constraint_written(constraint, place->tags->key_open);
     constraint_bytes(constraint, bytes_str(key), bytes_str(place->tags->key_close), (struct bytes){0});

@@ -67,7 +67,7 @@ int constraint_check_whole(const struct constraint *constraint, const struct gen
 /* Writes the path of a tool's schema in the request ("tools.3.input_schema"). */
 void constraint_tool_path(const struct gen_request *request, size_t tool, char *out, size_t out_bytes);
 
-/* constraint_tags.c */
+/* constraint_root.c */
 /* tags NULL: the arguments are keywords. */
 void constraint_tags(struct constraint *constraint, const struct calls_tags *tags,
                      const struct gen_tool *tool);

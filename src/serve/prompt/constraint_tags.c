@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constraints of arguments as tags or keywords, for a tool whose arguments must match its schema.  Properties come
- * in the schema's order.  Each value has one of three forms:
+/* Constraints of the values of arguments that no JSON object surrounds, for a tool whose arguments must match its schema.
+ * Each value has one of three forms:
  *
  *     only a string    its text as it is, within the schema's pattern, format and lengths: {"tagged": ...}
  *     no string        JSON
@@ -10,10 +10,7 @@
  * the parser for them.  It follows lists of types, enums and alternatives down to the strings, each schema in its plain
  * form (text/grammar/grammar_plain.h).  A schema without types is JSON.
  *
- * constraint_nested.c has braces (Gemma 4) and elements (MiniMax M3).
- *
- * Keywords (LFM2) are K=V with V as JSON, which is a Python literal except for true, false and null; the parser
- * reads both. */
+ * constraint_root.c puts the values together.  constraint_nested.c has braces (Gemma 4) and elements (MiniMax M3). */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,9 +23,6 @@
 #include "base/str.h"
 #include "serve/prompt/constraint_priv.h"
 #include "serve/prompt/constraint_tags_priv.h"
-
-#define MAX_DEPTH       8
-#define MAX_NAMED_BYTES 80 /* properties with longer names are reported under the tool's path */
 
 static struct bytes constraint_tags_text_of(const json_t *value)
 {
@@ -54,7 +48,7 @@ static void close_value(struct constraint_place *place, const char *open, const 
     }
 }
 
-static const char *string_open(const struct constraint_place *place)
+const char *constraint_string_open(const struct constraint_place *place)
 {
     return place->tags == NULL ? NULL : place->tags->string_open;
 }
@@ -119,7 +113,7 @@ static void put_typed(struct constraint_place *place, const json_t *schema, cons
     constraint_close(place->constraint);
 }
 
-static void constraint_tags_put_json(struct constraint_place *place, const json_t *schema, const char *type)
+void constraint_tags_put_json(struct constraint_place *place, const json_t *schema, const char *type)
 {
     const char *open = place->tags == NULL ? NULL : place->tags->json_open;
 
@@ -140,6 +134,11 @@ static void put_typed_schema(struct constraint_place *place, const json_t *schem
     json_t *whole = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
     struct buf text = {0};
 
+    if (json_is_false(schema)) {
+        constraint_json(place->constraint, bytes_str("false"));
+        json_decref(whole);
+        return;
+    }
     for (size_t i = 0; i < 2 && whole != NULL && api_json_mentions(whole, "$ref"); i++)
         if (json_object_get(place->root, shared[i]) != NULL && json_object_get(whole, shared[i]) == NULL)
             json_object_set(whole, shared[i], json_object_get(place->root, shared[i]));
@@ -199,13 +198,13 @@ static void put_string(struct constraint_place *place, const json_t *schema)
             json_object_set(kept, limits[i], json_object_get(schema, limits[i]));
     if (has_banned)
         buf_append_byte(&banned, '\0');
-    open_value(place, string_open(place));
+    open_value(place, constraint_string_open(place));
     if (kept == NULL || api_json_put(&text, kept) < 0 || banned.is_bad)
         place->constraint->out->is_bad = true;
     else
         constraint_tagged(place->constraint, place->tags, buf_view(&text),
                           has_banned ? (const char *)banned.data : NULL);
-    close_value(place, string_open(place), place->tags->string_close);
+    close_value(place, constraint_string_open(place), place->tags->string_close);
     buf_fini(&banned);
     buf_fini(&text);
     json_decref(kept);
@@ -242,8 +241,7 @@ static void close_any(struct constraint *constraint)
     constraint_close(constraint);
 }
 
-/* Refuses a keyword of the schema at the path. */
-static void constraint_refuse(struct constraint *constraint, const char *keyword, const char *why)
+void constraint_refuse(struct constraint *constraint, const char *keyword, const char *why)
 {
     if (constraint->refusal[0] == '\0')
         snprintf(constraint->refusal, sizeof(constraint->refusal), "%s.%s: %s", constraint->path, keyword,
@@ -263,9 +261,9 @@ static void constraint_tags_put_word(struct constraint_place *place, const json_
         if (!is_read_otherwise(place, text) && !loses_line_end(place->tags, text) &&
             (place->tags->quoted_open == NULL || !bytes_starts_with(text, place->tags->quoted_open)) &&
             bytes_find(text, bytes_str(place->tags->value_close), 0) == SIZE_MAX) {
-            open_value(place, string_open(place));
+            open_value(place, constraint_string_open(place));
             constraint_bytes(place->constraint, nothing, text, nothing);
-            close_value(place, string_open(place), place->tags->string_close);
+            close_value(place, constraint_string_open(place), place->tags->string_close);
         }
         return;
     }
@@ -346,7 +344,7 @@ static void put_alternatives(struct constraint_place *place, const json_t *schem
 {
     const char *name = json_object_get(schema, "anyOf") != NULL ? "anyOf" : "oneOf";
 
-    if (depth < MAX_DEPTH)
+    if (depth < CONSTRAINT_MAX_DEPTH)
         put_each(place, schema, name, depth);
     else if (has_json_strings(place->tags) || (calls_types_of(place->root, schema) & CALLS_AS_STRING) == 0)
         constraint_tags_put_json(place, schema, NULL);
@@ -373,8 +371,7 @@ static void put_plain_form(struct constraint_place *place, const json_t *schema,
         constraint_tags_put_json(place, schema, NULL);
 }
 
-/* The plain form of a schema; NULL: the request is refused. */
-static const json_t *plain_of(struct constraint_place *place, const json_t *schema)
+const json_t *constraint_plain(struct constraint_place *place, const json_t *schema)
 {
     struct constraint *constraint = place->constraint;
     struct fault fault = {0};
@@ -401,128 +398,10 @@ void constraint_value(struct constraint_place *place, const json_t *schema, unsi
         constraint_tags_put_json(place, schema, NULL);
         return;
     }
-    plain = plain_of(place, schema);
+    plain = constraint_plain(place, schema);
     if (plain == NULL)
         return;
     place->is_unclear |= place->tags->has_elements && plain != known;
     put_plain_form(place, plain, depth);
     place->is_unclear = was_unclear;
-}
-
-/* Commas follow the arguments before the first required one, and precede those after it.  Python allows a
- * comma after the last argument. */
-static void put_keyword(struct constraint_place *place, const char *key, const json_t *schema, bool is_needed)
-{
-    struct constraint *constraint = place->constraint;
-
-    constraint_open_seq(constraint);
-    constraint_bytes(constraint, bytes_str(place->has_needed ? ", " : ""), bytes_str(key), bytes_str("="));
-    constraint_tags_put_json(place, schema, NULL);
-    if (!place->has_needed && !is_needed)
-        constraint_text(constraint, ", ");
-    constraint_close(constraint);
-    place->has_needed |= is_needed;
-}
-
-/* Refuses an argument name that the splitter cannot read. */
-static void refuse_name(struct constraint *constraint, const char *key)
-{
-    bool is_long = strlen(key) > MAX_NAMED_BYTES;
-
-    if (constraint->refusal[0] == '\0')
-        snprintf(
-            constraint->refusal, sizeof(constraint->refusal),
-            "%s.properties%s%s: this model writes arguments without quotes, and this name cannot stand there",
-            constraint->path, is_long ? "" : ".", is_long ? "" : key);
-}
-
-static void put_property(struct constraint_place *place, const char *key, const json_t *schema)
-{
-    struct constraint *constraint = place->constraint;
-    struct buf name = {0};
-
-    if (place->tags->has_entities)
-        calls_put_entities(bytes_str(key), &name);
-    else
-        buf_append_str(&name, key);
-    constraint->out->is_bad |= name.is_bad;
-    place->types = string_open(place) != NULL ? CALLS_AS_STRING : calls_types_of(place->root, schema);
-    constraint_open_seq(constraint);
-    constraint_written(constraint, place->tags->key_open);
-    constraint_bytes(constraint, (struct bytes){0}, buf_view(&name), (struct bytes){0});
-    constraint_written(constraint, place->tags->key_written);
-    constraint_value(place, schema, 0);
-    constraint_written(constraint, place->tags->value_written);
-    constraint_close(constraint);
-    buf_fini(&name);
-}
-
-/* True if the name of an argument can be written.  tags NULL: as a keyword. */
-static bool can_be_key(const struct calls_tags *tags, const char *key)
-{
-    if (tags == NULL)
-        return calls_is_keyword(bytes_str(key));
-    if (tags->has_elements)
-        return constraint_is_element(key);
-    return tags->has_braces || tags->has_entities || strstr(key, tags->key_close) == NULL;
-}
-
-void constraint_tags(struct constraint *constraint, const struct calls_tags *tags,
-                     const struct gen_tool *tool)
-{
-    struct constraint_place place = {.constraint = constraint, .tags = tags};
-    json_t *root = NULL, *schema, *required;
-    size_t index = (size_t)(tool - constraint->request->tools), n;
-    bool has_refs;
-    const char *key;
-
-    if (api_json_load(tool->input_schema, NULL, &root) < 0)
-        return;
-    if (grammar_plain_new(root, &constraint->steps_left, &place.plain) < 0) {
-        constraint->out->is_bad = true;
-        json_decref(root);
-        return;
-    }
-    place.root = root;
-    place.is_unclear =
-        tags != NULL && tags->has_elements && tool->input_schema.len_bytes > CALLS_MAX_SCHEMA_BYTES;
-    required = constraint_required(root);
-    constraint->out->is_bad |= required == NULL;
-    constraint_tool_path(constraint->request, index, constraint->path, sizeof(constraint->path));
-    n = strlen(constraint->path);
-    has_refs = api_json_mentions(root, "$ref");
-    if (has_refs)
-        constraint_open_seq(constraint);
-    json_object_foreach(json_object_get(root, "properties"), key, schema)
-    {
-        bool is_needed = json_object_get(required, key) != NULL;
-
-        if (constraint->out->len_bytes > CONSTRAINT_MAX_BYTES)
-            break; /* too long, because each property may bring all of $defs; constraint_make() refuses it */
-        if (!can_be_key(tags, key)) {
-            refuse_name(constraint, key);
-            break;
-        }
-        if (strlen(key) <= MAX_NAMED_BYTES)
-            snprintf(constraint->path + n, sizeof(constraint->path) - n, ".properties.%s", key);
-        if (!is_needed)
-            constraint_open_rep(constraint);
-        if (tags == NULL)
-            put_keyword(&place, key, schema, is_needed);
-        else if (tags->has_braces)
-            constraint_pair(&place, key, schema, is_needed, 0);
-        else if (tags->has_elements)
-            constraint_element(&place, key, schema, 0);
-        else
-            put_property(&place, key, schema);
-        if (!is_needed)
-            constraint_close_rep(constraint, 0, 1);
-        constraint->path[n] = '\0';
-    }
-    if (has_refs)
-        constraint_close_rooted(constraint, tool->input_schema);
-    constraint->path[0] = '\0';
-    json_decref(required);
-    grammar_plain_free(place.plain);
-    json_decref(root);
 }

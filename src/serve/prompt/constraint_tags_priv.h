@@ -21,8 +21,17 @@ struct constraint_place { /* the place of the value being written */
     bool is_unclear; /* elements: the parser does not know what the schema says of values within this one */
 };
 
+#define CONSTRAINT_MAX_DEPTH 8 /* alternatives nest so deep */
+
 /* constraint_tags.c: a value of this schema, within `depth` others. */
 void constraint_value(struct constraint_place *place, const json_t *schema, unsigned depth);
+/* Writes a value of this schema as JSON, only of this type unless it is NULL. */
+void constraint_tags_put_json(struct constraint_place *place, const json_t *schema, const char *type);
+const char *constraint_string_open(const struct constraint_place *place); /* before a string; NULL: nothing */
+/* The plain form of a schema, borrowed until the end of the arguments.  NULL: the request is refused. */
+const json_t *constraint_plain(struct constraint_place *place, const json_t *schema);
+/* Refuses the request for a keyword of the schema at the path. */
+void constraint_refuse(struct constraint *constraint, const char *keyword, const char *why);
 
 /* constraint_nested.c */
 json_t *constraint_required(

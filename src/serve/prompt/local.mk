@@ -3,7 +3,7 @@ noinst_LIBRARIES += libserve_prompt.a
 libserve_prompt_a_SOURCES = src/serve/prompt/prompt.c src/serve/prompt/prompt.h src/serve/prompt/prompt_raw.c \
 	src/serve/prompt/public_prefix.c src/serve/prompt/public_prefix.h src/serve/prompt/scores.c \
 	src/serve/prompt/served_model.h src/serve/prompt/scores.h src/serve/prompt/constraint.c src/serve/prompt/constraint.h src/serve/prompt/constraint_calls.c \
-	src/serve/prompt/constraint_check.c src/serve/prompt/constraint_nested.c src/serve/prompt/constraint_priv.h src/serve/prompt/constraint_tags_priv.h src/serve/prompt/constraint_tags.c src/serve/prompt/constraint_write.c \
+	src/serve/prompt/constraint_check.c src/serve/prompt/constraint_nested.c src/serve/prompt/constraint_priv.h src/serve/prompt/constraint_root.c src/serve/prompt/constraint_tags_priv.h src/serve/prompt/constraint_tags.c src/serve/prompt/constraint_write.c \
 	src/serve/prompt/verdicts.c src/serve/prompt/verdicts.h
 
 if HAVE_CMOCKA

@@ -33,11 +33,6 @@ static struct calls_element *elements_top(struct calls *calls)
 
 /* ---- the schema ---- */
 
-static unsigned elements_types(const struct calls *calls, const json_t *schema)
-{
-    return schema == NULL ? CALLS_AS_ANY : calls_types_of(calls->schema, schema);
-}
-
 /* The schema of an element within this one; NULL: unknown. */
 static const json_t *elements_inner(const struct calls *calls, const struct calls_element *outer,
                                     struct bytes name)
@@ -85,7 +80,11 @@ static bool elements_is_outer(struct bytes name)
 static size_t elements_push(struct calls *calls, const struct tag *tag)
 {
     struct calls_element *outer = elements_top(calls);
+    const json_t *inner = elements_inner(calls, outer, tag->name);
+    unsigned types = inner == NULL ? CALLS_AS_ANY : calls_types_of(calls->schema, inner);
 
+    if (calls->n_elements == 1)
+        types = calls_types_of_key(calls->schema, tag->name);
     if (calls->n_elements == CALLS_MAX_ELEMENTS || bytes_starts_with(tag->name, "invoke "))
         return CALLS_PART_BAD;
     if (outer->has_inner)
@@ -96,7 +95,7 @@ static size_t elements_push(struct calls *calls, const struct tag *tag)
         buf_append_str(&calls->good, ": ");
     }
     calls->elements[calls->n_elements++] =
-        (struct calls_element){.kind = CALLS_ELEMENT_OPEN, .schema = elements_inner(calls, outer, tag->name)};
+        (struct calls_element){.kind = CALLS_ELEMENT_OPEN, .types = (uint8_t)types, .schema = inner};
     return tag->n_bytes;
 }
 
@@ -126,7 +125,7 @@ static size_t elements_container(struct calls *calls, struct bytes text)
 static size_t elements_nest(struct calls *calls, const struct tag *tag)
 {
     struct calls_element *top = elements_top(calls);
-    unsigned types = elements_types(calls, top->schema);
+    unsigned types = top->types;
     bool may_be_array = (types & CALLS_AS_ARRAY) != 0, may_be_object = (types & CALLS_AS_OBJECT) != 0;
     bool is_array =
         may_be_array && may_be_object ? bytes_is(tag->name, "item") : may_be_array || !may_be_object;
@@ -145,7 +144,7 @@ static size_t elements_nest(struct calls *calls, const struct tag *tag)
 /* Writes the collected text as JSON. */
 static void elements_put_word(struct calls *calls)
 {
-    unsigned types = elements_types(calls, elements_top(calls)->schema);
+    unsigned types = elements_top(calls)->types;
     struct bytes text = buf_view(&calls->value);
     const char *word = calls_python_word(text);
     json_t *value = NULL;
@@ -162,7 +161,7 @@ static void elements_put_word(struct calls *calls)
 
 static void elements_put_nothing(struct calls *calls)
 {
-    unsigned types = elements_types(calls, elements_top(calls)->schema);
+    unsigned types = elements_top(calls)->types;
 
     buf_append_str(&calls->good, (types & CALLS_AS_STRING) != 0   ? "\"\""
                                  : (types & CALLS_AS_ARRAY) != 0  ? "[]"
@@ -241,7 +240,7 @@ static size_t elements_open(struct calls *calls, struct bytes text)
     if (rc == 1 && at == 0)
         return elements_end_text(calls, &tag);
     elements_top(calls)->kind = CALLS_ELEMENT_WORD;
-    if (elements_types(calls, elements_top(calls)->schema) == CALLS_AS_STRING) {
+    if (elements_top(calls)->types == CALLS_AS_STRING) {
         elements_top(calls)->kind = CALLS_ELEMENT_STRING;
         buf_append_byte(&calls->good, '"');
     }

@@ -45,6 +45,7 @@ enum calls_element_kind {
 
 struct calls_element {
     uint8_t kind;         /* enum calls_element_kind */
+    uint8_t types;        /* bits of enum calls_type: what its value may be */
     bool has_inner;       /* an element within it has begun */
     const json_t *schema; /* a part of the tool's; NULL: unknown */
 };

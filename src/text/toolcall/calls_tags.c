@@ -20,15 +20,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-/* ---- the types of the called tool's values ---- */
-
-static unsigned types_of_key(const struct calls *calls)
-{
-    const json_t *properties = json_object_get(calls->schema, "properties");
-
-    return calls_types_of(calls->schema,
-                          json_object_getn(properties, (const char *)calls->key.data, calls->key.len_bytes));
-}
+/* ---- the schema of the called tool ---- */
 
 static void learn_schema(struct calls *calls, struct bytes name)
 {
@@ -201,7 +193,7 @@ static int take_key(struct calls *calls, size_t at)
     if (buf_append(&calls->key, text.data + from, end - from) < 0 ||
         (tags->has_entities && read_entities(&calls->key) < 0))
         return E_NOMEM;
-    types = types_of_key(calls);
+    types = calls_types_of_key(calls->schema, buf_view(&calls->key));
     is_string = types == CALLS_AS_STRING;
     from = at = end + strlen(tags->key_close);
     rc = take_opening(tags, text, &at, &is_string);

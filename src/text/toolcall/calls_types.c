@@ -143,6 +143,64 @@ unsigned calls_types_of(const json_t *root, const json_t *schema)
     return types_of(root, schema, 0, &n_left);
 }
 
+/* The types that both sides allow; 0: a side knows nothing of the value. */
+static unsigned both_types(unsigned one, unsigned other)
+{
+    unsigned shared;
+
+    if (one == 0 || other == 0)
+        return one | other;
+    one |= (one & CALLS_AS_NUMBER) != 0 ? CALLS_AS_INTEGER : 0;
+    other |= (other & CALLS_AS_NUMBER) != 0 ? CALLS_AS_INTEGER : 0;
+    shared = one & other;
+    return shared != 0 ? shared : CALLS_AS_ANY;
+}
+
+/* The types that an object's schema allows for the value of a key, also in its allOf and its alternatives.  0: it does not
+ * know the key. */
+static unsigned types_of_member(const json_t *root, const json_t *schema, struct bytes key, unsigned depth,
+                                unsigned *n_left)
+{
+    static const char *const choices[] = {"anyOf", "oneOf"};
+    const json_t *own =
+        json_object_getn(json_object_get(schema, "properties"), (const char *)key.data, key.len_bytes);
+    const json_t *ref = json_object_get(schema, "$ref"), *all = json_object_get(schema, "allOf");
+    unsigned types;
+
+    if (depth > MAX_REFS || *n_left == 0)
+        return CALLS_AS_ANY;
+    --*n_left;
+    types = own == NULL ? 0 : types_of(root, own, 0, n_left);
+    if (json_is_string(ref))
+        types = both_types(
+            types, types_of_member(root, api_json_follow(root, api_json_str(ref)), key, depth + 1, n_left));
+    for (size_t i = 0; i < json_array_size(all) && *n_left > 0; i++)
+        types = both_types(types, types_of_member(root, json_array_get(all, i), key, depth + 1, n_left));
+    for (size_t c = 0; c < ARRAY_LEN(choices); c++) {
+        const json_t *list = json_object_get(schema, choices[c]);
+        unsigned some = json_array_size(list) > MAX_LISTED ? CALLS_AS_ANY : 0;
+
+        for (size_t i = 0; i < json_array_size(list) && some != CALLS_AS_ANY; i++)
+            some |= types_of_member(root, json_array_get(list, i), key, depth + 1, n_left);
+        types = both_types(types, some);
+    }
+    return types;
+}
+
+static unsigned types_of_key(const json_t *root, struct bytes key, unsigned *n_left)
+{
+    unsigned types = types_of_member(root, root, key, 0, n_left);
+
+    return types == 0 ? CALLS_AS_ANY : types;
+}
+
+unsigned calls_types_of_key(const json_t *root, struct bytes key)
+{
+    unsigned n_left = MAX_LOOKED;
+
+    return types_of_key(root, key, &n_left);
+}
+
 static const json_t *only_branch(const json_t *root, const json_t *schema, unsigned types, unsigned *n_left)
 {
     const json_t *list = json_object_get(schema, "anyOf"), *found = NULL;
@@ -203,30 +261,62 @@ static size_t member_bytes(size_t key_bytes)
                                   "\"null\", \"array\", \"object\"]}, ");
 }
 
-static json_t *short_properties(const json_t *root)
+struct shortened {
+    const json_t *root;
+    json_t *properties;
+    size_t room_bytes;
+    unsigned n_left;
+};
+
+static void shorten_member(struct shortened *shortened, struct bytes key)
 {
-    unsigned n_left = MAX_WALKED;
-    size_t room_bytes = CALLS_MAX_SCHEMA_BYTES - sizeof("{\"properties\": {}}");
-    json_t *out = json_object();
+    unsigned n_value = shortened->n_left < MAX_LOOKED ? shortened->n_left : MAX_LOOKED, n_before = n_value;
+    const char *name = (const char *)key.data;
+    unsigned types;
+
+    if (json_object_getn(shortened->properties, name, key.len_bytes) != NULL)
+        return;
+    types = types_of_key(shortened->root, key, &n_value);
+    shortened->n_left -= n_before - n_value;
+    if (types == CALLS_AS_ANY || member_bytes(key.len_bytes) > shortened->room_bytes)
+        return;
+    shortened->room_bytes -= member_bytes(key.len_bytes);
+    json_object_setn_new(shortened->properties, name, key.len_bytes, property_of(types));
+}
+
+/* Takes the properties that an object's schema declares, also in its allOf and its alternatives. */
+static void shorten_members(struct shortened *shortened, const json_t *schema, unsigned depth)
+{
+    static const char *const lists[] = {"allOf", "anyOf", "oneOf"};
+    const json_t *ref = json_object_get(schema, "$ref");
     const char *key;
     size_t key_bytes;
-    json_t *schema;
+    json_t *value;
 
-    json_object_keylen_foreach(json_object_get(root, "properties"), key, key_bytes, schema)
-    {
-        unsigned n_value = n_left < MAX_LOOKED ? n_left : MAX_LOOKED, n_before = n_value;
-        unsigned types = types_of(root, schema, 0, &n_value);
+    if (depth > MAX_REFS || shortened->n_left == 0)
+        return;
+    shortened->n_left--;
+    json_object_keylen_foreach(json_object_get(schema, "properties"), key, key_bytes, value)
+        shorten_member(shortened, bytes_of(key, key_bytes));
+    if (json_is_string(ref))
+        shorten_members(shortened, api_json_follow(shortened->root, api_json_str(ref)), depth + 1);
+    for (size_t c = 0; c < ARRAY_LEN(lists); c++) {
+        const json_t *list = json_object_get(schema, lists[c]);
 
-        n_left -= n_before - n_value;
-        if (types == CALLS_AS_ANY)
-            continue;
-        if (member_bytes(key_bytes) > room_bytes)
-            break;
-        room_bytes -= member_bytes(key_bytes);
-        if (json_object_setn_new(out, key, key_bytes, property_of(types)) != 0)
-            break;
+        for (size_t i = 0; i < json_array_size(list); i++)
+            shorten_members(shortened, json_array_get(list, i), depth + 1);
     }
-    return json_pack("{s:o}", "properties", out);
+}
+
+static json_t *short_properties(const json_t *root)
+{
+    struct shortened shortened = {.root = root,
+                                  .properties = json_object(),
+                                  .room_bytes = CALLS_MAX_SCHEMA_BYTES - sizeof("{\"properties\": {}}"),
+                                  .n_left = MAX_WALKED};
+
+    shorten_members(&shortened, root, 0);
+    return json_pack("{s:o}", "properties", shortened.properties);
 }
 
 int calls_shorten_schema(struct bytes schema, struct buf *out)

@@ -25,6 +25,8 @@ enum calls_type { /* bits */
 
 /* The types that schema allows, bits of enum calls_type.  schema is a part of root, a tool's schema. */
 unsigned calls_types_of(const json_t *root, const json_t *schema);
+/* The types that a tool's schema allows for the argument of this name; CALLS_AS_ANY if it says nothing of it. */
+unsigned calls_types_of_key(const json_t *root, struct bytes key);
 unsigned calls_type_of_value(const json_t *value); /* of one value: an integer is a number too */
 /* Appends a short schema with only the types of the properties, of CALLS_MAX_SCHEMA_BYTES at most.  The
  * splitter needs no more of a long schema.  Properties without room may be of any type.  E_FORMAT, E_LIMIT,

@@ -251,11 +251,170 @@ static void keywords_beside_others_hold(void **state)
     check_cases(cases, ARRAY_LEN(cases));
 }
 
+#define ROOT_REF                                                                                             \
+    "{\"type\":\"object\",\"$ref\":\"#/$defs/"                                                               \
+    "A\",\"$defs\":{\"A\":{\"type\":\"object\",\"properties\":{\"x\":{"                                      \
+    "\"type\":\"string\"}},\"required\":[\"x\"]}}}"
+#define ROOT_ALL_OF                                                                                          \
+    "{\"type\":\"object\",\"allOf\":[{\"$ref\":\"#/$defs/"                                                   \
+    "A\"},{\"properties\":{\"y\":{\"type\":\"array\",\"items\":{"                                            \
+    "\"type\":\"string\"}}},\"required\":[\"y\"]}],\"$defs\":{\"A\":{\"type\":\"object\",\"properties\":{"   \
+    "\"x\":{"                                                                                                \
+    "\"type\":\"string\"}},\"required\":[\"x\"]}}}"
+#define ROOT_ONE_OF                                                                                          \
+    "{\"type\":\"object\",\"oneOf\":[{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"1\"},\"x\":{"   \
+    "\"type\":"                                                                                              \
+    "\"string\"}},\"required\":[\"k\",\"x\"]},{\"type\":\"object\",\"properties\":{\"k\":{\"const\":\"b\"}}" \
+    ","                                                                                                      \
+    "\"required\":[\"k\"]}]}"
+#define ONE_NEEDED                                                                                           \
+    "{\"type\":\"object\",\"properties\":{\"id\":{\"type\":\"integer\"},\"mail\":{\"type\":\"string\"}},"    \
+    "\"anyOf\":["                                                                                            \
+    "{\"required\":[\"id\"]},{\"required\":[\"mail\"]}]}"
+#define UNDECLARED                                                                                           \
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\",\"b\"]}"
+#define MAP "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"},\"required\":[\"n\"]}"
+/* Keywords at the root of a tool's schema hold for the arguments, and their types are known to the parser. */
+static void keywords_at_the_root_hold(void **state)
+{
+    static const struct schema_case cases[] = {
+        {&xml, ROOT_REF, X("x", "12345"), "{\"x\": \"12345\"}"},
+        {&xml, ROOT_REF, "", NULL},
+        {&kinds, ROOT_REF, K("x", "string", "1"), "{\"x\": \"1\"}"},
+        {&elements, ROOT_REF, E("x", "1"), "{\"x\": \"1\"}"},
+        {&braces, ROOT_REF, "x:" Q "1" Q, "{\"x\": \"1\"}"},
+        {&keywords, ROOT_REF, "x=\"1\"", "{\"x\": \"1\"}"},
+        {&keywords, ROOT_REF, "", NULL},
+        {&xml, ROOT_ALL_OF, X("x", "12345") X("y", "[\"1\"]"), "{\"x\": \"12345\", \"y\": [\"1\"]}"},
+        {&xml, ROOT_ALL_OF, X("x", "12345"), NULL},
+        {&xml, ROOT_ALL_OF, X("y", "[\"1\"]"), NULL},
+        {&elements, ROOT_ALL_OF, E("x", "1") E("y", "[\"1\"]"), "{\"x\": \"1\", \"y\": [\"1\"]}"},
+        {&elements, ROOT_ALL_OF, E("x", "1") E("y", E("item", "1")), NULL},
+        {&braces, ROOT_ALL_OF, "x:" Q "1" Q ",y:[" Q "1" Q "]", "{\"x\": \"1\", \"y\": [\"1\"]}"},
+        {&keywords, ROOT_ALL_OF, "x=\"1\", y=[\"1\"]", "{\"x\": \"1\", \"y\": [\"1\"]}"},
+        {&xml, ROOT_ONE_OF, X("k", "1") X("x", "2"), "{\"k\": \"1\", \"x\": \"2\"}"},
+        {&xml, ROOT_ONE_OF, X("k", "b"), "{\"k\": \"b\"}"},
+        {&xml, ROOT_ONE_OF, X("k", "1"), NULL},
+        {&xml, ROOT_ONE_OF, X("k", "b") X("x", "2"), NULL},
+        {&kinds, ROOT_ONE_OF, K("k", "string", "1") K("x", "string", "2"), "{\"k\": \"1\", \"x\": \"2\"}"},
+        {&elements, ROOT_ONE_OF, E("k", "1") E("x", "2"), "{\"k\": \"1\", \"x\": \"2\"}"},
+        {&elements, ROOT_ONE_OF, E("k", "1"), NULL},
+        {&braces, ROOT_ONE_OF, "k:" Q "b" Q, "{\"k\": \"b\"}"},
+        {&braces, ROOT_ONE_OF, "k:" Q "1" Q, NULL},
+        {&keywords, ROOT_ONE_OF, "k=\"1\", x=\"2\"", "{\"k\": \"1\", \"x\": \"2\"}"},
+        {&keywords, ROOT_ONE_OF, "k=\"1\"", NULL},
+        {&xml, ONE_NEEDED, X("id", "1"), "{\"id\": 1}"},
+        {&xml, ONE_NEEDED, X("mail", "1"), "{\"mail\": \"1\"}"},
+        {&xml, ONE_NEEDED, X("id", "1") X("mail", "1"), "{\"id\": 1, \"mail\": \"1\"}"},
+        {&xml, ONE_NEEDED, "", NULL},
+        {&braces, ONE_NEEDED, "mail:" Q "1" Q, "{\"mail\": \"1\"}"},
+        {&braces, ONE_NEEDED, "", NULL},
+        {&keywords, ONE_NEEDED, "id=1, mail=\"1\"", "{\"id\": 1, \"mail\": \"1\"}"},
+        {&keywords, ONE_NEEDED, "", NULL},
+        {&xml, UNDECLARED, X("a", "1") X("b", "[1]"), "{\"a\": 1, \"b\": [1]}"},
+        {&xml, UNDECLARED, X("a", "1"), NULL},
+        {&keywords, UNDECLARED, "a=1, b=null", "{\"a\": 1, \"b\": null}"},
+        {&keywords, UNDECLARED, "a=1", NULL},
+        {&xml, MAP, X("n", "1"), "{\"n\": 1}"},
+        {&xml, MAP, X("n", "x"), NULL},
+        {&xml, MAP, "", NULL},
+        {&elements, MAP, E("n", "1"), "{\"n\": 1}"},
+        {&braces, MAP, "n:1", "{\"n\": 1}"},
+        {&keywords, "{\"type\":\"object\",\"properties\":{\"a\":false}}", "a=1, ", NULL},
+        {&keywords, "{\"type\":\"object\",\"properties\":{\"a\":false}}", "", "{}"},
+    };
+
+    (void)state;
+    check_cases(cases, ARRAY_LEN(cases));
+}
+
+static void expect_refusal(const struct form *form, const char *schema, const char *message)
+{
+    struct buf body = {0}, constraint = {0};
+    struct api_error error = {0};
+    struct gen_request request;
+    struct gen_model model;
+
+    assert_int_equal(sim_model_open_with(form->source, 4096, &model), 0);
+    buf_printf(
+        &body,
+        "{\"model\":\"m\",\"max_tokens\":4000,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]," ANY
+        "\"tools\":[{\"name\":\"f\",\"input_schema\":%s}]}",
+        schema);
+    assert_int_equal(api_parse_request(buf_view(&body), API_MESSAGES, &request, &error), 0);
+    assert_int_equal(constraint_make(&model, &request, false, &constraint, &error), E_FORMAT);
+    if (error.status != 400 || strncmp(error.message, message, strlen(message)) != 0)
+        fail_msg("%s", error.message);
+    gen_request_fini(&request);
+    buf_fini(&constraint);
+    buf_fini(&body);
+    sim_model_close(&model);
+}
+
+#define EITHER(a, b) "{\"type\":\"object\",\"anyOf\":[" a "," b "]}"
+#define WITH_A(type) "{\"properties\":{\"a\":{\"type\":\"" type "\"}},\"required\":[\"a\"]}"
+
+/* What cannot be written without JSON around it is refused by its name. */
+static void schemas_without_a_plain_form_are_named(void **state)
+{
+    struct buf deep = {0};
+
+    (void)state;
+    expect_refusal(&xml, "{\"type\":\"object\",\"enum\":[{\"a\":1}]}", "tools.0.input_schema.enum: ");
+    expect_refusal(&keywords, "{\"type\":\"object\",\"const\":{\"a\":1}}", "tools.0.input_schema.enum: ");
+    expect_refusal(&xml,
+                   EITHER(WITH_A("string"),
+                          "{\"properties\":{\"b\":{}},\"required\":[\"a\"],\"additionalProperties\":{"
+                          "\"type\":\"integer\"}}"),
+                   "tools.0.input_schema.required: ");
+    for (unsigned i = 0; i < 10; i++)
+        buf_append_str(&deep, "{\"type\":\"object\",\"anyOf\":[{\"required\":[\"a\"]},");
+    buf_append_str(&deep, WITH_A("string"));
+    for (unsigned i = 0; i < 10; i++)
+        buf_append_str(&deep, "]}");
+    buf_append_byte(&deep, '\0');
+    expect_refusal(&xml, (const char *)deep.data, "tools.0.input_schema.anyOf: nested too deep");
+    buf_clear(&deep);
+    buf_append_str(&deep, "{\"type\":\"object\",\"properties\":{\"v\":");
+    for (unsigned i = 0; i < 10; i++)
+        buf_append_str(&deep, "{\"anyOf\":[{\"type\":\"integer\"},");
+    buf_append_str(&deep, "{\"type\":\"string\"}");
+    for (unsigned i = 0; i < 10; i++)
+        buf_append_str(&deep, "]}");
+    buf_append_str(&deep, "}}");
+    buf_append_byte(&deep, '\0');
+    expect_refusal(&xml, (const char *)deep.data, "tools.0.input_schema.properties.v.anyOf: nested too deep");
+    buf_fini(&deep);
+}
+
+/* Alternatives of references multiply where each is written. */
+static void many_alternatives_are_refused(void **state)
+{
+    struct buf schema = {0};
+
+    (void)state;
+    buf_append_str(&schema,
+                   "{\"type\":\"object\",\"properties\":{\"v\":{\"$ref\":\"#/$defs/d0\"}},\"$defs\":{");
+    for (unsigned i = 0; i < 8; i++) {
+        buf_printf(&schema, "\"d%u\":{\"anyOf\":[", i);
+        for (unsigned k = 0; k < 60; k++)
+            buf_printf(&schema, "%s{\"$ref\":\"#/$defs/d%u\"}", k > 0 ? "," : "", i + 1);
+        buf_append_str(&schema, "]},");
+    }
+    buf_append_str(&schema, "\"d8\":{\"enum\":[\"long enough\"]}}}");
+    buf_append_byte(&schema, '\0');
+    expect_refusal(&xml, (const char *)schema.data, "tools.0.input_schema.properties.v: too much");
+    buf_fini(&schema);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_lead_into_the_tools_schema),
         cmocka_unit_test(keywords_beside_others_hold),
+        cmocka_unit_test(keywords_at_the_root_hold),
+        cmocka_unit_test(schemas_without_a_plain_form_are_named),
+        cmocka_unit_test(many_alternatives_are_refused),
         cmocka_unit_test(references_of_two_tools_are_apart),
     };
 

@@ -86,11 +86,36 @@ static void long_schemas_are_shortened(void **state)
     buf_fini(&text);
 }
 
+/* Arguments may be declared behind references and in alternatives, also in the short form. */
+static void arguments_are_found_in_all_parts_of_a_schema(void **state)
+{
+    static const char schema[] =
+        "{\"$ref\":\"#/$defs/r\",\"properties\":{\"p0\":{\"type\":\"string\"},\"p3\":{}},\"allOf\":[{"
+        "\"properties\":{\"p1\":{\"type\":\"string\"},\"p2\":{\"type\":[\"string\",\"integer\"]},\"p3\":{"
+        "\"type\":\"string\"}}},{\"anyOf\":[{\"properties\":{\"p2\":{\"type\":\"string\"},\"p5\":{\"type\":"
+        "\"null\"}}},{\"properties\":{\"p5\":{\"type\":\"string\"}}},true]}],\"$defs\":{\"r\":{\"oneOf\":[{"
+        "\"properties\":{\"p4\":{\"type\":\"string\"}}},{\"$ref\":\"#/$defs/t\"}]},"
+        "\"t\":{\"properties\":{\"p4\":{\"enum\":[\"1\"]}}}}}";
+    static const char answer[] = FN("f", PAR("p0", "1") PAR("p1", "1") PAR("p2", "1") PAR("p3", "1")
+                                             PAR("p4", "1") PAR("p5", "null") PAR("p6", "1"));
+    static const char want[] =
+        "[f:{\"p0\": \"1\", \"p1\": \"1\", \"p2\": \"1\", \"p3\": \"1\", \"p4\": \"1\", "
+        "\"p5\": null, \"p6\": 1}]";
+    struct buf text = {0};
+
+    (void)state;
+    assert_split(bytes_str(schema), answer, want);
+    assert_int_equal(calls_shorten_schema(bytes_str(schema), &text), 0);
+    assert_split(buf_view(&text), answer, want);
+    buf_fini(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(schemas_that_multiply_are_not_walked),
         cmocka_unit_test(long_schemas_are_shortened),
+        cmocka_unit_test(arguments_are_found_in_all_parts_of_a_schema),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

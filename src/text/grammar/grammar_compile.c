@@ -103,7 +103,7 @@ int compile_schema(struct compile_ctx *ctx, json_t *schema, bool is_closed, uint
     int rc = is_closed ? close_object(schema) : 0;
 
     if (ctx->root != NULL && api_json_mentions(schema, "$ref"))
-        snprintf(kind, sizeof(kind), "%s %u", name, ctx->root_number);
+        snprintf(kind, sizeof(kind), "%s %u", name, ctx->root->number);
     else
         snprintf(kind, sizeof(kind), "%s", name);
     if (rc != 0 || known_find(ctx, kind, schema, &key, rule_out))
@@ -256,23 +256,24 @@ static int compile_list(struct compile_ctx *ctx, json_t *list, bool is_seq, uint
 /* Compiles a sequence whose schemas are parts of one: its root. */
 static int compile_rooted(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out)
 {
-    const struct compile_ctx outer = *ctx;
+    struct schema_root root, *outer = ctx->root;
     struct known_key key;
     uint32_t number;
-    int rc = 0;
+    int rc = schema_root_init(&root, json_object_get(constraint, "root"),
+                              json_string_value(json_object_get(constraint, "path")));
 
-    ctx->root = json_object_get(constraint, "root");
-    ctx->root_path = json_string_value(json_object_get(constraint, "path"));
-    if (!known_find(ctx, "root", ctx->root, &key, &number)) {
+    if (rc != 0)
+        return fault_set(ctx->fault, rc, "out of memory");
+    if (!known_find(ctx, "root", root.schema, &key, &number)) {
         number = ++ctx->n_roots;
         rc = known_keep(ctx, &key, number);
     }
-    ctx->root_number = number;
+    root.number = number;
+    ctx->root = &root;
     if (rc == 0)
         rc = compile_list(ctx, json_object_get(constraint, "seq"), true, next, pc_out);
-    ctx->root = outer.root;
-    ctx->root_path = outer.root_path;
-    ctx->root_number = outer.root_number;
+    ctx->root = outer;
+    schema_root_fini(&root);
     return rc;
 }
 

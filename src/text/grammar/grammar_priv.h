@@ -123,15 +123,23 @@ void string_spell(struct buf *out, struct bytes text);
 
 /* ---- compilers ---- */
 
+struct schema_root { /* a schema into which the references of others lead */
+    json_t *schema;
+    const char *path; /* NULL: "$" */
+    unsigned number;  /* equal roots have one number, from 1 */
+    /* of the schemas compiled so far, so that they share what they refer to: */
+    json_t *made;          /* array: schemas created for them */
+    struct hashmap *rules; /* schema's address -> rule + 1 */
+};
+
 struct compile_ctx { /* one compilation */
     struct graph *graph;
     struct fault *fault;
     const struct tokenizer *tokenizer; /* NULL: marks are text */
     const char *path;                  /* path of the schema being compiled; NULL: "$" */
-    json_t *root;          /* references of schemas lead into this one; NULL: into the schema itself */
-    const char *root_path; /* its path; NULL: "$" */
-    unsigned root_number, n_roots; /* equal roots have one number, from 1 */
-    json_t *known;                 /* object: schemas compiled before, and their rules */
+    struct schema_root *root;          /* of the schemas being compiled; NULL: each is its own */
+    unsigned n_roots;
+    json_t *known; /* object: schemas compiled before, and their rules */
 };
 
 /* grammar_compile.c: fills graph->start.  E_FORMAT, E_UNSUPPORTED, E_LIMIT, E_NOMEM. */
@@ -152,7 +160,11 @@ int known_keep(struct compile_ctx *ctx, const struct known_key *key, uint32_t nu
 /* grammar_compile_tagged.c: writes {"tagged": {a string's schema}, "until": TEXT, "inner": BOOL, "not":
  * PATTERN}, then next. */
 int compile_tagged(struct compile_ctx *ctx, json_t *constraint, uint32_t next, uint32_t *pc_out);
-/* grammar_schema.c: the rule of the values that the schema allows.  is_object: of those that are objects. */
+/* grammar_schema.c */
+int schema_root_init(struct schema_root *root, json_t *schema,
+                     const char *path); /* E_NOMEM: not for schema_root_fini() */
+void schema_root_fini(struct schema_root *root);
+/* The rule of the values that the schema allows.  is_object: of those that are objects. */
 int schema_compile(struct compile_ctx *ctx, json_t *schema, bool is_object, uint32_t *rule_out);
 
 #endif

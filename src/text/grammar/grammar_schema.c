@@ -455,20 +455,36 @@ static int only_objects(struct schema *s, json_t *schema, json_t **out)
     return rc == 0 ? schema_merge(s, schema, object, out) : rc;
 }
 
-int schema_compile(struct compile_ctx *ctx, json_t *schema, bool is_object, uint32_t *rule_out)
+int schema_root_init(struct schema_root *root, json_t *schema, const char *path)
+{
+    *root = (struct schema_root){.schema = schema, .path = path, .made = json_array()};
+    if (root->made == NULL)
+        return E_NOMEM;
+    int rc = hashmap_new(sizeof(json_t *), &root->rules);
+    if (rc != 0)
+        json_decref(root->made);
+    return rc;
+}
+
+void schema_root_fini(struct schema_root *root)
+{
+    hashmap_free(root->rules);
+    json_decref(root->made);
+}
+
+static int compile_below(struct compile_ctx *ctx, const struct schema_root *root, json_t *schema,
+                         bool is_object, uint32_t *rule_out)
 {
     struct schema s = {.graph = ctx->graph,
                        .fault = ctx->fault,
-                       .root_path = ctx->root != NULL ? ctx->root_path : ctx->path,
-                       .root = ctx->root != NULL ? ctx->root : schema,
-                       .made = json_array(),
+                       .root_path = root->path != NULL ? root->path : "$",
+                       .root = root->schema,
+                       .made = root->made,
+                       .rules = root->rules,
                        .known = ctx->known};
-    int rc = s.made == NULL ? E_NOMEM : hashmap_new(sizeof(json_t *), &s.rules);
 
-    s.root_path = s.root_path != NULL ? s.root_path : "$";
     buf_append_str(&s.path, ctx->path != NULL ? ctx->path : "$");
-    if (rc == 0 && is_object)
-        rc = only_objects(&s, schema, &schema);
+    int rc = is_object ? only_objects(&s, schema, &schema) : 0;
     if (rc == 0)
         rc = schema_rule(&s, schema, NULL, rule_out);
     if (rc == 0)
@@ -478,8 +494,20 @@ int schema_compile(struct compile_ctx *ctx, json_t *schema, bool is_object, uint
     while (s.n_waiting > 0)
         free(s.waiting[--s.n_waiting].path);
     free(s.waiting);
-    hashmap_free(s.rules);
-    json_decref(s.made);
     buf_fini(&s.path);
+    return rc;
+}
+
+int schema_compile(struct compile_ctx *ctx, json_t *schema, bool is_object, uint32_t *rule_out)
+{
+    struct schema_root own;
+
+    if (ctx->root != NULL)
+        return compile_below(ctx, ctx->root, schema, is_object, rule_out);
+    int rc = schema_root_init(&own, schema, ctx->path);
+    if (rc != 0)
+        return fault_set(ctx->fault, rc, "out of memory");
+    rc = compile_below(ctx, &own, schema, is_object, rule_out);
+    schema_root_fini(&own);
     return rc;
 }

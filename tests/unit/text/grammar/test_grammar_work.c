@@ -265,6 +265,31 @@ static void many_schemas_are_one_work(void **state)
     assert_non_null(strstr(fault.text, ".input_schema.properties.a.pattern: too complex"));
 }
 
+/* Schemas of one root compile once what they refer to. */
+static void references_into_a_root_share_its_rules(void **state)
+{
+    uint64_t steps[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct buf text = {0};
+        struct fault fault = {0};
+
+        buf_append_str(&text, "{\"seq\":[{\"text\":\"f\"}");
+        for (int n = 0; n < (i == 0 ? 1 : 50); n++)
+            buf_printf(&text,
+                       ",{\"json\":{\"type\":\"array\",\"minItems\":%d,\"items\":{\"$ref\":\"#/$defs/a\"}}}",
+                       n);
+        buf_append_str(&text, "],\"root\":{\"$defs\":{\"a\":{\"properties\":{");
+        for (int n = 0; n < 2000; n++)
+            buf_printf(&text, "%s\"p%d\":{\"type\":\"integer\"}", n > 0 ? "," : "", n);
+        buf_append_str(&text, "}}}}}");
+        assert_int_equal(grammar_check(NULL, buf_view(&text), &fault, &steps[i]), 0);
+        buf_fini(&text);
+    }
+    assert_true(steps[1] < 2 * steps[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +299,7 @@ int main(void)
         cmocka_unit_test(a_schema_of_20000_properties_is_answered_soon),
         cmocka_unit_test(comparisons_count_as_steps),
         cmocka_unit_test(many_schemas_are_one_work),
+        cmocka_unit_test(references_into_a_root_share_its_rules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,15 +34,11 @@ static struct calls_element *elements_top(struct calls *calls)
 /* ---- the schema ---- */
 
 /* The schema of an element within this one; NULL: unknown. */
-static const json_t *elements_inner(const struct calls *calls, const struct calls_element *outer,
-                                    struct bytes name)
+static const json_t *elements_inner(const struct calls_element *outer, struct bytes name)
 {
-    const json_t *inner = outer->kind == CALLS_ELEMENT_ARRAY
-                              ? json_object_get(outer->schema, "items")
-                              : json_object_getn(json_object_get(outer->schema, "properties"),
-                                                 (const char *)name.data, name.len_bytes);
-
-    return calls_resolve(calls->schema, inner);
+    return outer->kind == CALLS_ELEMENT_ARRAY ? json_object_get(outer->schema, "items")
+                                              : json_object_getn(json_object_get(outer->schema, "properties"),
+                                                                 (const char *)name.data, name.len_bytes);
 }
 
 /* ---- tags ---- */
@@ -80,7 +76,7 @@ static bool elements_is_outer(struct bytes name)
 static size_t elements_push(struct calls *calls, const struct tag *tag)
 {
     struct calls_element *outer = elements_top(calls);
-    const json_t *inner = elements_inner(calls, outer, tag->name);
+    const json_t *inner = elements_inner(outer, tag->name);
     unsigned types = inner == NULL ? CALLS_AS_ANY : calls_types_of(calls->schema, inner);
 
     if (calls->n_elements == 1)
@@ -94,8 +90,8 @@ static size_t elements_push(struct calls *calls, const struct tag *tag)
         json_put_str(&calls->good, tag->name);
         buf_append_str(&calls->good, ": ");
     }
-    calls->elements[calls->n_elements++] =
-        (struct calls_element){.kind = CALLS_ELEMENT_OPEN, .types = (uint8_t)types, .schema = inner};
+    calls->elements[calls->n_elements++] = (struct calls_element){
+        .kind = CALLS_ELEMENT_OPEN, .types = (uint8_t)types, .schema = calls_resolve(calls->schema, inner)};
     return tag->n_bytes;
 }
 

@@ -115,8 +115,8 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
         return CALLS_AS_ANY;
     --*n_left;
     if (json_is_string(json_object_get(schema, "$ref")))
-        return types_of(root, api_json_follow(root, api_json_str(json_object_get(schema, "$ref"))), depth + 1,
-                        n_left);
+        return null | types_of(root, api_json_follow(root, api_json_str(json_object_get(schema, "$ref"))),
+                               depth + 1, n_left);
     if (json_is_string(type))
         return type_of_word(api_json_str(type)) | null;
     for (size_t i = 0; i < json_array_size(type); i++)

@@ -190,7 +190,15 @@ static void references_of_two_tools_are_apart(void **state)
     OF_V("{\"anyOf\":[{\"minLength\":2},{\"pattern\":\"^x$\"}],\"oneOf\":[{\"type\":\"string\","             \
          "\"maxLength\":3},{"                                                                                \
          "\"type\":\"null\"}]}")
-#define NULLABLE OF_V("{\"type\":\"string\",\"maxLength\":5,\"nullable\":true}")
+#define NULLABLE    OF_V("{\"type\":\"string\",\"maxLength\":5,\"nullable\":true}")
+#define REF_OR_NULL OF_V("{\"$ref\":\"#/$defs/S\",\"minLength\":5,\"nullable\":true}")
+#define ITEM_OR_NULL                                                                                         \
+    OF_V("{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/S\",\"minLength\":5,\"nullable\":true}}")
+#define ALL_OR_NULL OF_V("{\"allOf\":[{\"$ref\":\"#/$defs/N\"},{\"minimum\":4}],\"nullable\":true}")
+#define NEVER_NULL                                                                                           \
+    OF_V("{\"allOf\":[{\"type\":\"string\",\"nullable\":true},{\"type\":\"string\",\"minLength\":5}]}")
+#define APART    OF_V("{\"type\":[\"integer\",\"null\"],\"anyOf\":[{\"type\":\"string\"},{\"maximum\":5}]}")
+#define EXACT    OF_V("{\"enum\":[9007199254740992,9007199254740993],\"minimum\":9007199254740993}")
 #define TYPELESS OF_V("{\"minLength\":2,\"maxLength\":3}")
 #define TWICE    OF_V("{\"allOf\":[{\"$ref\":\"#/$defs/S\"},{\"enum\":[\"a\",\"abc\"]}]}")
 
@@ -240,6 +248,23 @@ static void keywords_beside_others_hold(void **state)
         {&xml, NULLABLE, X("v", "abc"), "{\"v\": \"abc\"}"},
         {&xml, NULLABLE, X("v", "abcdef"), NULL},
         {&kinds, NULLABLE, K("v", "null", "null"), "{\"v\": null}"},
+        {&xml, REF_OR_NULL, X("v", "null"), "{\"v\": null}"},
+        {&xml, REF_OR_NULL, X("v", "nulls"), "{\"v\": \"nulls\"}"},
+        {&kinds, REF_OR_NULL, K("v", "null", "null"), "{\"v\": null}"},
+        {&kinds, REF_OR_NULL, K("v", "string", "null"), NULL},
+        {&elements, REF_OR_NULL, E("v", "null"), "{\"v\": null}"},
+        {&elements, ITEM_OR_NULL, E("v", E("item", "null") E("item", "nulls")), "{\"v\": [null, \"nulls\"]}"},
+        {&elements, ITEM_OR_NULL, E("v", E("item", "four")), NULL},
+        {&braces, REF_OR_NULL, "v:null", "{\"v\": null}"},
+        {&xml, ALL_OR_NULL, X("v", "null"), "{\"v\": null}"},
+        {&xml, ALL_OR_NULL, X("v", "3"), NULL},
+        {&xml, NEVER_NULL, X("v", "null"), NULL},
+        {&xml, APART, X("v", "5"), "{\"v\": 5}"},
+        {&xml, APART, X("v", "null"), "{\"v\": null}"},
+        {&xml, APART, X("v", "a"), NULL},
+        {&kinds, APART, K("v", "string", "a"), NULL},
+        {&xml, EXACT, X("v", "9007199254740993"), "{\"v\": 9007199254740993}"},
+        {&xml, EXACT, X("v", "9007199254740992"), NULL},
         {&xml, TYPELESS, X("v", "abc"), "{\"v\": \"abc\"}"},
         {&xml, TYPELESS, X("v", "\"abc\""), NULL},
         {&xml, TYPELESS, X("v", "[1]"), NULL},

@@ -196,6 +196,10 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
 
     if (api_json_load(tool->input_schema, NULL, &root) < 0)
         return;
+    /* The APIs accept no other type of a whole schema.  Other kinds of values may be within its alternatives. */
+    if (json_object_get(root, "type") == NULL &&
+        json_object_set_new(root, "type", json_string("object")) != 0)
+        constraint->out->is_bad = true;
     if (grammar_plain_new(root, &constraint->steps_left, &place.plain) < 0) {
         constraint->out->is_bad = true;
         json_decref(root);

@@ -164,7 +164,7 @@ const size_t n_families = ARRAY_LEN(families);
 
 /* ---- requests ---- */
 
-/* begun: the beginning of the answer, from the client. */
+/* begun: the beginning of the answer, from the client.  Tools that are functions are of chat completions. */
 static void ask_for(const struct gen_model *model, const char *fields, const char *begun,
                     bool begins_thinking, struct ask *out)
 {
@@ -176,7 +176,8 @@ static void ask_for(const struct gen_model *model, const char *fields, const cha
     buf_printf(&body,
                "{%s\"model\":\"m\",\"max_tokens\":4000,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
                fields);
-    if (api_parse_request(buf_view(&body), API_MESSAGES, &out->request, &error) < 0)
+    enum api_call call = strstr(fields, "\"function\":{") != NULL ? API_CHAT : API_MESSAGES;
+    if (api_parse_request(buf_view(&body), call, &out->request, &error) < 0)
         fail_msg("%s", error.message);
     out->request.prefill = bytes_str(begun);
     if (constraint_make(model, &out->request, begins_thinking, &out->constraint, &error) < 0)

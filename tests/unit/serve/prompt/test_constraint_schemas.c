@@ -53,8 +53,8 @@ static void ask_for(const struct gen_model *model, const char *schema, struct as
     struct buf fields = {0};
 
     buf_printf(&fields,
-               "\"tool_choice\":{\"type\":\"any\",\"disable_parallel_tool_use\":true},\"tools\":[{\"name\":"
-               "\"f\",\"input_schema\":%s}],",
+               "\"tool_choice\":\"required\",\"parallel_tool_calls\":false,\"tools\":[{\"type\":\"function\","
+               "\"function\":{\"name\":\"f\",\"parameters\":%s}}],",
                schema);
     buf_append_byte(&fields, '\0');
     ask(model, (const char *)fields.data, false, out);
@@ -353,6 +353,36 @@ static void keywords_at_the_root_hold(void **state)
     check_cases(cases, ARRAY_LEN(cases));
 }
 
+#define OF_A    "\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]"
+#define NO_TYPE "{" OF_A ",\"nullable\":true}"
+#define REF_NO_TYPE                                                                                          \
+    "{\"$ref\":\"#/$defs/o\",\"nullable\":true,\"$defs\":{\"o\":{\"type\":[\"object\",\"null\"]," OF_A "}}}"
+#define SOME_OBJECTS "{\"anyOf\":[{\"type\":\"null\"},{" OF_A "},{\"const\":5},{\"enum\":[\"a\"]}]}"
+#define ONE_OBJECT   "{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"object\"," OF_A "},{\"const\":5}]}"
+/* Arguments are an object, whatever else the schema allows. */
+static void arguments_are_objects(void **state)
+{
+    static const struct schema_case cases[] = {
+        {&xml, NO_TYPE, X("a", "1"), "{\"a\": 1}"},
+        {&xml, NO_TYPE, "", NULL},
+        {&keywords, REF_NO_TYPE, "a=1", "{\"a\": 1}"},
+        {&keywords, REF_NO_TYPE, "", NULL},
+        {&kinds, REF_NO_TYPE, K("a", "number", "1"), "{\"a\": 1}"},
+        {&elements, REF_NO_TYPE, E("a", "1"), "{\"a\": 1}"},
+        {&xml, SOME_OBJECTS, X("a", "1"), "{\"a\": 1}"},
+        {&xml, SOME_OBJECTS, "", NULL},
+        {&elements, SOME_OBJECTS, E("a", "1"), "{\"a\": 1}"},
+        {&braces, SOME_OBJECTS, "a:1", "{\"a\": 1}"},
+        {&braces, SOME_OBJECTS, "", NULL},
+        {&xml, ONE_OBJECT, X("a", "1"), "{\"a\": 1}"},
+        {&keywords, ONE_OBJECT, "", NULL},
+        {&xml, "{\"minLength\":3}", "", "{}"},
+    };
+
+    (void)state;
+    check_cases(cases, ARRAY_LEN(cases));
+}
+
 static void expect_refusal(const struct form *form, const char *schema, const char *message)
 {
     struct buf body = {0}, constraint = {0};
@@ -438,6 +468,7 @@ int main(void)
         cmocka_unit_test(references_lead_into_the_tools_schema),
         cmocka_unit_test(keywords_beside_others_hold),
         cmocka_unit_test(keywords_at_the_root_hold),
+        cmocka_unit_test(arguments_are_objects),
         cmocka_unit_test(schemas_without_a_plain_form_are_named),
         cmocka_unit_test(many_alternatives_are_refused),
         cmocka_unit_test(references_of_two_tools_are_apart),

@@ -87,7 +87,7 @@ def run_daemons(trace, args):
         measured.append(measure(c, args, row, 1))
         idle = Times([statistics.fmean(pair) for pair in zip(*(m.steps for m in measured))],
                      noise=statistics.fmean(m.noise for m in measured))
-        return [(*run[:3], idle if args.engine == "sim" else times_alone(run, idle, args)) for run in runs], status
+        return [(*run[:3], idle if args.engine == "sim" else times_alone(run, idle._replace(token_cpu=token_cpu(c, run)), args)) for run in runs], status
 
 
 class Times(typing.NamedTuple):
@@ -105,7 +105,6 @@ def times_alone(run, idle, args):
             end = datetime.datetime.fromisoformat(line["ts"]).timestamp()
             requests.append((end - line["total_us"] / 1e6, end, line))
     requests.sort(key=lambda request: request[0])
-    idle = idle._replace(token_cpu=run[3])
     client = run[0]["ttft_ms"]["mean"] / 1e3 - statistics.fmean(line["ttft_us"] / 1e6 for _, _, line in requests)
     alone, until = [], 0
     for i, (start, end, line) in enumerate(requests):
@@ -129,8 +128,8 @@ def steps_text(steps):
 
 
 def logged_run(cluster, trace, seed):
-    """The client's figures, the share of requests that were handed over, the router's log, and the processor seconds of a token
-    outside of the steps.  Texts are those of no other run."""
+    """The client's figures, the share of requests that were handed over, the router's log, and the processor seconds outside of
+    the steps.  Texts are those of no other run."""
     time.sleep(1)  # the last lines of what was before are written
     before, cpu_s = n_placed(cluster), cpu_outside(cluster)
     with open(cluster.routers[0].log_path, "rb") as log:
@@ -139,7 +138,7 @@ def logged_run(cluster, trace, seed):
         time.sleep(1)  # the last lines are written
         lines = log.read()
     pairs, alone = (b - a for a, b in zip(before, n_placed(cluster)))
-    return real, pairs / max(pairs + alone, 1), lines, max(cpu_outside(cluster) - cpu_s, 0) / max(real["tokens"]["answer"], 1)
+    return real, pairs / max(pairs + alone, 1), lines, cpu_outside(cluster) - cpu_s
 
 
 def n_placed(cluster):
@@ -211,6 +210,19 @@ def fit_line(points):
     xx = sum(weight * (at - x) ** 2 for at, _, weight in points)
     b = max(sum(weight * (at - x) * (to - y) for at, to, weight in points) / xx, 0) if xx else 0
     return y - b * x, b
+
+
+def token_cpu(cluster, run):
+    """Processor seconds of a token outside of the steps in a run: without those of idle daemons, and of what a request costs
+    before its first token.  That is measured with requests of one token."""
+    start, before = time.monotonic(), cpu_outside(cluster)
+    time.sleep(3)
+    idle = (cpu_outside(cluster) - before) / (time.monotonic() - start)
+    start, before = time.monotonic(), cpu_outside(cluster)
+    first = bench(cluster, "-c", "1", "--requests", "60", "-p", "60:1200", "-a", "1:1", "--seed", "7")["requests"]["whole"]
+    request = (cpu_outside(cluster) - before - idle * (time.monotonic() - start)) / first
+    n, n_tokens = run[0]["requests"]["whole"], run[0]["tokens"]["answer"]
+    return max(run[3] - idle * (run[0]["requests"]["seconds"] + 1) - request * n, 0) / max(n_tokens - n, 1)
 
 
 def cpu_outside(cluster):

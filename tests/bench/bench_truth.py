@@ -11,8 +11,8 @@ fails where a mean differs by more than 10 percent or a 99th percentile by more 
 
 The workers run the simulated engine at the speed of an accelerator, or with --engine bundled the demonstration model with
 one thread each; all else is as in production.  The simulator then shares this machine's cores between the workers
-(--host-cores), counts what a token costs outside of the steps in that load (--token-cpu: the router, the client, and the
-threads of workers that do not compute), and varies the times of steps as much as those of
+(--host-cores), counts what a token and a new request cost outside of the steps in that load (--token-cpu, --request-cpu: the
+router, the client, and the threads of workers that do not compute), and varies the times of steps as much as those of
 idle workers vary (--noise).  --times status takes the step times from a worker's status, as baton-sim --measured does, and
 does not measure them from outside.  --both: N workers of the role both, instead of two of each other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
 
@@ -21,7 +21,7 @@ minute, because they learn what they report.  They are measured before and after
 the mean.  Machines are not equally fast all the time: with --engine bundled the step times are those of the requests of the
 load that had the fleet for themselves.
 
---runs: the load is sent so many times with other texts, and simulated as often; the table has the means of each figure.
+--runs: the load is sent so many times with other texts, and each run is simulated (of a model five times, with other draws); the table has the means of each figure.
 Daemons whose models compute differ between two runs of one load by more than the simulator may (default 3 with --engine
 bundled, else 1).
 """
@@ -46,6 +46,7 @@ STEP, ROW, TOKEN = 0.008, 0.0003, 0.0001  # seconds, of the simulated engine
 SEATS, CHUNK, BLOCK = 64, 512, 32
 PROMPTS, ROWS = (200, 600, 1200), 4  # of the measurement
 WARMUP = 30  # seconds
+SIMULATED = 5  # times each run of a model, with other draws
 
 
 def draw_trace(path, args, seconds, seed):
@@ -87,12 +88,13 @@ def run_daemons(trace, args):
         measured.append(measure(c, args, row, 1))
         idle = Times([statistics.fmean(pair) for pair in zip(*(m.steps for m in measured))],
                      noise=statistics.fmean(m.noise for m in measured))
-        return [(*run[:3], idle if args.engine == "sim" else times_alone(run, idle._replace(token_cpu=token_cpu(c, run)), args)) for run in runs], status
+        return [(*run[:3], idle if args.engine == "sim" else times_alone(run, idle._replace(**cpu_of_run(c, run)), args)) for run in runs], status
 
 
 class Times(typing.NamedTuple):
     steps: list  # as baton-sim takes them: seconds of a step, for each row, context token, prompt token and attended pair
     token_cpu: float = 0
+    request_cpu: float = 0
     noise: float = 0
 
 
@@ -212,9 +214,9 @@ def fit_line(points):
     return y - b * x, b
 
 
-def token_cpu(cluster, run):
-    """Processor seconds of a token outside of the steps in a run: without those of idle daemons, and of what a request costs
-    before its first token.  That is measured with requests of one token."""
+def cpu_of_run(cluster, run):
+    """Processor seconds outside of the steps in a run, without those of idle daemons: of a request before its first token, as
+    requests of one token take, and of each other token."""
     start, before = time.monotonic(), cpu_outside(cluster)
     time.sleep(3)
     idle = (cpu_outside(cluster) - before) / (time.monotonic() - start)
@@ -222,7 +224,8 @@ def token_cpu(cluster, run):
     first = bench(cluster, "-c", "1", "--requests", "60", "-p", "60:1200", "-a", "1:1", "--seed", "7")["requests"]["whole"]
     request = (cpu_outside(cluster) - before - idle * (time.monotonic() - start)) / first
     n, n_tokens = run[0]["requests"]["whole"], run[0]["tokens"]["answer"]
-    return max(run[3] - idle * (run[0]["requests"]["seconds"] + 1) - request * n, 0) / max(n_tokens - n, 1)
+    tokens = run[3] - idle * (run[0]["requests"]["seconds"] + 1) - request * n
+    return {"token_cpu": max(tokens, 0) / max(n_tokens - n, 1), "request_cpu": max(request, 0)}
 
 
 def cpu_outside(cluster):
@@ -238,29 +241,29 @@ def cpu_outside(cluster):
     return total
 
 
-def run_sim(trace, times, status, args):
+def run_sim(trace, times, status, args, seed):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump(status, f)
         f.flush()
-        return run_sim_with(trace, ["--measured", f.name] if args.times == "status" else ["--prefill-times", steps_text(times.steps), "--decode-times", steps_text(times.steps)], times, args)
+        return run_sim_with(trace, ["--measured", f.name] if args.times == "status" else ["--prefill-times", steps_text(times.steps), "--decode-times", steps_text(times.steps)], times, args, seed)
 
 
-def run_sim_with(trace, steps, times, args):
+def run_sim_with(trace, steps, times, args, seed):
     fleet = ["--prefill", "0", "--decode", "0", "--both", str(args.both)] if args.both else ["--prefill", "2", "--decode", "2"]
-    host = ["--host-cores", str(len(os.sched_getaffinity(0))), "--token-cpu", f"{times.token_cpu * 1e6:.0f}us", "--noise", f"{times.noise:.3g}"] if args.engine == "bundled" else []
+    host = ["--host-cores", str(len(os.sched_getaffinity(0))), "--token-cpu", f"{times.token_cpu * 1e6:.0f}us", "--request-cpu", f"{times.request_cpu * 1e6:.0f}us", "--noise", f"{times.noise:.3g}"] if args.engine == "bundled" else []
     line = [os.path.join(BUILD, "baton-sim"), "--preset", "demo", "--trace", trace, *fleet,
             *steps, *host, "--seats", str(SEATS), "--chunk", str(CHUNK),
             "--batch", str(CHUNK + SEATS), "--block", str(BLOCK), "--heartbeat", "200ms", "--latency", args.latency, "--nic", "2e9",
-            "--ttft", "500ms", "--itl", "50ms", "--local-tokens", "128", "--local-time", "500ms", "--json"]
+            "--ttft", "500ms", "--itl", "50ms", "--local-tokens", "128", "--local-time", "500ms", "--seed", f"{seed}", "--json"]
     return json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
 
 
-def simulate(log, times, status, args):
+def simulate(log, times, status, args, seed=1):
     """With the arrivals and lengths that the router logged."""
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as trace:
         trace.write(subprocess.run([os.path.join(BUILD, "baton-trace"), "export"], input=log, check=True, capture_output=True).stdout)
         trace.flush()
-        return run_sim(trace.name, times, status, args)
+        return run_sim(trace.name, times, status, args, seed)
 
 
 def least_and_most(values):
@@ -285,10 +288,11 @@ def main():
         draw_trace(trace.name, args, args.seconds, args.seed)
         runs, status = run_daemons(trace.name, args)
     real, shares, logs, times = zip(*runs)
-    reports = [simulate(log, one, status, args) for log, one in zip(logs, times)]
+    seeds = range(1, 1 + (SIMULATED if args.engine == "bundled" else 1))
+    reports = [simulate(log, one, status, args, seed) for log, one in zip(logs, times) for seed in seeds]
     said = [report["classes"][0] for report in reports]
     print(f"steps by the status of a decode worker: {status.get('steps_ms')}")
-    print(f"step times (step, row, context, token, pair): {steps_text(times[0].steps)} s; a token outside of the steps: {statistics.fmean(t.token_cpu for t in times) * 1e6:.0f} us of a core; noise: {times[0].noise:.2f}")
+    print(f"step times (step, row, context, token, pair): {steps_text(times[0].steps)} s; a token outside of the steps: {statistics.fmean(t.token_cpu for t in times) * 1e6:.0f} us of a core, a request {statistics.fmean(t.request_cpu for t in times) * 1e3:.1f} ms; noise: {times[0].noise:.2f}")
     print(f"{'':12} {'daemons':>10} {'simulator':>10} {'error':>8} {'limit':>7}")
     is_good = True
     for name, ms, seconds in (("TTFT", "ttft_ms", "ttft_s"), ("ITL", "itl_ms", "itl_s"), ("E2E", "e2e_ms", "e2e_s")):
@@ -302,7 +306,7 @@ def main():
             print(f"{name + ' ' + figure:12} {a:8.2f}ms {b:8.2f}ms {100 * error:+7.1f}% {'' if limit is None else f'{100 * limit:.0f}%':>6}{each}")
     placed = [report["placed"] for report in reports]
     print(f"handed over: {statistics.fmean(shares):.2f} of the requests; simulator: {statistics.fmean(p['pairs'] / max(p['pairs'] + p['alone'], 1) for p in placed):.2f}")
-    for one, simulated in zip(real, said):
+    for one, simulated in zip(real, said[::len(seeds)]):
         print(f"requests: {one['requests']}; simulator: {simulated['done']} done")
     return 0 if is_good or not args.check else 1
 

@@ -17,6 +17,7 @@ enum sim_kind {
     SIM_EXPIRE, /* requests may have waited too long */
     SIM_TURN,   /* a router hears that a worker began a request that went ahead */
     SIM_HOST,   /* the next run of a host's workers ends; stamp: the host's */
+    SIM_CORE,   /* a request no longer takes a core of a host outside of its workers */
     SIM_SHARE   /* a router tells the others what it has learned */
 };
 

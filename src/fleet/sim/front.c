@@ -268,6 +268,7 @@ void sim_front_submit(struct sim *sim, const struct sim_request *request)
     job->class_at = sim_job_class_at(sim, job);
     must_wait = job->router->n_queued > 0 || sim_pause_is_first(sim, job);
     job->arrival = ++sim->n_arrivals;
+    sim_hosts_request(sim);
     sim->has_tenants |= request->tenant != sim->tenant && sim->n_arrivals > 1;
     sim->tenant = request->tenant;
     sim->has_turns = (sim->has_tenants || sim->n_routers > 1) && !sim->opts->in_order;

@@ -2,7 +2,7 @@
 /* The cores of a host, shared by the workers that stand on it.
  *
  * A busy worker wants one core, and a part of another for what its tokens cost outside of the step: messages, the router,
- * the client.  If the cores do not suffice, all busy workers get the same part of what they want.  This changes when a run
+ * the client.  A new request wants one for what it costs before its prompt.  If the cores do not suffice, all busy workers get the same part of what they want.  This changes when a run
  * begins or ends.
  *
  *    clock   |----full speed----|--------two thirds: 3 on 2 cores--------|--full speed--|
@@ -298,6 +298,29 @@ void sim_hosts_begin(struct sim *sim, struct sim_worker *worker)
     hosts_pass(sim, host, host->demand + run->demand);
     host->demand += run->demand;
     host->n_busy++;
+}
+
+static void hosts_want(struct sim *sim, uint32_t i, uint64_t demand)
+{
+    hosts_pass(sim, &sim->hosts[i], demand);
+    sim->hosts[i].demand = demand;
+    hosts_arm(sim, &sim->hosts[i]);
+}
+
+void sim_hosts_request(struct sim *sim)
+{
+    uint32_t i;
+
+    if (sim->hosts == NULL || sim->opts->request_cpu_ns == 0)
+        return;
+    i = (uint32_t)(sim->n_arrivals % sim->n_hosts);
+    hosts_want(sim, i, sim->hosts[i].demand + CORE);
+    sim_add(sim, SIM_CORE, sim->now_ns + sim->opts->request_cpu_ns, i, 0);
+}
+
+void sim_hosts_request_done(struct sim *sim, uint32_t host)
+{
+    hosts_want(sim, host, sim->hosts[host].demand - CORE);
 }
 
 void sim_hosts_set_end(struct sim *sim, const struct sim_worker *worker, uint64_t end_ns)

@@ -14,7 +14,7 @@ struct sim_worker;
 
 struct sim_host {
     struct sim_agenda ends; /* of runs, in the host's time; stamp: the worker's */
-    uint64_t demand;        /* of the busy workers, in millionths of a core */
+    uint64_t demand;        /* of the busy workers and of new requests, in millionths of a core */
     uint32_t n_busy;
     double at_ns;      /* the host's time ... */
     uint64_t since_ns; /* ... at this time of the clock */
@@ -52,6 +52,9 @@ void sim_hosts_count_run(struct sim *sim, struct sim_worker *worker, double step
 /* Counts the first gaps of sequences whose prompts ended with the run before: from then to end_ns.  Adds their numbers to
  * n_fresh, [SIM_MAX_CLASSES]. */
 void sim_hosts_count_fresh(struct sim *sim, struct sim_worker *worker, uint64_t end_ns, uint32_t *n_fresh);
+/* A request arrives at the router and takes a core of a host until _done: sim_opts.request_cpu_ns. */
+void sim_hosts_request(struct sim *sim);
+void sim_hosts_request_done(struct sim *sim, uint32_t host);
 /* The next end of a host is due. */
 void sim_hosts_due(struct sim *sim, uint32_t host, uint32_t stamp);
 

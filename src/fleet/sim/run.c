@@ -277,6 +277,9 @@ static void run_handle(struct sim *sim, const struct sim_event *event)
     case SIM_HOST:
         sim_hosts_due(sim, event->what, event->stamp);
         break;
+    case SIM_CORE:
+        sim_hosts_request_done(sim, event->what);
+        break;
     case SIM_WAKE:
         sim_worker_wake(sim, &sim->workers[event->what]);
         break;

@@ -71,7 +71,8 @@ struct sim_opts {
     /* Workers stand on hosts, host_workers (0: all) on each, dealt out in turn.  Those of a host share its cores; 0: each
      * worker has all that it needs. */
     uint32_t host_cores, host_workers;
-    uint64_t token_cpu_ns; /* of its host, that an answer's token takes outside of the step */
+    uint64_t token_cpu_ns;   /* of its host, that an answer's token takes outside of the step */
+    uint64_t request_cpu_ns; /* of a host, that a request takes when it arrives */
     uint64_t slice_ns; /* of computing, after which a worker gives its core away; 0: each gets an even part */
     uint64_t heartbeat_ns, report_delay_ns, start_ns;
     double crash_every_s; /* mean time between failures of the whole fleet; 0: none */

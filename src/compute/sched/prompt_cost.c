@@ -34,13 +34,13 @@ double prompt_cost_hope(const struct prompt_cost *cost, uint64_t now_ns)
     return usual * pow(level / usual, exp2(-prompt_cost_passed(cost->token_s.at_ns, now_ns, HOPE_NS)));
 }
 
-/* A sample that is nearer to the hope than to the level proves it right. */
+/* A sample that is nearer to the hope than to the level proves it right, as far as it counts. */
 static void prompt_cost_learn_token(struct prompt_cost *cost, double token_s, double weight, uint64_t now_ns)
 {
-    double hope = prompt_cost_hope(cost, now_ns), level;
+    double hope = prompt_cost_hope(cost, now_ns), level = rate_level(&cost->token_s);
 
-    if (token_s > 0 && token_s * token_s < hope * rate_level(&cost->token_s))
-        cost->token_s.level = hope;
+    if (token_s > 0 && token_s * token_s < hope * level)
+        cost->token_s.level *= pow(hope / level, weight);
     rate_learn(&cost->token_s, token_s, ALPHA, weight, now_ns);
     level = rate_level(&cost->token_s);
     if (cost->least_s > 0)

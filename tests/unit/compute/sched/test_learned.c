@@ -254,6 +254,11 @@ static void a_worker_that_was_slow_is_tried_again(void **state)
     assert_near(prompt_cost_hope(&cost, now_ns + 20 * NS_PER_S), 3.5e-4, 1.1);
     assert_near(prompt_cost_hope(&cost, now_ns + 200 * NS_PER_S), 1.55e-4, 1.1);
 
+    struct prompt_cost nearly = cost; /* a few tokens prove little */
+    prompt_cost_learn(&nearly, &(struct prompt_cost_sample){8, cost_pairs(0, 8), 8 * 3e-4, 0.02},
+                      now_ns + 20 * NS_PER_S);
+    assert_near(rate_level(&nearly.token_s), 8e-4, 1.1);
+
     token_takes(&cost, 1e-4, now_ns + 60 * NS_PER_S); /* fast again: one prompt shows it */
     assert_true(prompt_cost_hope(&cost, now_ns + 60 * NS_PER_S) < 1.7e-4);
     for (uint64_t i = 1; i <= 60; i++) {

@@ -213,15 +213,13 @@ static void put_string(struct constraint_place *place, const json_t *schema)
 /* True if the parser reads this text as another type. */
 static bool is_read_otherwise(const struct constraint_place *place, struct bytes word)
 {
-    static const char *const words[] = {"True", "False", "None"};
+    const char *json = calls_python_word(word);
     json_t *value = NULL;
     bool is_other = false;
 
-    if (place->types == CALLS_AS_STRING)
-        return false;
-    for (size_t i = 0; i < 3; i++)
-        is_other |= bytes_is(word, words[i]);
-    is_other |= api_json_load(word, NULL, &value) == 0 && !json_is_string(value);
+    if (place->types != CALLS_AS_STRING &&
+        api_json_load(json != NULL ? bytes_str(json) : word, NULL, &value) == 0)
+        is_other = !json_is_string(value) && (calls_type_of_value(value) & place->types) != 0;
     json_decref(value);
     return is_other;
 }

@@ -176,8 +176,7 @@ typedef size_t calls_part_fn(struct calls *calls, struct bytes text);
 #define CALLS_PART_BAD SIZE_MAX
 /* The state ARGUMENTS of a format that is not JSON: part after part, as far as they make JSON. */
 int calls_rewrite_arguments(struct calls *calls, calls_part_fn *part);
-calls_part_fn calls_keywords_string;              /* in a string between calls->quote */
-const char *calls_python_word(struct bytes word); /* JSON of True, None or null; NULL: another word */
+calls_part_fn calls_keywords_string; /* in a string between calls->quote */
 /* A Python literal as JSON in calls->good.  read: as far as its parts are complete; the bytes taken.  end: reads the rest;
  * false: the text is no literal, or memory is short. */
 void calls_python_begin(struct calls *calls);

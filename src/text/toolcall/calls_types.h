@@ -34,7 +34,8 @@ unsigned calls_type_of_value(const json_t *value); /* of one value: an integer i
 int calls_shorten_schema(struct bytes schema, struct buf *out);
 /* True if the splitter reads this name of a keyword argument (K=V). */
 bool calls_is_keyword(struct bytes name);
-bool calls_is_bare_key(struct bytes key); /* the same for {K:V} without quotes */
+bool calls_is_bare_key(struct bytes key);         /* the same for {K:V} without quotes */
+const char *calls_python_word(struct bytes word); /* JSON of True, None or null; NULL: another word */
 /* Appends the key with entities for & and ", as an attribute of a tag has it. */
 void calls_put_entities(struct bytes key, struct buf *out);
 /* True if the schema has only keywords of this list, which ends with NULL. */

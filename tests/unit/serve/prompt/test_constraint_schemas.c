@@ -200,7 +200,12 @@ static void references_of_two_tools_are_apart(void **state)
 #define APART    OF_V("{\"type\":[\"integer\",\"null\"],\"anyOf\":[{\"type\":\"string\"},{\"maximum\":5}]}")
 #define EXACT    OF_V("{\"enum\":[9007199254740992,9007199254740993],\"minimum\":9007199254740993}")
 #define TYPELESS OF_V("{\"minLength\":2,\"maxLength\":3}")
-#define TWICE    OF_V("{\"allOf\":[{\"$ref\":\"#/$defs/S\"},{\"enum\":[\"a\",\"abc\"]}]}")
+#define SPELT_OR_NULL                                                                                        \
+    OF_V("{\"type\":\"string\",\"nullable\":true,\"enum\":[\"1\",\"True\",\"[]\",\"None\"]}")
+#define LISTED_OR_NULL OF_V("{\"type\":[\"string\",\"null\"],\"enum\":[\"1\",\"null\",null]}")
+#define WORD_OR_NULL   OF_V("{\"anyOf\":[{\"type\":\"string\",\"enum\":[\"1\",\"True\"]},{\"type\":\"null\"}]}")
+#define WORD_OR_REAL   OF_V("{\"anyOf\":[{\"enum\":[\"1\",\"True\"]},{\"type\":\"number\",\"minimum\":2}]}")
+#define TWICE          OF_V("{\"allOf\":[{\"$ref\":\"#/$defs/S\"},{\"enum\":[\"a\",\"abc\"]}]}")
 
 /* Keywords beside a reference, an enum or alternatives hold for the value, too. */
 static void keywords_beside_others_hold(void **state)
@@ -383,6 +388,32 @@ static void arguments_are_objects(void **state)
     check_cases(cases, ARRAY_LEN(cases));
 }
 
+/* A word that looks like a type that the schema does not allow is read as a string. */
+static void words_may_look_like_other_types(void **state)
+{
+    static const struct schema_case cases[] = {
+        {&xml, SPELT_OR_NULL, X("v", "1"), "{\"v\": \"1\"}"},
+        {&xml, SPELT_OR_NULL, X("v", "True"), "{\"v\": \"True\"}"},
+        {&xml, SPELT_OR_NULL, X("v", "[]"), "{\"v\": \"[]\"}"},
+        {&xml, SPELT_OR_NULL, X("v", "None"), NULL},
+        {&elements, SPELT_OR_NULL, E("v", "1"), "{\"v\": \"1\"}"},
+        {&elements, SPELT_OR_NULL, E("v", "True"), "{\"v\": \"True\"}"},
+        {&elements, SPELT_OR_NULL, E("v", "[]"), "{\"v\": \"[]\"}"},
+        {&elements, SPELT_OR_NULL, E("v", "None"), NULL},
+        {&xml, LISTED_OR_NULL, X("v", "1"), "{\"v\": \"1\"}"},
+        {&xml, LISTED_OR_NULL, X("v", "null"), "{\"v\": null}"},
+        {&xml, WORD_OR_NULL, X("v", "1"), "{\"v\": \"1\"}"},
+        {&xml, WORD_OR_NULL, X("v", "True"), "{\"v\": \"True\"}"},
+        {&elements, WORD_OR_NULL, E("v", "1"), "{\"v\": \"1\"}"},
+        {&xml, WORD_OR_REAL, X("v", "1"), NULL},
+        {&xml, WORD_OR_REAL, X("v", "True"), "{\"v\": \"True\"}"},
+        {&xml, WORD_OR_REAL, X("v", "2"), "{\"v\": 2}"},
+    };
+
+    (void)state;
+    check_cases(cases, ARRAY_LEN(cases));
+}
+
 static void expect_refusal(const struct form *form, const char *schema, const char *message)
 {
     struct buf body = {0}, constraint = {0};
@@ -467,6 +498,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_lead_into_the_tools_schema),
         cmocka_unit_test(keywords_beside_others_hold),
+        cmocka_unit_test(words_may_look_like_other_types),
         cmocka_unit_test(keywords_at_the_root_hold),
         cmocka_unit_test(arguments_are_objects),
         cmocka_unit_test(schemas_without_a_plain_form_are_named),

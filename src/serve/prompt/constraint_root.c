@@ -143,6 +143,24 @@ static void put_object_arguments(struct constraint_place *place, const json_t *s
     json_decref(required);
 }
 
+/* True if the parser of elements, which knows the schema behind the tool's, finds these properties there. */
+static bool has_known_properties(const struct constraint_place *place, const json_t *plain)
+{
+    const json_t *known = calls_resolve(place->root, place->root);
+    const json_t *properties = json_object_get(plain, "properties"),
+                 *theirs = json_object_get(known, "properties");
+    json_t *value;
+    const char *key;
+
+    if (plain == known)
+        return true;
+    if (properties == NULL || json_object_size(properties) != json_object_size(theirs))
+        return false;
+    json_object_foreach((json_t *)properties, key,
+                        value) if (json_object_get(theirs, key) != value) return false;
+    return true;
+}
+
 static void put_root(struct constraint_place *place, const json_t *schema, unsigned depth);
 
 /* The arguments of one of several schemas. */
@@ -174,7 +192,7 @@ static void put_root(struct constraint_place *place, const json_t *schema, unsig
     if (plain == NULL)
         return;
     place->is_unclear |=
-        place->tags != NULL && place->tags->has_elements && plain != calls_resolve(place->root, place->root);
+        place->tags != NULL && place->tags->has_elements && !has_known_properties(place, plain);
     if (json_object_get(plain, "anyOf") != NULL || json_object_get(plain, "oneOf") != NULL)
         put_root_choice(place, plain, depth);
     else if (json_object_get(plain, "enum") != NULL)
@@ -187,21 +205,32 @@ static void put_root(struct constraint_place *place, const json_t *schema, unsig
     place->is_unclear = was_unclear;
 }
 
+/* Returns the schema of the objects that root allows: other kinds of values may be within its alternatives.  The APIs accept
+ * no other type of a whole schema.  References lead into root, as the client sent it.  NULL: no memory. */
+static json_t *objects_of(json_t *root)
+{
+    json_t *objects = json_object_get(root, "type") != NULL ? json_incref(root) : json_copy(root);
+
+    if (objects != root && json_object_set_new(objects, "type", json_string("object")) != 0) {
+        json_decref(objects);
+        return NULL;
+    }
+    return objects;
+}
+
 void constraint_tags(struct constraint *constraint, const struct calls_tags *tags,
                      const struct gen_tool *tool)
 {
     struct constraint_place place = {.constraint = constraint, .tags = tags};
-    json_t *root = NULL;
+    json_t *root = NULL, *objects;
     bool has_refs;
 
     if (api_json_load(tool->input_schema, NULL, &root) < 0)
         return;
-    /* The APIs accept no other type of a whole schema.  Other kinds of values may be within its alternatives. */
-    if (json_object_get(root, "type") == NULL &&
-        json_object_set_new(root, "type", json_string("object")) != 0)
+    objects = objects_of(root);
+    if (objects == NULL || grammar_plain_new(root, &constraint->steps_left, &place.plain) < 0) {
         constraint->out->is_bad = true;
-    if (grammar_plain_new(root, &constraint->steps_left, &place.plain) < 0) {
-        constraint->out->is_bad = true;
+        json_decref(objects);
         json_decref(root);
         return;
     }
@@ -213,10 +242,11 @@ void constraint_tags(struct constraint *constraint, const struct calls_tags *tag
     has_refs = api_json_mentions(root, "$ref");
     if (has_refs)
         constraint_open_seq(constraint);
-    put_root(&place, root, 0);
+    put_root(&place, objects, 0);
     if (has_refs)
         constraint_close_rooted(constraint, tool->input_schema);
     constraint->path[0] = '\0';
     grammar_plain_free(place.plain);
+    json_decref(objects);
     json_decref(root);
 }

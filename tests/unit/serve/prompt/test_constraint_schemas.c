@@ -414,6 +414,38 @@ static void words_may_look_like_other_types(void **state)
     check_cases(cases, ARRAY_LEN(cases));
 }
 
+#define TAGS          "\"properties\":{\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}"
+#define OF_DEFS(type) "\"$defs\":{\"A\":{" type TAGS "}}}"
+#define REF_ALONE     "{\"$ref\":\"#/$defs/A\"," OF_DEFS("\"type\":\"object\",")
+#define ALL_ALONE     "{\"allOf\":[{\"$ref\":\"#/$defs/A\"}]," OF_DEFS("\"type\":\"object\",")
+#define REF_TAGS      "{\"$ref\":\"#/$defs/A\"," OF_DEFS("")
+#define MORE_TAGS                                                                                            \
+    "{\"$ref\":\"#/$defs/"                                                                                   \
+    "A\",\"properties\":{\"more\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}," OF_DEFS("")
+#define SELF_OR_TEXT                                                                                         \
+    "{\"properties\":{\"v\":{\"anyOf\":[{\"$ref\":\"#\"},{\"type\":\"string\"}]}},\"required\":[\"v\"]}"
+/* The parser of the arguments finds their schema behind a root without a type, too. */
+static void roots_without_a_type_are_known(void **state)
+{
+    static const struct schema_case cases[] = {
+        {&elements, REF_ALONE, E("tags", E("item", "1")), "{\"tags\": [\"1\"]}"},
+        {&elements, ALL_ALONE, E("tags", E("item", "1")), "{\"tags\": [\"1\"]}"},
+        {&elements, "{" TAGS "}", E("tags", E("item", "1")), "{\"tags\": [\"1\"]}"},
+        {&elements, REF_TAGS, E("tags", E("item", "1")), "{\"tags\": [\"1\"]}"},
+        {&elements, "{\"nullable\":true," TAGS "}", E("tags", E("item", "1")), "{\"tags\": [\"1\"]}"},
+        {&elements, MORE_TAGS, E("more", E("item", "1")), NULL},
+        {&elements, MORE_TAGS, E("more", "[\"1\"]"), "{\"more\": [\"1\"]}"},
+        {&xml, REF_ALONE, X("tags", "[\"1\"]"), "{\"tags\": [\"1\"]}"},
+        {&braces, REF_ALONE, "tags:[" Q "1" Q "],", "{\"tags\": [\"1\"]}"},
+        {&xml, SELF_OR_TEXT, X("v", "5"), NULL},
+        {&xml, SELF_OR_TEXT, X("v", "a"), "{\"v\": \"a\"}"},
+        {&xml, SELF_OR_TEXT, X("v", "{\"v\": \"5\"}"), "{\"v\": {\"v\": \"5\"}}"},
+    };
+
+    (void)state;
+    check_cases(cases, ARRAY_LEN(cases));
+}
+
 static void expect_refusal(const struct form *form, const char *schema, const char *message)
 {
     struct buf body = {0}, constraint = {0};
@@ -501,6 +533,7 @@ int main(void)
         cmocka_unit_test(words_may_look_like_other_types),
         cmocka_unit_test(keywords_at_the_root_hold),
         cmocka_unit_test(arguments_are_objects),
+        cmocka_unit_test(roots_without_a_type_are_known),
         cmocka_unit_test(schemas_without_a_plain_form_are_named),
         cmocka_unit_test(many_alternatives_are_refused),
         cmocka_unit_test(references_of_two_tools_are_apart),

@@ -122,6 +122,7 @@ static void put_object_arguments(struct constraint_place *place, const json_t *s
 {
     const json_t *properties = json_object_get(schema, "properties");
     json_t *required = constraint_required(schema), *others = json_object_get(schema, "additionalProperties");
+    bool was_unclear = place->is_unclear;
     json_t *value;
     const char *key;
 
@@ -138,8 +139,11 @@ static void put_object_arguments(struct constraint_place *place, const json_t *s
                 place->constraint, "required",
                 "only another alternative has a property for one of these names, and this model "
                 "writes strings without quotes");
+        /* the parser of elements looks only for properties */
+        place->is_unclear |= place->tags != NULL && place->tags->has_elements;
         put_argument(place, key, others != NULL ? others : json_true(), true);
     }
+    place->is_unclear = was_unclear;
     json_decref(required);
 }
 

@@ -303,6 +303,9 @@ static void keywords_beside_others_hold(void **state)
     "{\"required\":[\"id\"]},{\"required\":[\"mail\"]}]}"
 #define UNDECLARED                                                                                           \
     "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\",\"b\"]}"
+#define MAP_OF_LISTS                                                                                         \
+    "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"    \
+    "\"required\":[\"n\"]}"
 #define MAP "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"},\"required\":[\"n\"]}"
 /* Keywords at the root of a tool's schema hold for the arguments, and their types are known to the parser. */
 static void keywords_at_the_root_hold(void **state)
@@ -350,6 +353,8 @@ static void keywords_at_the_root_hold(void **state)
         {&xml, MAP, "", NULL},
         {&elements, MAP, E("n", "1"), "{\"n\": 1}"},
         {&braces, MAP, "n:1", "{\"n\": 1}"},
+        {&elements, MAP_OF_LISTS, E("n", "[\"1\"]"), "{\"n\": [\"1\"]}"},
+        {&elements, MAP_OF_LISTS, E("n", E("item", "1")), NULL},
         {&keywords, "{\"type\":\"object\",\"properties\":{\"a\":false}}", "a=1, ", NULL},
         {&keywords, "{\"type\":\"object\",\"properties\":{\"a\":false}}", "", "{}"},
     };

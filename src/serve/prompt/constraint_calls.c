@@ -7,12 +7,15 @@
  *              {"text": "}\n"}, {"mark": "</tool_call>"}]}
  *
  * constraint_tags.c writes arguments that are tags. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "serve/prompt/constraint_priv.h"
 
 #define MAX_ANY_ELEMENTS 4 /* elements of any names nest so deep */
+#define MAX_STRICT_BYTES                                                                                     \
+    3000u /* of the names of strict tools: the automaton of longer patterns may be too large */
 
 static const struct calls_grammar *constraint_grammar(const struct constraint *constraint)
 {
@@ -188,7 +191,7 @@ static void put_held_tool(struct constraint *constraint, const struct gen_tool *
     constraint_close(constraint);
 }
 
-/* Any name but those of strict tools. */
+/* Any name but those of strict tools.  The request is refused if these are too many. */
 static void put_any_name(struct constraint *constraint)
 {
     static const char any[] = "{\"pattern\":\"^[A-Za-z0-9_-]{1,128}$\"}";
@@ -202,6 +205,10 @@ static void put_any_name(struct constraint *constraint)
                        (int)request->tools[i].name.len_bytes, (const char *)request->tools[i].name.data);
     if (banned.len_bytes > 0)
         buf_append(&banned, (const uint8_t *)")$", sizeof(")$"));
+    if (banned.len_bytes > MAX_STRICT_BYTES && constraint->refusal[0] == '\0')
+        snprintf(constraint->refusal, sizeof(constraint->refusal),
+                 "tools: too many for a grammar: the names of strict tools are more than %u bytes",
+                 MAX_STRICT_BYTES);
     constraint_tagged(constraint, &tags, bytes_str(any), (const char *)banned.data);
     constraint->out->is_bad |= banned.is_bad;
     buf_fini(&banned);

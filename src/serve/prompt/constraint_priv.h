@@ -12,7 +12,8 @@ enum plain_names {
     PLAIN_ANY     /* any name, as theirs are more than a grammar holds */
 };
 
-/* Keys of any name end after so many tokens, as the splitter reads no key of CALLS_MAX_HEADER_BYTES. */
+/* Keys of any name end after so many tokens.  So they are usually, not always, within CALLS_MAX_HEADER_BYTES, beyond which
+ * the splitter reads no key. */
 #define MAX_KEY_TOKENS 48
 
 struct constraint {

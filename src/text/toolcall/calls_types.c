@@ -13,7 +13,8 @@
 #define MAX_REFS   8
 #define MAX_LOOKED 1000   /* limit on schemas visited for one value: references may multiply them */
 #define MAX_WALKED 100000 /* the same for all values of one schema */
-#define MAX_LISTED 64     /* words or alternatives of one schema that are looked at */
+#define MAX_LISTED 64 /* alternatives of one schema that are looked at: a value of more may be of any type */
+#define WORDS_EACH 16 /* words of an enum that count as one schema visited */
 
 static unsigned type_of_word(struct bytes word)
 {
@@ -104,11 +105,24 @@ static unsigned shared_types(const json_t *root, const json_t *list, unsigned de
     return types;
 }
 
+/* The types of the words of an enum; 0: there are none. */
+static unsigned types_of_words(const json_t *words, unsigned *n_left)
+{
+    unsigned types = 0;
+
+    for (size_t i = 0; i < json_array_size(words) && types != CALLS_AS_ANY; i++) {
+        if (i % WORDS_EACH == 0 && *n_left == 0)
+            return CALLS_AS_ANY;
+        *n_left -= i % WORDS_EACH == 0;
+        types |= calls_type_of_value(json_array_get(words, i));
+    }
+    return types;
+}
+
 static unsigned types_of(const json_t *root, const json_t *schema, unsigned depth, unsigned *n_left)
 {
     static const char *const choices[] = {"anyOf", "oneOf"};
     const json_t *type = json_object_get(schema, "type");
-    const json_t *list = json_object_get(schema, "enum");
     unsigned null = json_is_true(json_object_get(schema, "nullable")) ? CALLS_AS_NULL : 0, types = 0;
 
     if (depth > MAX_REFS || *n_left == 0)
@@ -121,12 +135,14 @@ static unsigned types_of(const json_t *root, const json_t *schema, unsigned dept
         return type_of_word(api_json_str(type)) | null;
     for (size_t i = 0; i < json_array_size(type); i++)
         types |= type_of_word(api_json_str(json_array_get(type, i)));
-    for (size_t i = 0; i < json_array_size(list) && i < MAX_LISTED && json_array_size(type) == 0; i++)
-        types |= calls_type_of_value(json_array_get(list, i));
+    if (json_array_size(type) == 0)
+        types = types_of_words(json_object_get(schema, "enum"), n_left);
     for (size_t c = 0; c < 2 && types == 0; c++) {
         const json_t *branches = json_object_get(schema, choices[c]);
 
-        for (size_t i = 0; i < json_array_size(branches) && i < MAX_LISTED && types != CALLS_AS_ANY; i++)
+        if (json_array_size(branches) > MAX_LISTED)
+            return CALLS_AS_ANY;
+        for (size_t i = 0; i < json_array_size(branches) && types != CALLS_AS_ANY; i++)
             types |= types_of(root, json_array_get(branches, i), depth + 1, n_left);
     }
     if (json_object_get(schema, "const") != NULL && types == 0)

@@ -432,6 +432,37 @@ static void held_text_counts_for_its_token(void **state)
     }
 }
 
+/* Bytes of a character that the model does not finish end before a mark that is a control token. */
+static void a_mark_ends_an_unfinished_character(void **state)
+{
+    struct gen_model model;
+    struct gen_tool tool = {0};
+    const struct gen_request request = {.tools = &tool, .n_tools = 1};
+    const struct answer_opts opts = {.scratch = &scratch, .model = &model, .request = &request};
+    struct token_ids ids = {0};
+    struct sink sink = {0};
+    struct answer *answer;
+
+    (void)state;
+    assert_int_equal(
+        sim_model_open_with("{# [TOOL_CALLS] [ARGS] #}{% for m in messages %}{{ m.role }}:{{ m.content }}{{ "
+                            "m.tool_calls|string if m.tool_calls }};{% endfor %}{{ tools|string if tools }}",
+                            4096, &model),
+        0);
+    assert_int_equal(tokenizer_encode(model.tokenizer, bytes_str("a\xe2\x82[TOOL_CALLS]f[ARGS]{}"),
+                                      TOKEN_PARSE_SPECIAL, 100, &ids),
+                     0);
+    assert_int_equal(answer_new(&opts, &sink_calls, &sink, &answer), 0);
+    assert_int_equal(answer_push(answer, ids.ids, ids.n), 0);
+    assert_int_equal(answer_finish(answer, GEN_STOP_END_TURN), 0);
+    if (!bytes_is(buf_view(&sink.out), "(a\xef\xbf\xbd);f{};"))
+        fail_msg("%.*s", (int)sink.out.len_bytes, (const char *)sink.out.data);
+    answer_free(answer);
+    buf_fini(&sink.out);
+    token_ids_fini(&ids);
+    sim_model_close(&model);
+}
+
 static void answers_become_blocks(void **state)
 {
     for (size_t i = 0; i < ARRAY_LEN(answers); i++) {
@@ -462,6 +493,7 @@ int main(void)
                                        cmocka_unit_test(thinking_becomes_blocks),
                                        cmocka_unit_test(a_stop_string_ends_behind_min_tokens),
                                        cmocka_unit_test(held_text_counts_for_its_token),
+                                       cmocka_unit_test(a_mark_ends_an_unfinished_character),
                                        cmocka_unit_test(signatures_know_their_text),
                                        cmocka_unit_test(forced_calls_are_whole_at_the_limit)};
 

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include "base/check.h"
+#include "base/err.h"
+#include "serve/api/parse.h"
 #include "text/json/json.h"
 
 #define PLAIN(name) "{\"name\":\"" name "\",\"input_schema\":{\"type\":\"object\"}}"
@@ -93,6 +95,50 @@ static void names_of_plain_tools_may_be_too_many(void **state)
     ask_fini(&plain);
     buf_fini(&fields);
     sim_model_close(&model);
+}
+
+/* Makes the constraint of plain tools whose names are too many, beside n strict ones. */
+static int make_beside(unsigned n, int n_digits, struct api_error *error)
+{
+    struct buf fields = {0}, strict = {0}, body = {0}, constraint = {0};
+    struct gen_request request;
+    struct gen_model model;
+    int rc;
+
+    for (unsigned i = 0; i < n; i++)
+        buf_printf(
+            &strict,
+            "%s{\"name\":\"%0*u\",\"strict\":true,\"input_schema\":{\"type\":\"object\",\"properties\":{},"
+            "\"additionalProperties\":false}}",
+            i > 0 ? "," : "", n_digits, i);
+    buf_append_byte(&strict, '\0');
+    put_tools(&fields, 12000, 100, (const char *)strict.data);
+    buf_printf(&body,
+               "{\"model\":\"m\",\"max_tokens\":90,%s\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}",
+               (const char *)fields.data);
+    assert_int_equal(sim_model_open_with(FAMILY("<tool_call>"), 4096, &model), 0);
+    assert_int_equal(api_parse_request(buf_view(&body), API_MESSAGES, &request, error), 0);
+    rc = constraint_make(&model, &request, false, &constraint, error);
+    gen_request_fini(&request);
+    buf_fini(&constraint);
+    buf_fini(&body);
+    buf_fini(&strict);
+    buf_fini(&fields);
+    sim_model_close(&model);
+    return rc;
+}
+
+/* Such a name is any but those of strict tools, which are held as far as an automaton of them is small enough. */
+static void names_of_strict_tools_may_be_too_many(void **state)
+{
+    struct api_error error = {0};
+
+    (void)state;
+    assert_int_equal(make_beside(114, 25, &error), 0);
+    assert_int_equal(make_beside(748, 3, &error), 0);
+    assert_int_equal(make_beside(200, 25, &error), E_FORMAT);
+    assert_int_equal(error.status, 400);
+    assert_non_null(strstr(error.message, "the names of strict tools"));
 }
 
 /* A strict tool whose arguments are between tags is held beside such names, too. */
@@ -184,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_tools_may_be_many),
         cmocka_unit_test(names_of_plain_tools_may_be_too_many),
+        cmocka_unit_test(names_of_strict_tools_may_be_too_many),
         cmocka_unit_test(tags_are_held_beside_too_many_names),
         cmocka_unit_test(plain_calls_are_read_back),
     };

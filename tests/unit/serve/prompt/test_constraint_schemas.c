@@ -451,6 +451,39 @@ static void roots_without_a_type_are_known(void **state)
     check_cases(cases, ARRAY_LEN(cases));
 }
 
+/* Writes the schema of v: 70 words, or alternatives that are words, and then `last`. */
+static void put_many(struct buf *out, bool are_words, const char *last)
+{
+    buf_printf(out, "{\"type\":\"object\",\"properties\":{\"v\":{\"%s\":[", are_words ? "enum" : "anyOf");
+    for (unsigned i = 0; i < 70; i++)
+        buf_printf(out, are_words ? "\"w%u\"," : "{\"const\":\"w%u\"},", i);
+    buf_printf(out, "%s]}},\"required\":[\"v\"]}", last);
+    buf_append_byte(out, '\0');
+    assert_false(out->is_bad);
+}
+
+/* The types of the last of many words and alternatives count, too. */
+static void words_and_alternatives_may_be_many(void **state)
+{
+    struct buf words = {0}, choices = {0};
+
+    (void)state;
+    put_many(&words, true, "\"null\",\"7\",null");
+    put_many(&choices, false, "{\"const\":\"7\"},{\"type\":\"integer\"}");
+    const struct schema_case cases[] = {
+        {&xml, (const char *)words.data, X("v", "null"), "{\"v\": null}"},
+        {&xml, (const char *)words.data, X("v", "7"), "{\"v\": \"7\"}"},
+        {&xml, (const char *)words.data, X("v", "w69"), "{\"v\": \"w69\"}"},
+        {&elements, (const char *)words.data, E("v", "null"), "{\"v\": null}"},
+        {&xml, (const char *)choices.data, X("v", "7"), "{\"v\": 7}"},
+        {&xml, (const char *)choices.data, X("v", "w69"), "{\"v\": \"w69\"}"},
+        {&elements, (const char *)choices.data, E("v", "7"), "{\"v\": 7}"},
+    };
+    check_cases(cases, ARRAY_LEN(cases));
+    buf_fini(&words);
+    buf_fini(&choices);
+}
+
 static void expect_refusal(const struct form *form, const char *schema, const char *message)
 {
     struct buf body = {0}, constraint = {0};
@@ -536,6 +569,7 @@ int main(void)
         cmocka_unit_test(references_lead_into_the_tools_schema),
         cmocka_unit_test(keywords_beside_others_hold),
         cmocka_unit_test(words_may_look_like_other_types),
+        cmocka_unit_test(words_and_alternatives_may_be_many),
         cmocka_unit_test(keywords_at_the_root_hold),
         cmocka_unit_test(arguments_are_objects),
         cmocka_unit_test(roots_without_a_type_are_known),

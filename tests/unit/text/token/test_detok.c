@@ -102,7 +102,6 @@ static void control_tokens_give_nothing(void **state)
     tokenizer_unref(tokenizer);
 }
 
-/* A vocabulary of every string of one or two bytes from a few, so that a text can be cut in many ways. */
 /* A control token whose spelling the caller writes stands behind the bytes that came before it. */
 static void a_mark_breaks_a_character(void **state)
 {
@@ -122,6 +121,7 @@ static void a_mark_breaks_a_character(void **state)
     tokenizer_unref(tokenizer);
 }
 
+/* A vocabulary of every string of one or two bytes from a few, so that a text can be cut in many ways. */
 static void cuts_do_not_matter(void **state)
 {
     static const uint8_t bytes[] = {'a', 0xc3, 0xa9, 0xe2, 0x82, 0xac, 0xf0, 0x9f, 0x98, 0xff};

@@ -344,10 +344,10 @@ def limits_count_a_stream_once():
         rest.read(ports[1], again=moves.last_id())
         assert rest.status == 200 and rest.is_over(), getattr(rest, "error", None)
         moves.leave()
-        assert all(tokens_left(port, "moves") < 400 for port in ports)
+        assert all(tokens_left(port, "moves") < 1000 for port in ports)
         clients = [opened(ports[0], key, 1000) for key in ("rpm", "tokens", "single")]
         until = time.monotonic() + patience(20)
-        while tokens_left(ports[1], "tokens") > 1600:  # its router has told the other one
+        while tokens_left(ports[1], "tokens") >= 2400:  # its router has told the other one
             assert time.monotonic() < until
             time.sleep(0.02)
         c.routers[0].kill()
@@ -369,7 +369,7 @@ def limits_count_a_stream_once():
 def an_answer_computed_again_counts_again():
     """Its router and its worker are killed: the rest counts like a new request, and comes once that fits the limit."""
     with Cluster() as c:
-        keys = keys_with(c, tokens="tpm_out=6000")
+        keys = keys_with(c, tokens="tpm_out=5000")
         links = two_routers(c, http__api_keys=keys)
         for _ in range(3):
             c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="5ms", engine__sim_answer_tokens="100000")
@@ -383,7 +383,7 @@ def an_answer_computed_again_counts_again():
         victim = max(c.workers, key=lambda worker: worker.status()["tasks"])
         c.routers[0].kill()
         victim.kill()
-        statuses = set()
+        statuses, until = set(), time.monotonic() + patience(30)
         while client.status != 200 or not statuses:
             assert time.monotonic() < until, (statuses, client.error)
             client.read(ports[1], most=10, again=client.last_id())

@@ -203,6 +203,7 @@ def every_place_can_be_taken():
         for key, limit in ((keys["pair"], 2), (keys["team"], 4)):
             streams = [stream(c.routers[0], key, patience(5)) for _ in range(limit)]
             assert all(streams), streams
+            time.sleep(patience(0.3))  # until the other routers know of the last one
             assert all(stream(router, key, 0) is None for router in c.routers)
             streams[0].leave()
             streams.append(stream(c.routers[1], key, patience(5)))

@@ -366,6 +366,36 @@ def limits_count_a_stream_once():
             client.leave()
 
 
+def searches_at_once_are_bounded():
+    """A hundred made-up ids at once: the key gets as many searches as its limit has requests, and its tenant is served."""
+    with Cluster() as c:
+        keys = keys_with(c, liar="rpm=20")
+        with open(keys, "a") as f:
+            f.write(f"tenant team-liar rpm=60\n{hashlib.sha256(b'honest').hexdigest()}  team-liar\n")
+        port = c.router(http__api_keys=keys, http__max_per_address="1000").http
+        worker = c.worker("decode", engine__kind="sim")
+        c.wait_ready(decode=1)
+        liars = [Client(*messages("none"), headers={"x-api-key": "liar"}) for _ in range(100)]
+        readers = [threading.Thread(target=liar.read, args=(port,), kwargs={"again": f"req_{i:024d}"}) for i, liar in enumerate(liars)]
+        began = time.monotonic()
+        worker.kill(signal.SIGSTOP)  # no search ends before most have begun
+        try:
+            for reader in readers:
+                reader.start()
+        finally:
+            worker.kill(signal.SIGCONT)
+        for reader in readers:
+            reader.join()
+        statuses = [liar.status for liar in liars]
+        assert set(statuses) <= {404, 429, 503}, statuses
+        most = 1.1 * 20 + 2 + (time.monotonic() - began) * 20 / 60
+        assert 1 < statuses.count(404) <= most, statuses
+        asks = [fetch(port, "POST", liars[0].path, json.loads(liars[0].body) | {"max_tokens": 3, "stream": False}, {
+            "x-api-key": key, "content-type": "application/json"}) for key in ("liar", "honest")]
+        assert [ask[0] for ask in asks] == [429, 200], asks
+        assert int(asks[0][1]["retry-after"]) <= (most + 1 - 20) * 60 / 20, asks
+
+
 def an_answer_computed_again_counts_again():
     """Its router and its worker are killed: the rest counts like a new request, and comes once that fits the limit."""
     with Cluster() as c:
@@ -554,5 +584,5 @@ def clients_come_back_by_themselves():
 
 main([streams_survive_a_killed_router, streams_that_the_prefill_worker_ends_are_kept, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_router_and_a_worker_at_once,
       a_paused_stream_survives_its_router, a_stopped_router_leaves_its_streams,
-      streams_that_continue_a_thread_survive, a_response_is_completed_once, clients_come_back_by_themselves, a_stream_is_its_keys, limits_count_a_stream_once, an_answer_computed_again_counts_again,
+      streams_that_continue_a_thread_survive, a_response_is_completed_once, clients_come_back_by_themselves, a_stream_is_its_keys, limits_count_a_stream_once, searches_at_once_are_bounded, an_answer_computed_again_counts_again,
       work_ends_with_the_grace])

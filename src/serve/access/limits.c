@@ -468,13 +468,19 @@ int limits_begin(struct limit_lease *lease, struct limit_account *account, uint6
     return 0;
 }
 
+/* Of the requests at once, only this router's count: a killed router's places are taken for a while.  Each of N streams may
+ * have its first connection and the one that continues it. */
 static int check_resume(const struct limit_account *account, uint64_t now_ns, struct limit_refusal *refusal)
 {
     uint64_t limit = limits_limit_of(account->rule, LIMIT_REQUESTS);
+    uint64_t at_once = limits_limit_of(account->rule, LIMIT_CONCURRENT);
     double most = (1 + MAX_EXCESS) * (double)limit + 1;
     double over = limits_used_at(&account->usage->buckets[LIMIT_REQUESTS], limit, now_ns) - most;
+    int rc = limit > 0 && over > 0 ? limits_refuse(account, LIMIT_REQUESTS, wait_s(over, limit), refusal) : 0;
 
-    return limit > 0 && over > 0 ? limits_refuse(account, LIMIT_REQUESTS, wait_s(over, limit), refusal) : 0;
+    return at_once > 0 && account->usage->n_running / 2 >= at_once
+               ? limits_refuse(account, LIMIT_CONCURRENT, 1, refusal)
+               : rc;
 }
 
 int limits_resume(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
@@ -493,17 +499,22 @@ int limits_resume(struct limit_lease *lease, struct limit_account *account, uint
         rc |= check_resume(a, now_ns, refusal);
     if (rc < 0)
         return E_LIMIT;
-    lease->is_running = true;
-    for (const struct limit_account *a = account; a != NULL; a = a->tenant)
+    lease->is_running = lease->is_unknown = true;
+    for (const struct limit_account *a = account; a != NULL; a = a->tenant) {
         add_running(a, 1, now_ns);
+        add_used(a, LIMIT_REQUESTS, 1, now_ns);
+    }
     return 0;
 }
 
-void limits_count_request(const struct limit_lease *lease, uint64_t now_ns)
+void limits_take_back(struct limit_lease *lease, uint64_t now_ns)
 {
+    if (!lease->is_unknown)
+        return;
+    lease->is_unknown = false;
     limits_catch_up(lease->account, now_ns);
-    for (const struct limit_account *a = lease->account; a != NULL && lease->is_running; a = a->tenant)
-        add_used(a, LIMIT_REQUESTS, 1, now_ns);
+    for (const struct limit_account *a = lease->account; a != NULL; a = a->tenant)
+        add_used(a, LIMIT_REQUESTS, -1, now_ns);
 }
 
 /* What a request with these tokens counts for each limit, beside LIMIT_REQUESTS. */

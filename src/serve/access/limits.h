@@ -5,7 +5,8 @@
  *     one request,      its tokens at       its tokens as
  *     one at once       their maximum       really used
  *
- * The rest of a stream (limits_resume) was counted by the request that began it.
+ * The rest of a stream (limits_resume) was counted by the request that began it.  It counts as a request until the
+ * stream is found, because a client can invent the stream's name.
  *
  * A request must fit both the key's own rule and its tenant's.  The counts belong to this process, or several
  * routers share them (limits_set_common()).  The caller passes the time (ns of any one clock).  A load of keys
@@ -32,6 +33,7 @@ struct limit_refusal {
 struct limit_lease { /* what one request holds; zeroed: nothing */
     struct limit_account *account;
     bool is_running;
+    bool is_unknown; /* the rest of a stream that is not found yet: it counts as a request */
     uint64_t input_tokens, output_tokens; /* reserved */
 };
 
@@ -65,12 +67,13 @@ const char *limits_class(const struct limit_account *account);
  * in either case. */
 int limits_begin(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
                  struct limit_refusal *refusal);
-/* The same for the rest of a stream: it counts among the requests at once, and no limit of these refuses it.  Only requests
- * a minute far beyond the limit, by limits_count_request(), do. */
+/* The same for the rest of a stream.  It counts as a request of the minute until limits_take_back().  E_LIMIT only far beyond
+ * a limit: a tenth and one more than the requests of a minute, or twice the requests at once. */
 int limits_resume(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
                   struct limit_refusal *refusal);
-/* Counts one request a minute, also beyond the limit.  A lease that limits_begin() or limits_resume() refused counts none. */
-void limits_count_request(const struct limit_lease *lease, uint64_t now_ns);
+/* The stream is found, or its search failed by no fault of the client: takes back the request that limits_resume() counted.
+ * No effect on other leases. */
+void limits_take_back(struct limit_lease *lease, uint64_t now_ns);
 /* Reserves all of it or nothing.  E_LIMIT.  A request larger than a limit waits for the whole limit and
  * goes into debt. */
 int limits_reserve(struct limit_lease *lease, uint64_t input_tokens, uint64_t output_tokens, uint64_t now_ns,

@@ -130,6 +130,11 @@ int admit_reserve(struct request *request, struct api_error *error)
     return request->resume.is_again ? 0 : admit_tokens(request, error);
 }
 
+void admit_found(struct request *request)
+{
+    limits_take_back(&request->lease, clock_now_ns());
+}
+
 int admit_anew(struct request *request, struct api_error *error)
 {
     struct limit_account *account = request->lease.account;
@@ -143,7 +148,7 @@ int admit_anew(struct request *request, struct api_error *error)
 }
 
 /* The reservation of a stream that has moved pays for the part that it sends elsewhere.  A request for the rest of a stream
- * that there is not counts as a request. */
+ * whose search ends here without a result, such as 503, counts no more. */
 void admit_settle(struct request *request)
 {
     const struct api_usage *usage = &request->usage;
@@ -151,8 +156,8 @@ void admit_settle(struct request *request)
     uint64_t input = (uint64_t)usage->input_tokens + api_usage_created(usage), output = request->n_output;
     uint64_t now_ns = clock_now_ns();
 
-    if (resume->is_again && !resume->is_found && request->status / 100 == 4)
-        limits_count_request(&request->lease, now_ns);
+    if (request->status / 100 != 4)
+        limits_take_back(&request->lease, now_ns);
     if (resume->has_moved) {
         input = request->lease.input_tokens;
         output = request->lease.output_tokens;

@@ -17,7 +17,7 @@
 int admit_key(struct front *front, const struct http_exchange *exchange, struct auth_key *who,
               struct api_error *error);
 /* 429: too many requests per minute, or too many at once.  Call admit_settle in either case.  The rest of a stream passes
- * here and at admit_reserve(), because the request that began the stream was counted. */
+ * here, except far beyond a limit, and at admit_reserve(): the request that began the stream was counted. */
 int admit_begin(struct request *request, struct api_error *error);
 /* 403: this key may not use the model. */
 int admit_model(struct request *request, const char *model, struct api_error *error);
@@ -25,6 +25,8 @@ int admit_model(struct request *request, const char *model, struct api_error *er
 void admit_bound_answer(struct request *request);
 /* 429: the prompt's tokens plus the maximum of answer tokens exceed a limit. */
 int admit_reserve(struct request *request, struct api_error *error);
+/* The stream whose rest the client asks for exists: this request counts no more. */
+void admit_found(struct request *request);
 /* 429: the rest of a stream is computed again and counts like a new request, which does not fit. */
 int admit_anew(struct request *request, struct api_error *error);
 /* Ends the request: counts the input tokens (less the cached ones) and output tokens that were really

@@ -18,6 +18,7 @@
 
 #include "base/err.h"
 #include "serve/access/sign.h"
+#include "serve/endpoint/admit_priv.h"
 #include "serve/endpoint/output_priv.h"
 
 void resume_read_head(struct request *request)
@@ -129,7 +130,7 @@ int resume_on_found(struct request *request, const struct work_order *order)
 {
     const struct work_resume *note = &order->work.resume;
 
-    request->resume.is_found = true;
+    admit_found(request);
     if (resume_take_prompt(request, order) < 0)
         return E_NOMEM;
     memcpy(request->message_id, note->message_id, sizeof(request->message_id));

@@ -13,7 +13,6 @@ struct resume {
     bool is_kept;          /* the stream's events have ids */
     bool is_again;         /* the client returned for the rest of a stream */
     bool is_malformed;     /* ... with a malformed id */
-    bool is_found;         /* is_again: a worker or a store has the stream */
     bool has_moved;        /* the stream goes on at another connection or router */
     bool has_other_prompt; /* the stream's prompt differs from this router's prompt, so the answer is not
                             * cached; a conversation keeps it */

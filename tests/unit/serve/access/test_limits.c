@@ -205,12 +205,15 @@ static void the_rest_of_a_stream_counts_nothing(void **state)
     assert_int_equal(ask(&world, "a", &first, &refusal), 0);
     assert_int_equal(limits_reserve(&first, 0, 100, world.now_ns, &refusal), 0);
     assert_int_equal(limits_resume(&rest, account(&world, "a"), world.now_ns, &refusal), 0);
+    limits_take_back(&rest, world.now_ns);
+    limits_take_back(&rest, world.now_ns); /* the second call has no effect */
     limits_settle(&first, 0, 100, world.now_ns);
     assert_int_equal(ask(&world, "a", &other, &refusal), E_LIMIT); /* the rest has a place */
     limits_settle(&other, 0, 0, world.now_ns);
     limits_settle(&rest, 0, 100, world.now_ns);
     world.now_ns += 60 * NS_PER_S;
     assert_int_equal(spend(&world, "a", 0, 100), 0); /* places and tokens are free */
+    assert_int_equal(spend(&world, "a", 0, 0), 60);
     end(&world);
 }
 
@@ -223,16 +226,51 @@ static void unknown_streams_count_as_requests(void **state)
 
     begin(&world, "@a t rpm=10\n");
     for (; limits_resume(&lease, account(&world, "a"), world.now_ns, &refusal) == 0; n++) {
-        limits_count_request(&lease, world.now_ns);
         limits_settle(&lease, 0, 0, world.now_ns);
         assert_true(n < 20);
     }
-    limits_count_request(&lease, world.now_ns); /* a refused one does not count */
+    limits_take_back(&lease, world.now_ns); /* a refused one does not count */
     limits_settle(&lease, 0, 0, world.now_ns);
     assert_int_equal(n, 13);
     assert_int_equal(refusal.kind, LIMIT_REQUESTS);
     assert_int_equal(refusal.retry_after_s, 6);
     assert_int_equal(spend(&world, "a", 0, 0), 24);
+    end(&world);
+}
+
+/* 100 requests for the rest of streams come at once, before the first search ends. */
+static void searches_at_once_are_bounded(void **state)
+{
+    struct limit_refusal refusal;
+    struct limit_lease leases[100];
+    struct world world;
+    unsigned n_searched = 0, n_placed = 0;
+
+    begin(&world, "tenant t rpm=120\n@a t rpm=60\n@b t\n@c u concurrent=2\n");
+    for (int i = 0; i < 100; i++)
+        n_searched += limits_resume(&leases[i], account(&world, "a"), world.now_ns, &refusal) == 0;
+    assert_int_equal(n_searched, 68); /* each found at most 1.1 * 60 + 1 before it */
+    assert_int_equal(refusal.kind, LIMIT_REQUESTS);
+    assert_int_equal(refusal.retry_after_s, 1);
+    assert_int_equal(spend(&world, "a", 0, 0), 9);
+    for (int i = 0; i < 52; i++) /* the tenant has the rest of its limit */
+        assert_int_equal(spend(&world, "b", 0, 0), 0);
+    assert_int_equal(spend(&world, "b", 0, 0), 1);
+    for (int i = 0; i < 100; i++) {
+        if (i < 50)
+            limits_take_back(&leases[i], world.now_ns);
+        limits_settle(&leases[i], 0, 0, world.now_ns);
+    }
+    for (int i = 0; i < 42; i++) /* 18 searches stay counted */
+        assert_int_equal(spend(&world, "a", 0, 0), 0);
+    assert_int_equal(spend(&world, "a", 0, 0), 1);
+    for (int i = 0; i < 100; i++)
+        n_placed += limits_resume(&leases[i], account(&world, "c"), world.now_ns, &refusal) == 0;
+    assert_int_equal(n_placed, 4);
+    assert_int_equal(refusal.kind, LIMIT_CONCURRENT);
+    for (int i = 0; i < 100; i++)
+        limits_settle(&leases[i], 0, 0, world.now_ns);
+    assert_int_equal(spend(&world, "c", 0, 0), 0);
     end(&world);
 }
 
@@ -518,6 +556,7 @@ int main(void)
         cmocka_unit_test(tenants_share_and_both_rules_hold),
         cmocka_unit_test(the_rest_of_a_stream_counts_nothing),
         cmocka_unit_test(unknown_streams_count_as_requests),
+        cmocka_unit_test(searches_at_once_are_bounded),
         cmocka_unit_test(a_reload_keeps_what_was_used),
         cmocka_unit_test(models_and_expiry),
         cmocka_unit_test(a_class_is_the_keys_or_its_tenants),

@@ -10,7 +10,7 @@
  *
  * With max_resumes a lost connection does not end the answer.  The client repeats the request with the header
  * last-event-id and gets the rest: from another server of the list, or from the same address once a router answers
- * there again. */
+ * there again.  A 429 then only delays the rest: the client waits as long as its retry-after says. */
 #include "clients/common/stream.h"
 
 #include <inttypes.h>
@@ -24,7 +24,7 @@
 
 #define RESUME_PAUSE_NS (250 * NS_PER_MS) /* multiplied by the resumptions in a row without a new event */
 
-enum { MAX_REFUSAL_BYTES = 64 * 1024 };
+enum { MAX_REFUSAL_BYTES = 64 * 1024, MAX_RETRY_AFTER_S = 60 };
 
 struct stream {
     struct stream_opts opts;
@@ -37,6 +37,7 @@ struct stream {
     char resumed_at[256];   /* id of the last event at the latest resumption */
     struct buf refusal;     /* the body of a status other than 200 */
     int status;
+    uint64_t retry_after_ns; /* of a 429; 0: none */
 };
 
 static void stream_free(struct stream *stream)
@@ -85,8 +86,13 @@ static void stream_restart_silence(struct stream *stream)
 static void stream_on_head(void *arg, const struct http_head *head, struct bytes text)
 {
     struct stream *stream = arg;
+    uint64_t retry_after_s;
 
     stream->status = head->status;
+    if (head->status == 429 &&
+        str_to_u64(http_head_get(head, text, "retry-after", NULL), &retry_after_s) == 0)
+        stream->retry_after_ns =
+            (retry_after_s < MAX_RETRY_AFTER_S ? retry_after_s : MAX_RETRY_AFTER_S) * NS_PER_S;
     stream_restart_silence(stream);
 }
 
@@ -139,21 +145,34 @@ static int stream_call(struct stream *stream, struct http_client *client, const 
                                   .arg = stream};
 
     stream->status = 0;
+    stream->retry_after_ns = 0;
     buf_clear(&stream->refusal);
     return http_client_start(client, &call, &stream->call);
 }
 
-/* A router that has just started, or whose workers are not connected yet, answers 404 or 503 for a moment. */
+/* A router that has just started, or whose workers are not connected yet, answers 404 or 503 for a moment.  It answers 429
+ * until an answer that it computes again fits the key's limits. */
 static bool stream_may_resume(struct stream *stream, int result)
 {
     const char *last_id = sse_parser_last_id(stream->answer.sse);
-    bool is_lost = result < 0 || stream->status == 200 || stream->status == 404 || stream->status >= 500;
+    bool is_lost = result < 0 || stream->status == 200 || stream->status == 404 || stream->status == 429 ||
+                   stream->status >= 500;
 
     if (strcmp(last_id, stream->resumed_at) != 0)
         stream->n_resumes = 0;
     str_copy(stream->resumed_at, sizeof(stream->resumed_at), last_id);
     return !stream->answer.is_whole && !stream->answer.is_failed && last_id[0] != '\0' && is_lost &&
            stream->n_resumes < stream->opts.max_resumes;
+}
+
+/* The server owes no sign of life during the pause. */
+static void stream_pause(struct stream *stream)
+{
+    uint64_t pause_ns = RESUME_PAUSE_NS * stream->n_resumes++;
+
+    if (stream->silence != NULL)
+        ev_timer_stop(stream->silence);
+    ev_timer_start(stream->pause, pause_ns > stream->retry_after_ns ? pause_ns : stream->retry_after_ns);
 }
 
 static void stream_on_pause_over(void *arg)
@@ -187,7 +206,7 @@ static void stream_on_end(void *arg, int result, const struct fault *fault)
 
     stream->call = NULL;
     if (stream->opts.max_resumes > 0 && stream_may_resume(stream, result)) {
-        ev_timer_start(stream->pause, RESUME_PAUSE_NS * stream->n_resumes++);
+        stream_pause(stream);
         return;
     }
     if (result == 0 && stream->status != 200) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stream that outlives its router, without an SDK: when the connection is lost, the next router of the list goes on
-// at the next byte, by the id of the last event.
+// at the next byte, by the id of the last event.  While the rest does not fit the key's limits (429), it waits.
 //
 //   node resume.mjs [QUESTION]     BATON_URLS (http://127.0.0.1:8080, with commas between several), BATON_API_KEY,
 //                                  BATON_FIELDS ({"max_tokens": 256}): more of the request
@@ -36,13 +36,16 @@ async function readEvents(response, onEvent) {
 let lastId, isWhole = false;
 for (let attempt = 0, lost = 0; !isWhole && lost < 10; attempt++) {
   const before = lastId;
+  let waitMs = 0;
   try {
     const response = await fetch(urls[attempt % urls.length] + "/v1/messages", {
       method: "POST",
       headers: lastId ? { ...headers, "last-event-id": lastId } : headers,
       body,
     });
-    if (!response.ok && response.status < 500 && response.status !== 404) throw new Error(await response.text());
+    const isTooSoon = lastId && response.status === 429;
+    if (isTooSoon) waitMs = 1000 * Number(response.headers.get("retry-after"));
+    if (!response.ok && response.status < 500 && response.status !== 404 && !isTooSoon) throw new Error(await response.text());
     if (response.ok)
       await readEvents(response, (event) => {
         lastId = event.id ?? lastId;
@@ -54,7 +57,7 @@ for (let attempt = 0, lost = 0; !isWhole && lost < 10; attempt++) {
     if (!(error instanceof TypeError)) throw error; // fetch's word for a lost connection
   }
   lost = lastId !== before ? 0 : lost + 1;
-  if (!isWhole) await new Promise((done) => setTimeout(done, 250 * lost));
+  if (!isWhole) await new Promise((done) => setTimeout(done, Math.max(250 * lost, waitMs)));
 }
 process.stdout.write("\n");
 process.exit(isWhole ? 0 : 1);

@@ -111,7 +111,7 @@ void worker_notices_reported(struct worker *worker)
     }
 }
 
-/* A task without a notice is in the engine's report. */
+/* A task without a notice is in the engine's report.  Cancelled tasks send no end: the next report lacks them. */
 static void notices_advance(struct notices *notices, const struct task_key *key, enum notice_state state)
 {
     bool is_noticed = false;
@@ -135,6 +135,8 @@ void worker_notices_answers(struct worker *worker, const struct report *report)
         const struct task_key key = {.router_epoch = answer->router_epoch, .request = answer->request};
         bool is_first = answer->n_ids > 0 && answer->first_index == 0 && !answer->is_prompt_logprobs;
 
+        if (answer->error == E_NOT_FOUND) /* an order for a task that has ended before */
+            continue;
         if (answer->finish != BATON__FINISH__FINISH_NONE)
             notices_advance(worker->notices, &key, NOTICE_ENDED);
         else if (is_first)

@@ -207,6 +207,7 @@ static void report_load(struct worker_engine *engine)
     report->load.taken_ns = clock_now_ns();
     sched_load(engine->sched, &report->load.sched);
     worker_hashing_load(engine, &report->load.sched); /* the scheduler does not have these prompts yet */
+    worker_tasks_load(engine, &report->load.sched);
     count_steps(engine, &report->load.sched);
     kv_pool_counts(engine->pool, &report->load.blocks);
     report->load.blocks_available = kv_available(engine->pool);

@@ -113,6 +113,8 @@ void worker_peer_leave(struct worker_engine *engine, uint32_t peer);
 int worker_tasks_open(struct worker_engine *engine);
 void worker_tasks_close(struct worker_engine *engine);
 void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec);
+/* Adds the tasks that neither the scheduler nor hashing.c has: they wait for a grammar, a disk, a store or a peer. */
+void worker_tasks_load(const struct worker_engine *engine, struct sched_load *load);
 void worker_tasks_cancel(struct worker_engine *engine, const struct task_key *key);
 /* Reports FAILED when there is no such task. */
 void worker_tasks_proceed(struct worker_engine *engine, uint32_t origin, const struct task_key *key);

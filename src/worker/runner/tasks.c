@@ -347,6 +347,15 @@ void worker_tasks_submit(struct worker_engine *engine, struct task_spec *spec)
         task_look(engine, task);
 }
 
+void worker_tasks_load(const struct worker_engine *engine, struct sched_load *load)
+{
+    list_for_each (node, &engine->tasks) {
+        const struct task *task = container_of(node, struct task, all);
+
+        load->n_waiting += task_is_waiting(task) && task->state != TASK_HASHING;
+    }
+}
+
 static void task_cancel(struct worker_engine *engine, struct task *task)
 {
     if (task_is_waiting(task))

@@ -511,6 +511,12 @@ static void an_end_is_reported_before_the_engine_counts_again(void **state)
     assert_int_equal(load.running, 3);
     assert_int_equal(load.waiting, 1);
 
+    struct report *unknown =
+        report_new(REPORT_ANSWERS, 0); /* PROCEED for a task that is gone: no second end */
+    *report_answer(unknown, NULL, 0) = (struct task_answer){
+        .router_epoch = 5, .request = 99, .finish = BATON__FINISH__FINISH_FAILED, .error = E_NOT_FOUND};
+    worker_routers_answers(&worker, unknown);
+    report_free(unknown);
     answer(1, 0, 1, BATON__FINISH__FINISH_STOP);
     answer(3, 1, 1, BATON__FINISH__FINISH_STOP);
     load = (Baton__LoadReport)BATON__LOAD_REPORT__INIT;

@@ -221,7 +221,8 @@ def a_drain_finishes_requests_that_wait():
         until(lambda: worker.status()["tasks"] == 1, "the request has not arrived")
         assert ctl(worker, "drain").returncode == 0
         until(lambda: readiness(worker) == 503, "it does not drain")
-        assert worker.status()["running"] == worker.status()["waiting"] == 0
+        until(lambda: worker.status()["waiting"] == 1, "the request does not wait")
+        assert worker.status()["running"] == 0
         assert fetch(worker.http, "POST", "/v1/messages", c.body("hello"), {"content-type": "application/json"})[0] == 503
         owner.kill(signal.SIGCONT)
         asker.join()

@@ -111,8 +111,10 @@ void worker_notices_reported(struct worker *worker)
     }
 }
 
-/* A task without a notice is in the engine's report.  Cancelled tasks send no end: the next report lacks them. */
-static void notices_advance(struct notices *notices, const struct task_key *key, enum notice_state state)
+/* A task without a notice is in the engine's report.  Cancelled tasks send no end: the next report lacks them.
+ * may_be_unknown: perhaps an order came for a task that had ended before, so only a notice proves that it counts. */
+static void notices_advance(struct notices *notices, const struct task_key *key, enum notice_state state,
+                            bool may_be_unknown)
 {
     bool is_noticed = false;
 
@@ -125,7 +127,7 @@ static void notices_advance(struct notices *notices, const struct task_key *key,
         if (state > notice->state)
             notice->state = state;
     }
-    notices->n_ended += state == NOTICE_ENDED && !is_noticed;
+    notices->n_ended += state == NOTICE_ENDED && !is_noticed && !may_be_unknown;
 }
 
 void worker_notices_answers(struct worker *worker, const struct report *report)
@@ -135,12 +137,10 @@ void worker_notices_answers(struct worker *worker, const struct report *report)
         const struct task_key key = {.router_epoch = answer->router_epoch, .request = answer->request};
         bool is_first = answer->n_ids > 0 && answer->first_index == 0 && !answer->is_prompt_logprobs;
 
-        if (answer->error == E_NOT_FOUND) /* an order for a task that has ended before */
-            continue;
         if (answer->finish != BATON__FINISH__FINISH_NONE)
-            notices_advance(worker->notices, &key, NOTICE_ENDED);
+            notices_advance(worker->notices, &key, NOTICE_ENDED, answer->error == E_NOT_FOUND);
         else if (is_first)
-            notices_advance(worker->notices, &key, NOTICE_RUNNING);
+            notices_advance(worker->notices, &key, NOTICE_RUNNING, false);
     }
 }
 

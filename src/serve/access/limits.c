@@ -443,28 +443,42 @@ static int check_begin(const struct limit_account *account, uint64_t now_ns, str
     return too_many_running(account, now_ns) ? limits_refuse(account, LIMIT_CONCURRENT, 1, refusal) : rc;
 }
 
+/* False: the request has no account, so nothing limits it. */
+static bool lease_open(struct limit_lease *lease, struct limit_account *account,
+                       struct limit_refusal *refusal)
+{
+    memset(lease, 0, sizeof(*lease));
+    memset(refusal, 0, sizeof(*refusal));
+    lease->account = account;
+    if (account != NULL)
+        account->limits->n_leases++;
+    return account != NULL;
+}
+
+/* Counts the admitted request for its key and its tenant. */
+static void lease_begin(struct limit_lease *lease, uint64_t now_ns)
+{
+    lease->is_running = true;
+    for (const struct limit_account *a = lease->account; a != NULL; a = a->tenant) {
+        add_running(a, 1, now_ns);
+        add_used(a, LIMIT_REQUESTS, 1, now_ns);
+    }
+}
+
 int limits_begin(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
                  struct limit_refusal *refusal)
 {
     const uint64_t one[LIMIT_N_BUCKETS] = {[LIMIT_REQUESTS] = 1};
     int rc = 0;
 
-    memset(lease, 0, sizeof(*lease));
-    memset(refusal, 0, sizeof(*refusal));
-    lease->account = account;
-    if (account == NULL)
+    if (!lease_open(lease, account, refusal))
         return 0;
-    account->limits->n_leases++;
     account_want(account, one, now_ns);
     for (struct limit_account *a = account; a != NULL; a = a->tenant)
         rc |= check_begin(a, now_ns, refusal);
     if (rc < 0)
         return E_LIMIT;
-    lease->is_running = true;
-    for (struct limit_account *a = account; a != NULL; a = a->tenant) {
-        add_running(a, 1, now_ns);
-        add_used(a, LIMIT_REQUESTS, 1, now_ns);
-    }
+    lease_begin(lease, now_ns);
     return 0;
 }
 
@@ -488,22 +502,15 @@ int limits_resume(struct limit_lease *lease, struct limit_account *account, uint
 {
     int rc = 0;
 
-    memset(lease, 0, sizeof(*lease));
-    memset(refusal, 0, sizeof(*refusal));
-    lease->account = account;
-    if (account == NULL)
+    if (!lease_open(lease, account, refusal))
         return 0;
-    account->limits->n_leases++;
     limits_catch_up(account, now_ns);
     for (const struct limit_account *a = account; a != NULL; a = a->tenant)
         rc |= check_resume(a, now_ns, refusal);
     if (rc < 0)
         return E_LIMIT;
-    lease->is_running = lease->is_unknown = true;
-    for (const struct limit_account *a = account; a != NULL; a = a->tenant) {
-        add_running(a, 1, now_ns);
-        add_used(a, LIMIT_REQUESTS, 1, now_ns);
-    }
+    lease_begin(lease, now_ns);
+    lease->is_unknown = true;
     return 0;
 }
 

@@ -112,13 +112,21 @@ double rate_level(const struct rate *rate)
     return rate->level;
 }
 
+static double rate_tend(const struct rate *rate, double to, uint64_t half_ns, uint64_t now_ns)
+{
+    return to * pow(rate->level / to, exp2(-rate_age(rate, now_ns, half_ns)));
+}
+
 double rate_hope(const struct rate *rate, double prior, uint64_t now_ns)
 {
     if (rate->level <= 0)
         return prior;
-    if (rate->level >= prior)
-        return rate->level;
-    return prior * pow(rate->level / prior, exp2(-rate_age(rate, now_ns, HOPE_NS)));
+    return rate->level >= prior ? rate->level : rate_tend(rate, prior, HOPE_NS, now_ns);
+}
+
+double rate_hope_less(const struct rate *rate, double usual, uint64_t half_ns, uint64_t now_ns)
+{
+    return usual <= 0 || rate->level <= usual ? rate->level : rate_tend(rate, usual, half_ns, now_ns);
 }
 
 /* ---- pauses ---- */

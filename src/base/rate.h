@@ -33,6 +33,8 @@ double rate_level(const struct rate *rate); /* 0: no samples yet */
 /* Returns the level, or prior without samples.  A level below `prior` moves towards the prior as time passes
  * without samples, so that something that seems slow is tried again. */
 double rate_hope(const struct rate *rate, double prior, uint64_t now_ns);
+/* The same for a cost: a level above `usual` (0: unknown) moves half-way there in half_ns.  0: no samples yet. */
+double rate_hope_less(const struct rate *rate, double usual, uint64_t half_ns, uint64_t now_ns);
 
 /* Tells a step whose thread was stopped from a step that is slow.  Start with a zeroed struct. */
 struct rate_pause {

@@ -20,18 +20,9 @@ static double part_left(double seconds, double other_s, double least)
     return seconds - other_s > least * seconds ? seconds - other_s : least * seconds;
 }
 
-static double prompt_cost_passed(uint64_t from_ns, uint64_t now_ns, uint64_t unit_ns)
-{
-    return now_ns > from_ns ? (double)(now_ns - from_ns) / (double)unit_ns : 0;
-}
-
 double prompt_cost_hope(const struct prompt_cost *cost, uint64_t now_ns)
 {
-    double level = rate_level(&cost->token_s), usual = USUAL * cost->least_s;
-
-    if (usual <= 0 || level <= usual)
-        return level;
-    return usual * pow(level / usual, exp2(-prompt_cost_passed(cost->token_s.at_ns, now_ns, HOPE_NS)));
+    return rate_hope_less(&cost->token_s, USUAL * cost->least_s, HOPE_NS, now_ns);
 }
 
 /* A sample that is nearer to the hope than to the level proves it right, as far as it counts. */
@@ -43,8 +34,8 @@ static void prompt_cost_learn_token(struct prompt_cost *cost, double token_s, do
         cost->token_s.level *= pow(hope / level, weight);
     rate_learn(&cost->token_s, token_s, ALPHA, weight, now_ns);
     level = rate_level(&cost->token_s);
-    if (cost->least_s > 0)
-        cost->least_s *= exp2(prompt_cost_passed(cost->least_ns, now_ns, DOUBLES_NS));
+    if (cost->least_s > 0 && now_ns > cost->least_ns)
+        cost->least_s *= exp2((double)(now_ns - cost->least_ns) / DOUBLES_NS);
     if (cost->least_s <= 0 || level < cost->least_s)
         cost->least_s = level;
     cost->least_ns = now_ns;

@@ -78,6 +78,7 @@ libbench_a_SOURCES = clients/bench/options.h clients/bench/options.c \
 	clients/bench/stats.h clients/bench/stats.c
 baton_bench_SOURCES = clients/bench/main.c \
 	clients/bench/run.h clients/bench/run.c \
+	clients/bench/detail.h clients/bench/detail.c \
 	clients/bench/report.h clients/bench/report.c \
 	clients/bench/kv.h clients/bench/kv_bound.c clients/bench/kv_main.c clients/bench/kv_nodes.c clients/bench/kv_reference.c
 baton_bench_LDADD = libbench.a libtransfer_transport.a $(link_clients) $(XXHASH_LIBS) $(VERBS_LIBS)

@@ -32,6 +32,7 @@ struct bench {
     struct prompt_maker maker;
     struct plan plan;
     struct tally tally;
+    FILE *detail;
 };
 
 /* Each running request has a connection, so the limit on descriptors bounds the requests. */
@@ -115,6 +116,9 @@ static int bench_main_prepare(struct bench *bench)
 
     if (opts->load == BENCH_TRACE && trace_load(opts->trace_path, &fault, &bench->trace) < 0)
         rc = complain(BENCH_NAME, "%s", fault.text);
+    if (rc == EXIT_DONE && opts->detail_path != NULL &&
+        (bench->detail = fopen(opts->detail_path, "we")) == NULL)
+        rc = complain(BENCH_NAME, "%s: %s", opts->detail_path, strerror(errno));
     if (rc == EXIT_DONE)
         rc = server_open(&server, &bench->server);
     if (rc == EXIT_DONE)
@@ -144,6 +148,19 @@ static int bench_main_print_report(struct bench *bench, bool is_interrupted)
     return status == EXIT_DONE ? finish_output(BENCH_NAME) : status;
 }
 
+/* Closes the file of --save-detailed. */
+static int bench_main_end_detail(struct bench *bench)
+{
+    bool is_bad;
+
+    if (bench->detail == NULL)
+        return EXIT_DONE;
+    is_bad = ferror(bench->detail) != 0;
+    is_bad |= fclose(bench->detail) != 0;
+    bench->detail = NULL;
+    return is_bad ? complain(BENCH_NAME, "%s: cannot write all of it", bench->opts.detail_path) : EXIT_DONE;
+}
+
 static int bench_main_measure(struct bench *bench)
 {
     char path[SERVER_PATH_BYTES];
@@ -154,7 +171,8 @@ static int bench_main_measure(struct bench *bench)
                                  .path = path,
                                  .model = bench->model,
                                  .maker = &bench->maker,
-                                 .plan = &bench->plan};
+                                 .plan = &bench->plan,
+                                 .detail = bench->detail};
     int status;
     int rc;
 
@@ -162,9 +180,9 @@ static int bench_main_measure(struct bench *bench)
     rc = run_bench(&run, &bench->tally);
     if (rc < 0 && rc != E_CANCELLED)
         complain(BENCH_NAME, "the run broke off: %s", err_text(rc));
-    status = bench_main_print_report(bench, rc == E_CANCELLED);
-    if (status != EXIT_DONE)
-        return status;
+    status = bench_main_end_detail(bench);
+    if (bench_main_print_report(bench, rc == E_CANCELLED) != EXIT_DONE || status != EXIT_DONE)
+        return EXIT_FAILED;
     return (rc == 0 || rc == E_CANCELLED) && bench->tally.n_whole > 0 ? EXIT_DONE : EXIT_FAILED;
 }
 
@@ -182,6 +200,7 @@ int main(int argc, char **argv)
     status = bench_main_prepare(&bench);
     if (status == EXIT_DONE)
         status = bench_main_measure(&bench);
+    (void)bench_main_end_detail(&bench);
     server_close(&bench.server);
     trace_fini(&bench.trace);
     tally_fini(&bench.tally);

@@ -27,7 +27,8 @@ enum {
     OPT_ITL,
     OPT_TIMEOUT,
     OPT_TEMPERATURE,
-    OPT_JSON
+    OPT_JSON,
+    OPT_DETAIL
 };
 
 static const struct option options_long[] = {{"url", required_argument, NULL, 'u'},
@@ -49,6 +50,7 @@ static const struct option options_long[] = {{"url", required_argument, NULL, 'u
                                              {"timeout", required_argument, NULL, OPT_TIMEOUT},
                                              {"temperature", required_argument, NULL, OPT_TEMPERATURE},
                                              {"json", no_argument, NULL, OPT_JSON},
+                                             {"save-detailed", required_argument, NULL, OPT_DETAIL},
                                              {"help", no_argument, NULL, 'h'},
                                              {"version", no_argument, NULL, 'V'},
                                              {NULL, 0, NULL, 0}};
@@ -82,6 +84,8 @@ static void bench_options_print_help(void)
            "      --ttft-slo TIME         time to first token (500ms)\n"
            "      --itl-slo TIME          mean time per further token (50ms)\n"
            "      --json                  results as JSON instead of a table\n"
+           "      --save-detailed FILE    also the figures of each request, with each gap between tokens,\n"
+           "                              a line of JSON each\n"
            "  -h, --help                  this text\n"
            "  -V, --version               the version\n");
 }
@@ -195,6 +199,9 @@ static int read_rest(int c, struct bench_opts *opts)
         return option_f64(BENCH_NAME, "--temperature", optarg, &opts->temperature);
     case OPT_JSON:
         opts->is_json = true;
+        return 1;
+    case OPT_DETAIL:
+        opts->detail_path = optarg;
         return 1;
     default:
         return 0; /* getopt has complained */

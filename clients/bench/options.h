@@ -40,6 +40,7 @@ struct bench_opts {
     uint64_t timeout_ns; /* of a request */
     double temperature;
     bool is_json;
+    const char *detail_path; /* the figures of each request are saved there; NULL: nowhere */
 };
 
 /* 1: continue; 0: exit with *status_out (--help, --version, or a refused option). */

@@ -24,6 +24,7 @@
 #include "base/list.h"
 #include "base/rate.h"
 #include "base/str.h"
+#include "clients/bench/detail.h"
 #include "clients/common/stream.h"
 #include "base/event/signals.h"
 
@@ -56,6 +57,7 @@ struct ask {
     uint64_t sent_ns;
     uint64_t first_ns; /* 0: nothing came yet */
     uint64_t last_ns;
+    struct series itl; /* ms; only with run_opts.detail */
 };
 
 static void send_due(void *arg);
@@ -83,6 +85,8 @@ static void run_on_piece(void *arg, enum answer_part part, struct bytes text)
         rate_observe(&run->gap_ms, run_ms(now_ns - ask->last_ns), 0.02);
         if (ask->is_counted)
             series_add(&run->tally->itl, run_ms(now_ns - ask->last_ns));
+        if (ask->is_counted && run->opts->detail != NULL)
+            series_add(&ask->itl, run_ms(now_ns - ask->last_ns));
     }
     ask->last_ns = now_ns;
 }
@@ -134,9 +138,25 @@ static void count_whole(struct run *run, const struct ask *ask, const struct ans
     count_serving(tally, answer);
 }
 
+/* answer NULL: the run ended before it. */
+static void run_save_detail(const struct ask *ask, const struct answer *answer, uint64_t now_ns)
+{
+    const struct run *run = ask->run;
+
+    if (run->opts->detail != NULL && ask->is_counted)
+        detail_write(&(struct detail){.began_ns = run->began_ns,
+                                      .sent_ns = ask->sent_ns,
+                                      .first_ns = ask->first_ns,
+                                      .ended_ns = now_ns,
+                                      .itl = &ask->itl,
+                                      .answer = answer},
+                     run->opts->detail);
+}
+
 static void run_ask_free(struct ask *ask)
 {
     list_remove(&ask->in_live);
+    series_fini(&ask->itl);
     ask->run->n_live--;
     free(ask);
 }
@@ -156,6 +176,7 @@ static void run_on_over(void *arg, const struct answer *answer)
 
     run->n_ended++;
     run->n_failed += !answer->is_whole;
+    run_save_detail(ask, answer, now_ns);
     if (ask->is_counted) {
         run->tally->ended_ns = now_ns;
         if (answer->is_whole) {
@@ -317,6 +338,7 @@ static void cut_live(struct run *run)
         struct ask *ask = container_of(node, struct ask, in_live);
 
         stream_cancel(ask->stream);
+        run_save_detail(ask, NULL, clock_now_ns());
         if (ask->is_counted) {
             run->tally->n_cut++;
             run->tally->ended_ns = clock_now_ns();

@@ -3,6 +3,8 @@
 #ifndef CLIENTS_BENCH_RUN_H
 #define CLIENTS_BENCH_RUN_H
 
+#include <stdio.h>
+
 #include "clients/bench/plan.h"
 #include "clients/bench/stats.h"
 #include "net/http/client.h"
@@ -16,6 +18,7 @@ struct run_opts {
     const char *model;
     const struct prompt_maker *maker;
     struct plan *plan;
+    FILE *detail; /* counted requests are written there as they end; NULL: nowhere */
 };
 
 /* Runs the loop until every planned request has ended, or until Ctrl-C, and fills the tally.  Shows progress

@@ -123,6 +123,39 @@ def interrupting_shows_what_there_is():
         assert f["requests"]["sent"] == f["requests"]["whole"] + f["requests"]["broken_off"], f
 
 
+def each_request_is_saved():
+    """--save-detailed: counted requests, their gaps, and what failed or was cut."""
+    with tempfile.TemporaryDirectory() as home, Stub(words=["x"] * 4) as stub:
+        path = os.path.join(home, "detail.jsonl")
+
+        def saved():
+            with open(path) as f:
+                return [json.loads(line) for line in f]
+
+        stub.gap_s = 0.02
+        f = figures(stub, "-c", "3", "-n", "9", "--warmup", "2", "--save-detailed", path)
+        lines = saved()
+        assert len(lines) == f["requests"]["whole"] == 7 and all(line["error"] is None and line["answer_tokens"] > 1 for line in lines), lines
+        assert all(line["e2e_ms"] >= line["ttft_ms"] + sum(line["itl_ms"]) - 0.01 for line in lines), lines
+        gaps = [gap for line in lines for gap in line["itl_ms"]]
+        assert len(gaps) == f["itl_ms"]["n"] and abs(sum(gaps) / len(gaps) - f["itl_ms"]["mean"]) < 0.01, (gaps, f)
+        assert abs(sum(line["prompt_tokens"] for line in lines) - f["tokens"]["prompt"]) < 1, (lines, f)
+        assert 0 <= min(line["sent_s"] for line in lines) and max(line["sent_s"] + line["e2e_ms"] / 1e3 for line in lines) < 10, lines
+        stub.fault = "busy"
+        assert bench(stub, "-n", "3", "--save-detailed", path).returncode == 1
+        assert [line["error"] for line in saved()] == ["overloaded_error"] * 3 and all(line["itl_ms"] == [] for line in saved()), saved()
+        stub.fault, stub.gap_s = None, 5
+        process = subprocess.Popen([command("baton-bench"), "--url", stub.url, "-n", "2", "--save-detailed", path], stdout=subprocess.PIPE)
+        asked = len(stub.asked)
+        while len(stub.asked) < asked + 2:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        assert [line["error"] for line in saved()] == ["cut"] * 2, saved()
+        done = bench(stub, "-n", "1", "--save-detailed", os.path.join(home, "no", "file"))
+        assert done.returncode == 1 and b"No such file" in done.stderr, done
+
+
 def a_duration_ends_it():
     with Stub() as stub:
         stub.gap_s = 0.01
@@ -148,4 +181,4 @@ def wrong_command_lines():
 
 
 main([closed_loop, objectives_are_judged, arrivals_do_not_wait, the_same_seed_asks_the_same, traces_are_played,
-      failures_are_counted_by_kind, interrupting_shows_what_there_is, a_duration_ends_it, many_at_once, wrong_command_lines])
+      failures_are_counted_by_kind, interrupting_shows_what_there_is, each_request_is_saved, a_duration_ends_it, many_at_once, wrong_command_lines])

@@ -13,8 +13,9 @@ The workers run the simulated engine at the speed of an accelerator, or with --e
 one thread each; all else is as in production.  The simulator then shares this machine's cores between the workers
 (--host-cores), counts what a token and a new request cost outside of the steps in that load (--token-cpu, --request-cpu: the
 router, the client, and the threads of workers that do not compute), and varies the times of steps as much as those of
-idle workers vary (--noise).  --times status takes the step times from a worker's status, as baton-sim --measured does, and
-does not measure them from outside.  --both: N workers of the role both, instead of two of each other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
+requests vary that have the fleet for themselves (--noise).  --times status takes the step times from a worker's status, as
+baton-sim --measured does, and does not measure them from outside.  --both: N workers of the role both, instead of two of each
+other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
 
 Workers start one after another, because each measures itself at its start, and serve a load of the same kind for half a
 minute, because they learn what they report.  They are measured before and after the load that counts, and the simulator gets
@@ -26,7 +27,6 @@ Daemons whose models compute differ between two runs of one load by more than th
 bundled, else 1).
 """
 import argparse
-import datetime
 import json
 import math
 import os
@@ -88,7 +88,7 @@ def run_daemons(trace, args):
         measured.append(measure(c, args, row, 1))
         idle = Times([statistics.fmean(pair) for pair in zip(*(m.steps for m in measured))],
                      noise=statistics.fmean(m.noise for m in measured))
-        return [(*run[:3], idle if args.engine == "sim" else times_alone(run, idle._replace(**cpu_of_run(c, run)), args)) for run in runs], status
+        return [(run, idle if args.engine == "sim" else times_alone(run, idle._replace(**cpu_of_run(c, run)), args)) for run in runs], status
 
 
 class Times(typing.NamedTuple):
@@ -98,31 +98,41 @@ class Times(typing.NamedTuple):
     noise: float = 0
 
 
+class Run(typing.NamedTuple):
+    figures: dict  # of baton-bench
+    share: float  # of the requests, that were handed over
+    log: bytes  # the router's
+    requests: list  # of baton-bench --save-detailed
+    cpu_s: float  # outside of the steps
+
+
+def requests_alone(requests):
+    """Those that had the fleet for themselves, and no cached text."""
+    alone, until = [], 0
+    requests = sorted(requests, key=lambda request: request["sent_s"])
+    for i, request in enumerate(requests):
+        end = request["sent_s"] + request["e2e_ms"] / 1e3
+        if request["sent_s"] > until + 0.002 and (i + 1 == len(requests) or requests[i + 1]["sent_s"] > end) and request["cached_tokens"] == 0 and request["itl_ms"]:
+            alone.append(request)
+        until = max(until, end)
+    return alone
+
+
 def times_alone(run, idle, args):
     """The times of those requests of a run that had the fleet for themselves.  A virtual machine is twice as fast in one minute
     as in the next, so what was measured before a run is not true in it."""
-    requests = []
-    for line in map(json.loads, run[2].splitlines()):
-        if line.get("event") == "access" and line["status"] == 200:
-            end = datetime.datetime.fromisoformat(line["ts"]).timestamp()
-            requests.append((end - line["total_us"] / 1e6, end, line))
-    requests.sort(key=lambda request: request[0])
-    client = run[0]["ttft_ms"]["mean"] / 1e3 - statistics.fmean(line["ttft_us"] / 1e6 for _, _, line in requests)
-    alone, until = [], 0
-    for i, (start, end, line) in enumerate(requests):
-        if start > until + 0.002 and (i + 1 == len(requests) or requests[i + 1][0] > end) and line["tokens_cached"] == 0 and line["tokens_out"] > 1:
-            alone.append(line)
-        until = max(until, end)
-    if len({line["tokens_in"] for line in alone}) < 10:
-        print(f"{len(alone)} of {len(requests)} requests alone: too few, so the times of idle workers")
+    alone = requests_alone(run.requests)
+    if len({one["prompt_tokens"] for one in alone}) < 10:
+        print(f"{len(alone)} of {len(run.requests)} requests alone: too few, so the times of idle workers")
         return idle
-    step, context = fit_line([(line["tokens_in"] + line["tokens_out"] / 2, (line["total_us"] - line["ttft_us"]) / 1e6 / (line["tokens_out"] - 1), line["tokens_out"])
-                              for line in alone])
+    gaps = [(one["prompt_tokens"] + i, gap / 1e3) for one in alone for i, gap in enumerate(one["itl_ms"])]
+    step, context = fit_line([(at, gap, 1) for at, gap in gaps])
+    noise = step_noise([gap / (step + context * at) for at, gap in gaps])
     row = step * idle.steps[1] / (idle.steps[0] + idle.steps[1])
-    token, pair = fit_prompts([(line["tokens_in"], max(line["ttft_us"] / 1e6 + client - 2 * seconds_of(args.latency) - -(-line["tokens_in"] // (CHUNK + SEATS)) * (step - row), 1e-4))
-                               for line in alone])
-    print(f"{len(alone)} of {len(requests)} requests alone: step, row, context, token, pair " + steps_text((step - row, row, context, token, pair)))
-    return idle._replace(steps=[step - row, row, context, token, pair])
+    token, pair = fit_prompts([(one["prompt_tokens"], max(one["ttft_ms"] / 1e3 - 2 * seconds_of(args.latency) - -(-one["prompt_tokens"] // (CHUNK + SEATS)) * (step - row), 1e-4))
+                               for one in alone])
+    print(f"{len(alone)} of {len(run.requests)} requests alone: step, row, context, token, pair " + steps_text((step - row, row, context, token, pair)) + f"; noise {noise:.2f}")
+    return idle._replace(steps=[step - row, row, context, token, pair], noise=noise)
 
 
 def steps_text(steps):
@@ -130,17 +140,16 @@ def steps_text(steps):
 
 
 def logged_run(cluster, trace, seed):
-    """The client's figures, the share of requests that were handed over, the router's log, and the processor seconds outside of
-    the steps.  Texts are those of no other run."""
+    """Texts are those of no other run."""
     time.sleep(1)  # the last lines of what was before are written
     before, cpu_s = n_placed(cluster), cpu_outside(cluster)
     with open(cluster.routers[0].log_path, "rb") as log:
         log.seek(0, os.SEEK_END)
-        real = bench(cluster, "--trace", trace, "--seed", f"{2000 + seed}")
+        real, requests = bench_detailed(cluster, "--trace", trace, "--seed", f"{2000 + seed}")
         time.sleep(1)  # the last lines are written
         lines = log.read()
     pairs, alone = (b - a for a, b in zip(before, n_placed(cluster)))
-    return real, pairs / max(pairs + alone, 1), lines, cpu_outside(cluster) - cpu_s
+    return Run(real, pairs / max(pairs + alone, 1), lines, requests, cpu_outside(cluster) - cpu_s)
 
 
 def n_placed(cluster):
@@ -158,11 +167,19 @@ def bench(cluster, *options):
     return json.loads(out.stdout)
 
 
+def bench_detailed(cluster, *options):
+    """Its figures, and those of each request that ended well."""
+    with tempfile.NamedTemporaryFile() as detail:
+        figures = bench(cluster, *options, "--save-detailed", detail.name)
+        return figures, [one for one in map(json.loads, detail) if one["error"] is None]
+
+
 def measure(cluster, args, row, again):
     """Step times of idle workers, and how much times of equal steps differ: what baton-sim takes.  Seconds of a step, for each row, context token, prompt token and attended pair.  They include the
     engine's configured times, sockets, wake-ups and the engine's checks of all KV."""
     is_sim = args.engine == "sim"  # a model's first steps after a pause are slower than those of a worker that is never idle
-    alone = {n: bench(cluster, *(("-c", "1") if is_sim else ("-r", f"{600 / n}")), "--requests", "8", "-p", f"{n}:{n}", "-a", "48:48", "--seed", f"{n + again}") for n in PROMPTS}
+    runs = {n: bench_detailed(cluster, *(("-c", "1") if is_sim else ("-r", f"{600 / n}")), "--requests", "8", "-p", f"{n}:{n}", "-a", "48:48", "--seed", f"{n + again}") for n in PROMPTS}
+    alone = {n: figures for n, (figures, _) in runs.items()}
     length = {n: one["tokens"]["prompt"] / one["requests"]["whole"] for n, one in alone.items()}
     short, long = (alone[n]["itl_ms"]["p50"] / 1e3 for n in (PROMPTS[0], PROMPTS[-1]))
     context = max(long - short, 0) / (length[PROMPTS[-1]] - length[PROMPTS[0]])
@@ -171,14 +188,16 @@ def measure(cluster, args, row, again):
                                for key, n in length.items()])
     if is_sim:
         return Times([step, row, context, token, pair])
-    noise = statistics.fmean(step_noise(one) for one in alone.values())
+    noise = statistics.fmean(step_noise([gap for one in requests for gap in one["itl_ms"]]) for _, requests in runs.values())
     means = [time_s * (1 + noise ** 2) ** 0.5 for time_s in (step, row, context, token, pair)]  # the above are medians
     return Times(means, noise=noise)
 
 
-def step_noise(one):
-    """The relative standard deviation of the gaps between tokens, if they are lognormal, by their median and 90th percentile."""
-    sigma = math.log(one["itl_ms"]["p90"] / one["itl_ms"]["p50"]) / statistics.NormalDist().inv_cdf(0.9)
+def step_noise(gaps):
+    """The relative standard deviation of gaps between tokens, if they are lognormal, by their median and 99th percentile: a few
+    that are far longer do not count."""
+    percent = statistics.quantiles(gaps, n=100)
+    sigma = math.log(percent[98] / percent[49]) / statistics.NormalDist().inv_cdf(0.99)
     return math.expm1(sigma ** 2) ** 0.5
 
 
@@ -223,8 +242,8 @@ def cpu_of_run(cluster, run):
     start, before = time.monotonic(), cpu_outside(cluster)
     first = bench(cluster, "-c", "1", "--requests", "60", "-p", "60:1200", "-a", "1:1", "--seed", "7")["requests"]["whole"]
     request = (cpu_outside(cluster) - before - idle * (time.monotonic() - start)) / first
-    n, n_tokens = run[0]["requests"]["whole"], run[0]["tokens"]["answer"]
-    tokens = run[3] - idle * (run[0]["requests"]["seconds"] + 1) - request * n
+    n, n_tokens = run.figures["requests"]["whole"], run.figures["tokens"]["answer"]
+    tokens = run.cpu_s - idle * (run.figures["requests"]["seconds"] + 1) - request * n
     return {"token_cpu": max(tokens, 0) / max(n_tokens - n, 1), "request_cpu": max(request, 0)}
 
 
@@ -287,9 +306,10 @@ def main():
     with tempfile.NamedTemporaryFile(suffix=".csv") as trace:
         draw_trace(trace.name, args, args.seconds, args.seed)
         runs, status = run_daemons(trace.name, args)
-    real, shares, logs, times = zip(*runs)
+    runs, times = zip(*runs)
+    real, shares = [run.figures for run in runs], [run.share for run in runs]
     seeds = range(1, 1 + (SIMULATED if args.engine == "bundled" else 1))
-    reports = [simulate(log, one, status, args, seed) for log, one in zip(logs, times) for seed in seeds]
+    reports = [simulate(run.log, one, status, args, seed) for run, one in zip(runs, times) for seed in seeds]
     said = [report["classes"][0] for report in reports]
     print(f"steps by the status of a decode worker: {status.get('steps_ms')}")
     print(f"step times (step, row, context, token, pair): {steps_text(times[0].steps)} s; a token outside of the steps: {statistics.fmean(t.token_cpu for t in times) * 1e6:.0f} us of a core, a request {statistics.fmean(t.request_cpu for t in times) * 1e3:.1f} ms; noise: {times[0].noise:.2f}")

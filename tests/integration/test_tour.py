@@ -46,9 +46,13 @@ def the_builder_prints_its_help():
         assert os.listdir(folder) == []
 
 
-def recipe(*words):
-    """Status and text of tools/recipe, and the headings of the recipes that it prints or lists."""
-    said = subprocess.run(["sh", os.path.join(SOURCE, "tools", "recipe"), *words], capture_output=True, text=True, timeout=patience(20))
+IN_GIT = os.path.exists(os.path.join(SOURCE, ".git"))
+
+
+def recipe(*words, places=False):
+    """Status and text of tools/recipe, and the headings of the recipes that it prints or lists.  places: those of precedents too, which take their time."""
+    env = {**os.environ, "GIT_DIR": ".git" if places else "nowhere"}
+    said = subprocess.run(["sh", os.path.join(SOURCE, "tools", "recipe"), *words], capture_output=True, text=True, timeout=patience(20), cwd=SOURCE, env=env)
     assert bool(said.stdout) == (said.returncode == 0) and bool(said.stderr) == (said.returncode != 0), (words, said)
     return said.returncode, said.stdout, re.findall(r"^## (.*)|^  (.*) \(docs/", said.stdout, re.M)
 
@@ -145,6 +149,8 @@ def recipes_are_printed():
         assert recipe(sentence)[1] == recipe(*sentence.split())[1], sentence
     assert len(recipe("a")[2]) > 4 and "\n## " not in recipe("a")[1]
     assert recipe("no", "such.thing")[0] == 1
+    said = recipe("A", "metric", places=True)[1]
+    assert not IN_GIT or re.search(r"\n\nPlaces of -w m_redispatched -- src\n(  src/\S+\.[ch]: \S.*\n){2,}", said), said
     assert recipe()[0] == 2 and recipe("--help")[1].startswith("usage: tools/recipe WORDS")
 
 

@@ -216,7 +216,7 @@ void router_spending_store_up(struct router *router, bool is_up)
     if (is_up)
         common_limits_view_up(spending->common, COMMON_STORE_VIEW, str_digest("store"));
     else
-        common_limits_view_down(spending->common, COMMON_STORE_VIEW, clock_now_ns());
+        common_limits_view_down(spending->common, COMMON_STORE_VIEW, false, clock_now_ns());
 }
 
 void router_spending_silent(struct router *router, uint64_t epoch, bool is_over)
@@ -274,7 +274,7 @@ static void view_take(struct router *router, unsigned view, uint32_t slot)
     struct router_spending *spending = router->spending;
 
     if (spending->views[view] != PICKER_NONE)
-        common_limits_view_down(spending->common, view, clock_now_ns());
+        common_limits_view_down(spending->common, view, false, clock_now_ns());
     spending->views[view] = slot;
     common_limits_view_up(spending->common, view, spending_rank_of(router, slot));
     send_spending(router); /* asks for the snapshot */
@@ -309,7 +309,7 @@ static bool spending_is_view(const struct router_spending *spending, uint32_t sl
     return false;
 }
 
-void router_spending_worker_down(struct router *router, uint32_t slot)
+void router_spending_worker_down(struct router *router, uint32_t slot, bool has_ended)
 {
     struct router_spending *spending = router->spending;
     uint32_t best = PICKER_NONE;
@@ -319,7 +319,7 @@ void router_spending_worker_down(struct router *router, uint32_t slot)
         view++;
     if (spending == NULL || view == COMMON_WORKER_VIEWS)
         return;
-    common_limits_view_down(spending->common, view, clock_now_ns());
+    common_limits_view_down(spending->common, view, has_ended, clock_now_ns());
     spending->views[view] = PICKER_NONE;
     for (uint32_t i = 0; i < PICKER_MAX_WORKERS; i++)
         if (spending_can_relay(router, i) && !spending_is_view(spending, i) &&

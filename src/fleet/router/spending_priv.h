@@ -13,7 +13,7 @@ int router_spending_open(struct router *router, const uint8_t key[32]); /* E_NOM
 void router_spending_close(struct router *router);
 struct common_limits *router_spending_common(const struct router *router); /* NULL: none */
 void router_spending_worker_up(struct router *router, uint32_t slot);
-void router_spending_worker_down(struct router *router, uint32_t slot);
+void router_spending_worker_down(struct router *router, uint32_t slot, bool has_ended); /* its process, too */
 void router_spending_receive(struct router *router, uint32_t slot, const Baton__Spending *spending);
 void router_spending_tick(struct router *router);
 /* The shared store as a view: it is up or away; a router's message from it. */

@@ -82,7 +82,8 @@ static void worker_note_lost(const struct router *router, const struct router_wo
     model->is_losing = true;
 }
 
-static void worker_lose(struct router *router, struct router_worker *worker)
+/* has_ended: its process has, too. */
+static void worker_lose(struct router *router, struct router_worker *worker, bool has_ended)
 {
     uint32_t slot = worker_slot(router, worker);
 
@@ -97,7 +98,7 @@ static void worker_lose(struct router *router, struct router_worker *worker)
     router_worker_refresh(router, worker);
     router_model_limit(router, worker->model);
     router_blocks_down(router, slot);
-    router_spending_worker_down(router, slot);
+    router_spending_worker_down(router, slot, has_ended);
     router_relay_changed(router);
     router_kept_worker_down(router, slot);
     router_stream_worker_lost(router);
@@ -179,7 +180,7 @@ static int worker_on_hello(void *arg, struct link *link, const ProtobufCMessage 
     if (rc < 0)
         return rc;
     if (old != NULL) {
-        worker_lose(router, worker);
+        worker_lose(router, worker, false);
         link_close(old);
         listener_release(router->links);
     }
@@ -360,7 +361,7 @@ static void worker_on_down(void *arg, struct link *link, const struct fault *why
     }
     log_warn("worker_down", LOG_STR("node", worker->node), LOG_STR("reason", why->text));
     metric_add(router->m_lost, 1);
-    worker_lose(router, worker);
+    worker_lose(router, worker, link_peer_has_ended(link));
 }
 
 const char *router_role_text(enum picker_role role)

@@ -333,12 +333,16 @@ static void link_on_event(struct bufferevent *bev, short what, void *arg)
 {
     struct link *link = arg;
     struct fault fault;
+    int socket_error = EVUTIL_SOCKET_ERROR();
 
     ev_work_begin("link event");
     link_enter(link);
     if ((what & BEV_EVENT_CONNECTED) != 0) {
         link_connected(link);
     } else if ((what & (BEV_EVENT_EOF | BEV_EVENT_ERROR)) != 0) {
+        link->peer_has_ended =
+            link->state == LINK_UP &&
+            ((what & BEV_EVENT_EOF) != 0 || socket_error == ECONNRESET || socket_error == EPIPE);
         if (link->state == LINK_LEAVING)
             fault = link->why;
         else
@@ -494,6 +498,11 @@ uint64_t link_rtt_ns(const struct link *link)
 const struct fault *link_why_down(const struct link *link)
 {
     return &link->why;
+}
+
+bool link_peer_has_ended(const struct link *link)
+{
+    return link->peer_has_ended;
 }
 
 void link_set_user(struct link *link, void *user)

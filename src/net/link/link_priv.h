@@ -48,6 +48,7 @@ struct link {
     unsigned n_missed; /* heartbeat periods in a row without a byte from the peer */
     bool has_received; /* a byte arrived in this period */
     struct fault why;
+    bool peer_has_ended;       /* see link_peer_has_ended() */
     struct stranger *stranger; /* accepted, and the peer has not authenticated yet; NULL: no stranger */
 
     struct link_keys keys;    /* known of this connection */

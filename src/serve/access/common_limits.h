@@ -12,8 +12,8 @@
  *
  * Without messages there is no acknowledgement, and each router continues with its share of the limit.  When all
  * relaying workers report that a router is gone, it leaves after two seconds and the others get its share.  A
- * router that vanishes together with its last relaying worker is *lost*: it may still run behind a partition, so
- * its share stays reserved for ten minutes.
+ * router that vanishes together with a relaying worker is *lost*: both may still run behind a partition, so
+ * its share stays reserved for ten minutes.  If that worker's process ended, the other workers' word counts.
  *
  * Amounts are parts of the limit (1: the whole limit of a minute), so routers with different key files agree.
  * Times are ages and counts, so the clocks of hosts may differ.  Messages come through up to four workers, the
@@ -116,9 +116,10 @@ uint32_t common_limits_elsewhere(struct common_limits *common, const struct comm
 
 /* ---- messages ---- */
 
-/* A worker (node: a digest of its name) starts or stops relaying for this router. */
+/* A worker (node: a digest of its name) starts or stops relaying for this router.  has_ended: its process ended, so it
+ * relays for no other router either. */
 void common_limits_view_up(struct common_limits *common, unsigned view, uint64_t node);
-void common_limits_view_down(struct common_limits *common, unsigned view, uint64_t now_ns);
+void common_limits_view_down(struct common_limits *common, unsigned view, bool has_ended, uint64_t now_ns);
 /* Handles a message that a worker relayed.  A message of router 0 ends a snapshot.  False: ignored, because there are
  * too many routers or messages. */
 bool common_limits_receive(struct common_limits *common, unsigned view, const struct common_message *message,

@@ -193,7 +193,17 @@ void common_limits_view_up(struct common_limits *common, unsigned view, uint64_t
         common_account_busy(common, container_of(entry, struct common_account, node), true);
 }
 
-void common_limits_view_down(struct common_limits *common, unsigned view, uint64_t now_ns)
+/* True if another view has reported the router too. */
+static bool router_is_reported(const struct common_limits *common, const struct common_router *router,
+                               unsigned view)
+{
+    for (unsigned i = 0; i < COMMON_VIEWS; i++)
+        if (i != view && common->is_view_up[i] && router->views[i].received_ns != 0)
+            return true;
+    return false;
+}
+
+void common_limits_view_down(struct common_limits *common, unsigned view, bool has_ended, uint64_t now_ns)
 {
     common->is_view_up[view] = false;
     for (unsigned i = 0; i < COMMON_MAX_ROUTERS; i++) {
@@ -201,9 +211,11 @@ void common_limits_view_down(struct common_limits *common, unsigned view, uint64
 
         if (router->state == COMMON_ROUTER_FREE || !router->views[view].is_up)
             continue;
+        router->views[view].is_up = false;
+        if (has_ended && router_is_reported(common, router, view))
+            continue; /* the other views say whether it is gone */
         router->cut_ns = now_ns;
         router->cut_node = common->nodes[view];
-        router->views[view].is_up = false;
     }
     common->n_gone[view] = ++common->n_ends;
 }
@@ -232,16 +244,6 @@ static bool view_sends_too_much(struct common_limits *common, unsigned view, uin
         common->n_received[view] = 0;
     }
     return ++common->n_received[view] > MAX_MESSAGES_PER_S;
-}
-
-/* True if another view has reported the router too. */
-static bool router_is_reported(const struct common_limits *common, const struct common_router *router,
-                               unsigned view)
-{
-    for (unsigned i = 0; i < COMMON_VIEWS; i++)
-        if (i != view && common->is_view_up[i] && router->views[i].received_ns != 0)
-            return true;
-    return false;
 }
 
 static void common_router_receive(struct common_limits *common, struct common_router *router, unsigned view,

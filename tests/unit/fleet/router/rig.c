@@ -56,6 +56,11 @@ void link_set_user(struct link *link, void *user)
     link->user = user;
 }
 
+bool link_peer_has_ended(const struct link *link)
+{
+    return link->is_up;
+}
+
 void *link_user(const struct link *link)
 {
     return link->user;

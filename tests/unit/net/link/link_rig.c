@@ -85,6 +85,7 @@ static void on_down(void *arg, struct link *link, const struct fault *why)
 
     end->n_down++;
     end->why = *why;
+    end->peer_has_ended = link_peer_has_ended(link);
     assert_false(link_is_up(link));
     if (end == &end->world->acceptor && end->link == link) /* not if a later one was accepted meanwhile */
         end->link = NULL;

@@ -23,6 +23,7 @@ struct end { /* of a link */
     int breaks;  /* error for on_message */
     bool closes_in_up, closes_in_message, closes_in_hello;
     struct fault why;
+    bool peer_has_ended; /* at the last end */
 };
 
 struct world {

@@ -295,6 +295,7 @@ static void comes_back_after_a_restart(void **state)
     world->listener = NULL;
     assert_true(world_run(world, dialler_down, SOON_MS));
     assert_int_equal(world->dialler.why.code, E_CLOSED);
+    assert_true(world->dialler.peer_has_ended);
     world_run(world, NULL, 40); /* ... is away for some attempts ... */
 
     struct listener_opts opts = {
@@ -328,6 +329,7 @@ static void a_peer_that_does_not_read_is_dead(void **state)
     assert_int_equal(world->dialler.n_down, 0);
     assert_true(world_run(world, dialler_down, SOON_MS));
     assert_int_equal(world->dialler.why.code, E_FULL);
+    assert_false(world->dialler.peer_has_ended);
 }
 
 static void closing_inside_events_is_safe(void **state)
@@ -380,6 +382,7 @@ static void goodbye_is_orderly(void **state)
     assert_int_equal(world->acceptor.n_messages, 100); /* queued messages came first */
     assert_int_equal(world->acceptor.why.code, E_CLOSED);
     assert_non_null(strstr(world->acceptor.why.text, "restarting"));
+    assert_false(world->acceptor.peer_has_ended);
     assert_int_equal(world->dialler.n_down, 0);
     world_run(world, NULL, 30);
 }

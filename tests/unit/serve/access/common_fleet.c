@@ -99,8 +99,18 @@ void fleet_link_down(struct fleet *fleet, unsigned worker, unsigned router)
 {
     fleet->has_link[worker][router] = fleet->has_sent[worker][router] = false;
     if (fleet->nodes[router].is_up)
-        common_limits_view_down(fleet->nodes[router].common, worker, fleet->now_ns);
+        common_limits_view_down(fleet->nodes[router].common, worker, false, fleet->now_ns);
     relay_gone(fleet, worker, router);
+}
+
+void fleet_kill_worker(struct fleet *fleet, unsigned worker)
+{
+    for (unsigned router = 0; router < N_ROUTERS; router++) {
+        if (fleet->has_link[worker][router] && fleet->nodes[router].is_up)
+            common_limits_view_down(fleet->nodes[router].common, worker, true, fleet->now_ns);
+        fleet->has_link[worker][router] = fleet->has_sent[worker][router] = false;
+        memset(&fleet->kept[worker][router], 0, sizeof(fleet->kept[worker][router]));
+    }
 }
 
 void fleet_start(struct fleet *fleet, unsigned router)

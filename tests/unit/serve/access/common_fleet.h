@@ -59,6 +59,7 @@ void fleet_end(struct fleet *fleet);
 /* Starts a router with a new epoch. */
 void fleet_start(struct fleet *fleet, unsigned router);
 void fleet_kill_router(struct fleet *fleet, unsigned router);
+void fleet_kill_worker(struct fleet *fleet, unsigned worker);
 void fleet_link_up(struct fleet *fleet, unsigned worker, unsigned router);
 void fleet_link_down(struct fleet *fleet, unsigned worker, unsigned router);
 /* Virtual time goes on by STEP_NS; messages that are due arrive. */

@@ -114,6 +114,50 @@ static void a_restarted_router_knows_how_full_the_limit_is(void **state)
     fleet_end(&fleet);
 }
 
+/* A router and a worker end at once, in either order.  The other worker knows that the router is gone. */
+static void a_router_killed_with_a_worker_leaves_its_share(void **state)
+{
+    const double both[N_ROUTERS] = {1, 50};
+
+    for (int worker_first = 0; worker_first < 2; worker_first++) {
+        struct fleet fleet;
+        double before;
+
+        fleet_begin(&fleet, 2, 5 * NS_PER_MS);
+        fleet_rest(&fleet, 6 * NS_PER_S);
+        fleet_flood(&fleet, both, 1.0 / 100, 60 * NS_PER_S);
+        if (worker_first)
+            fleet_kill_worker(&fleet, 0);
+        fleet_kill_router(&fleet, 1);
+        if (!worker_first)
+            fleet_kill_worker(&fleet, 0);
+        fleet_flood(&fleet, both, 1.0 / 100, 3 * NS_PER_S);
+        assert_int_equal(common_limits_n_routers(fleet.nodes[0].common), 1);
+        before = fleet.nodes[0].admitted;
+        fleet_flood(&fleet, (const double[N_ROUTERS]){50}, 1.0 / 100, 60 * NS_PER_S);
+        assert_between(fleet.nodes[0].admitted - before, 0.95, 1.05);
+        assert_between(fleet_highest(&fleet), 0.95, 1.1);
+        fleet_end(&fleet);
+    }
+}
+
+/* All workers end: none is left to say whether the other router did. */
+static void the_end_of_all_workers_ends_no_router(void **state)
+{
+    const double both[N_ROUTERS] = {50, 50};
+    struct fleet fleet;
+
+    fleet_begin(&fleet, 2, 5 * NS_PER_MS);
+    fleet_rest(&fleet, 6 * NS_PER_S);
+    fleet_flood(&fleet, both, 1.0 / 100, 10 * NS_PER_S);
+    fleet_kill_worker(&fleet, 0);
+    fleet_kill_worker(&fleet, 1);
+    fleet_rest(&fleet, 30 * NS_PER_S);
+    assert_int_equal(common_limits_n_routers(fleet.nodes[0].common), 2);
+    assert_int_equal(common_limits_n_cut(fleet.nodes[0].common), 1);
+    fleet_end(&fleet);
+}
+
 /* Each side goes on with its share, and the share is not counted twice when they meet again. */
 static void a_partition_splits_the_limit(void **state)
 {
@@ -364,6 +408,8 @@ int main(void)
         cmocka_unit_test(one_busy_router_gets_the_whole_limit),
         cmocka_unit_test(little_demand_beside_a_flood_is_served),
         cmocka_unit_test(a_killed_routers_share_returns),
+        cmocka_unit_test(a_router_killed_with_a_worker_leaves_its_share),
+        cmocka_unit_test(the_end_of_all_workers_ends_no_router),
         cmocka_unit_test(a_restarted_router_knows_how_full_the_limit_is),
         cmocka_unit_test(a_partition_splits_the_limit),
         cmocka_unit_test(refunds_are_available_to_all_routers),

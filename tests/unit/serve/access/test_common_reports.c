@@ -68,7 +68,7 @@ static void one_worker_of_three_throttles_nothing(void **state)
     common_limits_take(common, &id, now_ns, parts);
     assert_true(parts[0] > -1e-6 && parts[0] < 1e-6);
     /* with two, the larger claim counts: the router cannot know which one lies */
-    common_limits_view_down(common, 2, now_ns);
+    common_limits_view_down(common, 2, false, now_ns);
     send_claim(common, 1, &lie, now_ns);
     assert_true(common_limits_elsewhere(common, &id) >= UINT32_MAX);
     assert_true(team_demand(common, now_ns) == COMMON_MAX_DEMAND);
@@ -233,7 +233,7 @@ static void all_accounts_lose_a_router_at_once(void **state)
     assert_int_equal(n_left, ROUTERS);
     send_all(common, 90, 3, now_ns);
     assert_int_equal(n_elsewhere(common), 3 * COMMON_MAX_ACCOUNTS);
-    common_limits_view_down(common, 0, now_ns);
+    common_limits_view_down(common, 0, false, now_ns);
     assert_int_equal(n_elsewhere(common), 0);
     common_limits_view_up(common, 0, 10);
     send_all(common, 90, 2, now_ns + NS_PER_S);

@@ -410,7 +410,10 @@ def an_answer_computed_again_counts_again():
         while tokens_left(ports[1], "tokens") > 3000:
             assert time.monotonic() < until
             time.sleep(0.02)
-        victim = max(c.workers, key=lambda worker: worker.status()["tasks"])
+        while not (busy := [worker for worker in c.workers if worker.status()["tasks"] > 0]):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        victim = busy[0]
         c.routers[0].kill()
         victim.kill()
         statuses, until = set(), time.monotonic() + patience(30)
@@ -421,6 +424,7 @@ def an_answer_computed_again_counts_again():
             time.sleep(0.05)
         assert 429 in statuses and statuses <= {200, 429, 503}, statuses
         assert tokens_left(ports[1], "tokens") < 3000
+        assert c.routers[1].metric("baton_router_resumed_total") == 1  # a refused one reached no worker
         client.leave()
         c.assert_quiet()
 

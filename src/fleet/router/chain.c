@@ -161,7 +161,9 @@ static size_t chain_slice(struct job *job, size_t most)
         }
         if (job->n_hashes == job->n_blocks) {
             job->learn_to = job->n_blocks;
-            chain_enter(job, job_is_in(job, JOB_WAITS | JOB_BIT(NEW)) ? CHAIN_DONE : CHAIN_LEARNING);
+            chain_enter(job, job_is_in(job, JOB_WAITS | JOB_BIT(NEW) | JOB_BIT(READMITTING))
+                                 ? CHAIN_DONE
+                                 : CHAIN_LEARNING);
         }
         break;
     case CHAIN_LEARNING:

@@ -398,6 +398,7 @@ struct backend router_backend(struct router *router)
                                            .why_not_yet = backend_why_not_yet,
                                            .submit = backend_submit,
                                            .resume = router_resume,
+                                           .restart = router_streams_restart,
                                            .cancel = backend_cancel,
                                            .pause = backend_pause,
                                            .is_ready = backend_is_ready};

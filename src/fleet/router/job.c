@@ -24,6 +24,8 @@
  *      any ---event delivered, refused, cancelled---> OVER
  *
  *      NEW ---its client comes back for a stream---> RESUMING ---a worker has it---> PLACED
+ *                                                    |
+ *                                                    +-----its order was kept------> READMITTING ---in its limits---> PLACED, QUEUED
  *
  * A job that holds tokens delivers them to the front before it is placed again or ends. */
 #include "fleet/router/router_priv.h"
@@ -35,10 +37,23 @@
 
 static const char *job_state_name(enum job_state state)
 {
-    static const char *const names[] = {"new",       "resuming", "queued",           "pushed_out",
-                                        "placed",    "holding",  "answering",        "requeued",
-                                        "forsaken",  "paused",   "reporting_placed", "reporting_holding",
-                                        "reporting", "ended",    "failed",           "over"};
+    static const char *const names[] = {"new",
+                                        "resuming",
+                                        "readmitting",
+                                        "queued",
+                                        "pushed_out",
+                                        "placed",
+                                        "holding",
+                                        "answering",
+                                        "requeued",
+                                        "forsaken",
+                                        "paused",
+                                        "reporting_placed",
+                                        "reporting_holding",
+                                        "reporting",
+                                        "ended",
+                                        "failed",
+                                        "over"};
     CHECK_ROWS(names, JOB_N_STATES);
 
     return names[state];

@@ -19,6 +19,7 @@ struct state_ask;
 enum job_state {
     JOB_NEW,               /* in no queue and at no worker */
     JOB_RESUMING,          /* asks the workers for the tail of its answer (resume.c) */
+    JOB_READMITTING,       /* the front checks its key's limits: its answer is computed again (streams.c) */
     JOB_QUEUED,            /* waits for a placement; its client has received nothing */
     JOB_PUSHED_OUT,        /* lost its place in the full queue; the loop's next turn refuses it */
     JOB_PLACED,            /* dispatched to its workers, without a report yet */

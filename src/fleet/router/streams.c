@@ -203,10 +203,20 @@ static void streams_on_value(void *arg, struct buf *values, enum state_claim cla
         router_resume_fail(job, rc);
         return;
     }
-    log_info("stream_restarted", LOG_STR("request_id", job->order.work.request_id));
-    metric_add(job->router->m_resumed, 1);
     job->is_stored = true; /* by the router that began it */
+    router_job_enter(job, JOB_READMITTING);
     gen_handle_resume(&job->handle, true);
+}
+
+void router_streams_restart(void *self, struct gen_handle *handle)
+{
+    struct router *router = self;
+    struct job *job = container_of(handle, struct job, handle);
+
+    if (job->state != JOB_READMITTING)
+        return;
+    log_info("stream_restarted", LOG_STR("request_id", job->order.work.request_id));
+    metric_add(router->m_resumed, 1);
     if (router_job_place(job) < 0)
         router_queue_add(job, false);
 }

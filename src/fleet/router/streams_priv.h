@@ -16,6 +16,8 @@ bool router_streams_ask(struct job *job);
 /* Takes a kept order for the job, with the model that began the stream.  E_NOT_FOUND: that model is not here; E_MISMATCH: the
  * order of another body; E_PROTO, E_NOMEM. */
 int router_streams_adopt(struct job *job, struct bytes value);
+/* backend_ops.restart: the front admits a job in READMITTING. */
+void router_streams_restart(void *self, struct gen_handle *handle);
 void router_streams_unask(struct job *job); /* drops the question, because the job leaves RESUMING */
 /* Another router continues the stream, and has its order in the store. */
 void router_streams_moved(struct job *job);

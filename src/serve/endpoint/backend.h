@@ -42,8 +42,8 @@ struct gen_events { /* all on the front's loop thread; no event follows on_end o
     void (*on_end)(void *arg, enum work_end end, const struct gen_serving *serving);
     void (*on_failure)(void *arg, const struct gen_failure *failure, const struct gen_serving *serving);
     /* A worker still had the job to resume, or (is_anew) only its order was kept, so its answer is computed
-     * again.  order is the kept one, with the prompt and the notes of the first router; it is borrowed for
-     * the call.  Comes before all other events, and only for jobs of backend_ops.resume. */
+     * again once the front calls backend_ops.restart.  order is the kept one, with the prompt and the notes of the first
+     * router; it is borrowed for the call.  Comes before all other events, and only for jobs of backend_ops.resume. */
     void (*on_resumed)(void *arg, const struct work_order *order, bool is_anew);
 };
 
@@ -75,6 +75,9 @@ struct backend_ops {
      * may be NULL: the backend keeps no streams. */
     int (*resume)(void *backend, const struct gen_start *start, struct gen_handle **out,
                   struct gen_failure *failure_out);
+    /* Begins the job of an order that was kept: the front may call it inside on_resumed(is_anew) or later.  NULL: the
+     * backend never reports is_anew. */
+    void (*restart)(void *backend, struct gen_handle *handle);
     /* Ends the job at once, because the client disconnected or a stop string matched.  No event follows.
      * serving_out (may be NULL) receives the serving stats so far. */
     void (*cancel)(void *backend, struct gen_handle *handle, struct gen_serving *serving_out);

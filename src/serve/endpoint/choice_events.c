@@ -267,12 +267,15 @@ static void on_soon(const void *arg, unsigned step)
 static void on_resumed(void *arg, const struct work_order *order, bool is_anew)
 {
     struct choice *choice = arg;
+    const struct backend *backend = request_backend(choice->request);
     struct api_error error;
 
     if (resume_on_found(choice->request, order) < 0)
         request_fail_no_memory(choice->request);
     else if (is_anew && admit_anew(choice->request, &error) < 0)
         choices_refuse(choice->request, &error);
+    else if (is_anew)
+        backend->ops->restart(backend->self, choice->handle);
 }
 
 const struct gen_events choice_events = {.on_accepted = on_accepted,

@@ -23,7 +23,7 @@ integration_tests += tests/integration/test_embeddings.py
 integration_tests += tests/integration/test_discovery.py tests/integration/test_numa.py
 integration_tests += tests/integration/test_pause.py tests/integration/test_preempt.py tests/integration/test_admission.py tests/integration/test_load.py
 integration_tests += tests/integration/test_files.py tests/integration/test_pull.py tests/integration/test_pull_reuse.py
-integration_tests += tests/integration/test_kept.py tests/integration/test_three_routers.py
+integration_tests += tests/integration/test_kept.py tests/integration/test_three_routers.py tests/integration/test_resume_limits.py
 integration_tests += tests/integration/test_keys.py tests/integration/test_certificates.py
 tests/integration/test_tour.log tests/integration/test_keys.log tests/integration/test_certificates.log: batonctl
 tests/integration/test_console.log: batonctl baton-plan

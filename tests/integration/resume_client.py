@@ -7,6 +7,8 @@ import time
 
 from cluster import patience
 
+PROMPT = "The relay hands the baton over: who reads the prompt, who writes the answer, and what moves between the two? "
+
 
 class Client:
     """One stream, read as bytes.  Goes on at the next of `ports` when a connection ends before the stream does."""
@@ -112,3 +114,17 @@ def messages(text, **fields):
 def chat(text, **fields):
     return "/v1/chat/completions", {"model": "baton-demo", "max_tokens": 48, "stream_options": {"include_usage": True},
                                     "messages": [{"role": "user", "content": text}], **fields}
+
+
+def two_routers(c, **settings):
+    """Two routers, and workers that register with both."""
+    c.router(**settings)
+    c.router(**settings)
+    return [f"127.0.0.1:{r.link}" for r in c.routers]
+
+
+def wait_both(c, prefill, decode):
+    c.wait_ready(prefill=prefill, decode=decode)
+    c.routers.reverse()
+    c.wait_ready(prefill=prefill, decode=decode)
+    c.routers.reverse()

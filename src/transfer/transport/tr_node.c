@@ -245,7 +245,10 @@ int tr_node_new(const struct tr_opts *opts, struct fault *fault, struct tr_node 
     if (err == 0)
         err = tr_rdma_open(node, fault);
     if (err == 0) {
-        ev_timer_repeat(node->check_timer, node->opts.io_timeout_ns / 8 + NS_PER_MS);
+        /* often enough for the limit of handshakes too, which is shorter than a long timeout */
+        uint64_t check_ns = node->opts.io_timeout_ns / 8 + NS_PER_MS;
+
+        ev_timer_repeat(node->check_timer, check_ns < NS_PER_S ? check_ns : NS_PER_S);
         err = tr_node_start_thread(node);
     }
     if (err != 0) {

@@ -276,6 +276,7 @@ void link_went_up(struct link *link)
     link_set_state(link, LINK_UP);
     link->up_since_ns = clock_now_ns();
     link->why = (struct fault){0};
+    link->peer_has_ended = false;
     log_info("link_up", LOG_STR("peer", link->address));
     if (link->opts.events->on_up != NULL)
         link->opts.events->on_up(link->opts.events_arg, link);
@@ -329,6 +330,24 @@ static void link_explain(struct link *link, short what, struct fault *out)
     ERR_clear_error();
 }
 
+bool link_end_is_peers(const struct link_end *end)
+{
+    bool is_end = (end->what & BEV_EVENT_EOF) != 0 && (!end->is_tls || end->has_tls_end);
+
+    return is_end || end->socket_error == ECONNRESET || end->socket_error == EPIPE;
+}
+
+/* The peer's system closed a connection that was up. */
+static bool link_sees_end(const struct link *link, short what, int socket_error)
+{
+    struct link_end end = {.what = what, .socket_error = socket_error, .is_tls = !link->opts.is_plaintext};
+
+    if (end.is_tls)
+        end.has_tls_end =
+            (SSL_get_shutdown(bufferevent_openssl_get_ssl(link->bev)) & SSL_RECEIVED_SHUTDOWN) != 0;
+    return link->state == LINK_UP && link_end_is_peers(&end);
+}
+
 static void link_on_event(struct bufferevent *bev, short what, void *arg)
 {
     struct link *link = arg;
@@ -340,9 +359,7 @@ static void link_on_event(struct bufferevent *bev, short what, void *arg)
     if ((what & BEV_EVENT_CONNECTED) != 0) {
         link_connected(link);
     } else if ((what & (BEV_EVENT_EOF | BEV_EVENT_ERROR)) != 0) {
-        link->peer_has_ended =
-            link->state == LINK_UP &&
-            ((what & BEV_EVENT_EOF) != 0 || socket_error == ECONNRESET || socket_error == EPIPE);
+        link->peer_has_ended = link_sees_end(link, what, socket_error);
         if (link->state == LINK_LEAVING)
             fault = link->why;
         else

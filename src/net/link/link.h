@@ -83,8 +83,8 @@ struct link_keys {    /* ids of cluster keys; 0: unknown, or the link uses certi
 struct link_keys link_peer_keys(const struct link *link);
 /* Why the last attempt or connection ended; code 0: no failure yet. */
 const struct fault *link_why_down(const struct link *link);
-/* True if the last connection was up, and the peer's system closed it without a word of the peer: its process ended.  For
- * on_down. */
+/* True if the last connection was up and the peer's system closed it without a word of the peer.  So its process ended, or
+ * gave this link up by itself.  For on_down. */
 bool link_peer_has_ended(const struct link *link);
 void link_set_user(struct link *link, void *user);
 void *link_user(const struct link *link);

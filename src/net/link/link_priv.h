@@ -61,7 +61,17 @@ struct link {
     bool is_silent; /* link_goodbye was called: no more events */
 };
 
+struct link_end { /* of a connection, as libevent reports it */
+    short what;
+    int socket_error; /* errno */
+    bool is_tls;
+    bool has_tls_end; /* OpenSSL saw the end of the stream, with or without a close_notify */
+};
+
 /* link.c */
+/* True if the peer's system closed the connection.  False: it failed on the way.  Under TLS libevent calls a read that failed
+ * (ETIMEDOUT of a partition) an end of stream, too. */
+bool link_end_is_peers(const struct link_end *end);
 void link_set_state(struct link *link, enum link_state state);
 void link_enter(struct link *link); /* around each callback; after link_leave the link may be freed */
 void link_leave(struct link *link);

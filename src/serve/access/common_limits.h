@@ -13,7 +13,8 @@
  * Without messages there is no acknowledgement, and each router continues with its share of the limit.  When all
  * relaying workers report that a router is gone, it leaves after two seconds and the others get its share.  A
  * router that vanishes together with a relaying worker is *lost*: both may still run behind a partition, so
- * its share stays reserved for ten minutes.  If that worker's process ended, the other workers' word counts.
+ * its share stays reserved for ten minutes.  If that worker's system closed the link, as it does when a process ends,
+ * the other workers' word counts.
  *
  * Amounts are parts of the limit (1: the whole limit of a minute), so routers with different key files agree.
  * Times are ages and counts, so the clocks of hosts may differ.  Messages come through up to four workers, the

@@ -58,7 +58,8 @@ void link_set_user(struct link *link, void *user)
 
 bool link_peer_has_ended(const struct link *link)
 {
-    return link->is_up;
+    (void)link;
+    return false;
 }
 
 void *link_user(const struct link *link)

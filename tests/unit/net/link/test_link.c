@@ -387,6 +387,27 @@ static void goodbye_is_orderly(void **state)
     world_run(world, NULL, 30);
 }
 
+static void the_end_of_a_process_is_no_failure_on_the_way(void **state)
+{
+    const struct {
+        struct link_end end;
+        bool is_peers;
+    } cases[] = {
+        {{.what = BEV_EVENT_EOF}, true}, /* FIN */
+        {{.what = BEV_EVENT_EOF, .is_tls = true, .has_tls_end = true}, true},
+        {{.what = BEV_EVENT_EOF, .is_tls = true, .socket_error = ETIMEDOUT}, false}, /* a partition */
+        {{.what = BEV_EVENT_EOF, .is_tls = true, .socket_error = EHOSTUNREACH}, false},
+        {{.what = BEV_EVENT_ERROR, .socket_error = ETIMEDOUT}, false},
+        {{.what = BEV_EVENT_EOF, .is_tls = true, .socket_error = ECONNRESET},
+         true}, /* RST: it had not read all */
+        {{.what = BEV_EVENT_ERROR, .socket_error = EPIPE}, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        assert_int_equal(link_end_is_peers(&cases[i].end), cases[i].is_peers);
+}
+
 /* Bytes on a plain connection, as a stranger would send them. */
 static int raw_connect(struct world *world)
 {
@@ -477,6 +498,7 @@ int main(void)
         CASE(closing_inside_events_is_safe),
         CASE(an_error_from_the_owner_closes),
         CASE(goodbye_is_orderly),
+        cmocka_unit_test(the_end_of_a_process_is_no_failure_on_the_way),
         CASE(garbage_closes_it),
         CASE(frames_may_come_in_bytes),
     };

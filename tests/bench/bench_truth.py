@@ -112,7 +112,7 @@ def requests_alone(requests):
     requests = sorted(requests, key=lambda request: request["sent_s"])
     for i, request in enumerate(requests):
         end = request["sent_s"] + request["e2e_ms"] / 1e3
-        if request["sent_s"] > until + 0.002 and (i + 1 == len(requests) or requests[i + 1]["sent_s"] > end) and request["cached_tokens"] == 0 and request["itl_ms"]:
+        if request["sent_s"] > until + 0.002 and (i + 1 == len(requests) or requests[i + 1]["sent_s"] > end) and request["error"] is None and request["cached_tokens"] == 0 and request["itl_ms"]:
             alone.append(request)
         until = max(until, end)
     return alone
@@ -168,10 +168,10 @@ def bench(cluster, *options):
 
 
 def bench_detailed(cluster, *options):
-    """Its figures, and those of each request that ended well."""
+    """Its figures, and those of each request."""
     with tempfile.NamedTemporaryFile() as detail:
         figures = bench(cluster, *options, "--save-detailed", detail.name)
-        return figures, [one for one in map(json.loads, detail) if one["error"] is None]
+        return figures, [json.loads(line) for line in detail]
 
 
 def measure(cluster, args, row, again):

@@ -268,6 +268,30 @@ def a_stream_goes_on_at_a_router_with_other_workers():
         assert not any(b"question" in (redis("DUMP", k) or b"") for k in redis.keys())
 
 
+def a_stream_that_may_come_back_is_kept():
+    """It is computed again at a router whose worker is away, so it waits until the queue's limit, and fails with a time to come back."""
+    with Redis() as redis, Cluster() as c:
+        slow = {**SIMULATED, "engine__sim_step": "10ms", "engine__sim_answer_tokens": "2000"}
+        fleet(c, redis, 2, engine=slow, queue__timeout="500ms")
+        port = c.routers[1].http
+        api, body = messages("question", max_tokens=60)
+        client = Client(api, body)
+        client.read(c.routers[0].http, most=5)
+        assert client.status == 200, client.error
+        for daemon in (c.workers[1], c.routers[0], c.workers[0]):
+            daemon.kill()
+        statuses, until = [], time.monotonic() + patience(30)
+        while not client.is_over():
+            assert time.monotonic() < until and 404 not in statuses, (statuses, client.error)
+            client.read(port, again=client.last_id())
+            statuses.append(client.status)
+            if len(log_lines(c.routers[1], "stream_restarted")) == 2 and len(c.workers) == 2:  # once in vain
+                c.worker("decode", link__routers=[f"127.0.0.1:{c.routers[1].link}"], kv__memory="64MiB", **slow)
+            time.sleep(0.05)
+        assert 503 in statuses and len(log_lines(c.routers[1], "stream_restarted")) > 2, statuses
+        assert_same(whole_of(port, client), client)
+
+
 def a_tenant_at_two_routers_takes_no_second_share():
     """Eighty requests in flight through each of two routers of one worker, against sixteen through one."""
     with Redis() as redis, Cluster() as c:
@@ -414,6 +438,6 @@ def no_fault_of_the_store_fails_a_request():
 if __name__ == "__main__":
     want()
     main([three_routers_admit_one_limit, a_router_that_restarts_does_not_share_with_itself, a_ban_is_seen_by_all, conversations_go_on_at_any_router,
-          remembered_answers_are_found_by_all, a_stream_goes_on_at_a_router_with_other_workers,
+          remembered_answers_are_found_by_all, a_stream_goes_on_at_a_router_with_other_workers, a_stream_that_may_come_back_is_kept,
           a_tenant_at_two_routers_takes_no_second_share, a_store_may_want_a_login_and_tls_or_be_a_cluster,
           no_fault_of_the_store_fails_a_request])

@@ -302,7 +302,7 @@ void router_resume_answer(struct router *router, uint32_t slot, const Baton__Res
         job->state != JOB_RESUMING) { /* too late for its client, which may come back, or another
                                                       * worker has the tail too */
         if (resumed->is_here && (job == NULL || job->decode.slot != slot))
-            resume_decline(router, slot, resumed->request, job == NULL);
+            resume_decline(router, slot, resumed->request, job == NULL || job->state == JOB_READMITTING);
         return;
     }
     job->n_asked -= job->n_asked > 0;

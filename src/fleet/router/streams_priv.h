@@ -7,8 +7,8 @@
 #include "fleet/router/router_priv.h"
 
 void router_streams_keep(struct job *job); /* call it after a placement: keeps the order, once */
-/* Call it when the job is freed.  Its order stays if the stream was left to another router, and in a store for a minute
- * if the answer ended; otherwise it is removed. */
+/* Call it when the job is freed.  Its order stays if the stream was left to another router or a limit refused it, and in a
+ * store for a minute if the answer ended or the failure has a time to come back; otherwise it is removed. */
 void router_streams_over(struct job *job);
 /* Asks for the order of a job in RESUMING, once, and continues with it; call it again later while the job has no
  * question.  False: there are no workers and no store to ask, or they were asked. */

@@ -32,7 +32,7 @@ void detail_write(const struct detail *detail, FILE *out)
     struct buf error = {0};
 
     fprintf(out, "{\"sent_s\": %.6f", detail_ms(detail->began_ns, detail->sent_ns) / 1e3);
-    if (answer != NULL)
+    if (answer != NULL && answer->is_whole) /* the counts come at the end */
         fprintf(out,
                 ", \"prompt_tokens\": %" PRIu64 ", \"cached_tokens\": %" PRIu64
                 ", \"answer_tokens\": %" PRIu64,

@@ -10,7 +10,7 @@
  *
  * With max_resumes a lost connection does not end the answer.  The client repeats the request with the header
  * last-event-id and gets the rest: from another server of the list, or from the same address once a router answers
- * there again.  A 429 then only delays the rest: the client waits as long as its retry-after says. */
+ * there again.  A refusal then only delays the rest: the client waits as long as its retry-after says. */
 #include "clients/common/stream.h"
 
 #include <inttypes.h>
@@ -37,7 +37,7 @@ struct stream {
     char resumed_at[256];   /* id of the last event at the latest resumption */
     struct buf refusal;     /* the body of a status other than 200 */
     int status;
-    uint64_t retry_after_ns; /* of a 429; 0: none */
+    uint64_t retry_after_ns; /* of a refusal; 0: none */
 };
 
 static void stream_free(struct stream *stream)
@@ -89,7 +89,7 @@ static void stream_on_head(void *arg, const struct http_head *head, struct bytes
     uint64_t retry_after_s;
 
     stream->status = head->status;
-    if (head->status == 429 &&
+    if (head->status != 200 &&
         str_to_u64(http_head_get(head, text, "retry-after", NULL), &retry_after_s) == 0)
         stream->retry_after_ns =
             (retry_after_s < MAX_RETRY_AFTER_S ? retry_after_s : MAX_RETRY_AFTER_S) * NS_PER_S;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stream that outlives its router, without an SDK: when the connection is lost, the next router of the list goes on
-// at the next byte, by the id of the last event.  While the rest does not fit the key's limits (429), it waits.
+// at the next byte, by the id of the last event.  A refusal of the rest, such as by the key's limits (429), says when to come back.
 //
 //   node resume.mjs [QUESTION]     BATON_URLS (http://127.0.0.1:8080, with commas between several), BATON_API_KEY,
 //                                  BATON_FIELDS ({"max_tokens": 256}): more of the request
@@ -43,9 +43,8 @@ for (let attempt = 0, lost = 0; !isWhole && lost < 10; attempt++) {
       headers: lastId ? { ...headers, "last-event-id": lastId } : headers,
       body,
     });
-    const isTooSoon = lastId && response.status === 429;
-    if (isTooSoon) waitMs = 1000 * Number(response.headers.get("retry-after"));
-    if (!response.ok && response.status < 500 && response.status !== 404 && !isTooSoon) throw new Error(await response.text());
+    if (lastId && !response.ok) waitMs = 1000 * Number(response.headers.get("retry-after"));
+    if (!response.ok && response.status < 500 && response.status !== 404 && !waitMs) throw new Error(await response.text());
     if (response.ok)
       await readEvents(response, (event) => {
         lastId = event.id ?? lastId;

@@ -186,6 +186,31 @@ def a_router_and_a_worker_at_once():
         c.assert_quiet()
 
 
+def a_busy_fleet_finishes_streams_that_come_back():
+    """What is left after a router and a worker are killed has no free seat, and no first token would keep the objective."""
+    with Cluster() as c:
+        links = two_routers(c, slo__ttft="200ms", queue__timeout="500ms")
+        for _ in range(2):
+            c.worker("decode", link__routers=links, engine__kind="sim", engine__sim_step="10ms", engine__sim_answer_tokens="100000",
+                     sched__max_seqs="2")
+        wait_both(c, 0, 2)
+        ports = [r.http for r in c.routers]
+        clients = []
+        for i in range(4):  # two at each worker
+            clients.append(Client(*(messages if i % 2 else chat)(f"{i} {PROMPT}", max_tokens=120)))
+            clients[i].read(ports[0], most=3)
+            assert clients[i].status == 200, clients[i].error
+        c.routers[0].kill()
+        c.workers[0].kill()
+        threads = [threading.Thread(target=client.read, args=(ports[1],), kwargs={"again": client.last_id()}) for client in clients]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(client.status == 200 and client.is_over() for client in clients), [(client.status, getattr(client, "error", None)) for client in clients]
+        assert all(client.n_tokens() == 120 for client in clients)
+
+
 def a_paused_stream_survives_its_router():
     """No worker has a tail of a paused stream.  Its only worker keeps the order, because the stream may be paused."""
     with Cluster() as c:
@@ -411,5 +436,5 @@ def a_response_is_completed_once():
                 assert_same(whole_of(router.http, client), client)
 
 
-main([streams_survive_a_killed_router, streams_that_the_prefill_worker_ends_are_kept, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_router_and_a_worker_at_once,
+main([streams_survive_a_killed_router, streams_that_the_prefill_worker_ends_are_kept, prompts_in_pieces_survive, a_silent_worker_loses_no_stream, many_streams_survive, a_router_and_a_worker_at_once, a_busy_fleet_finishes_streams_that_come_back,
       a_paused_stream_survives_its_router, a_stopped_router_leaves_its_streams, streams_that_continue_a_thread_survive, a_response_is_completed_once, a_stream_is_its_keys, work_ends_with_the_grace])

@@ -269,10 +269,10 @@ def a_stream_goes_on_at_a_router_with_other_workers():
 
 
 def a_stream_that_may_come_back_is_kept():
-    """It is computed again at a router whose worker is away, so it waits until the queue's limit, and fails with a time to come back."""
+    """It is computed again at a router whose worker is away, so it waits for a worker, and fails with a time to come back."""
     with Redis() as redis, Cluster() as c:
         slow = {**SIMULATED, "engine__sim_step": "10ms", "engine__sim_answer_tokens": "2000"}
-        fleet(c, redis, 2, engine=slow, queue__timeout="500ms")
+        fleet(c, redis, 2, engine=slow, queue__resume_timeout="500ms")
         port = c.routers[1].http
         api, body = messages("question", max_tokens=60)
         client = Client(api, body)

@@ -107,7 +107,7 @@ void router_admission_goals(const struct job *job, struct picker_goals *goals)
     if (!router_admission_predicts(job->router))
         return;
     goals->itl_margin = picker_lateness_margin(&job->model->itl_late);
-    if (!job_is_in(job, JOB_BEGUN))
+    if (!router_job_has_begun(job))
         goals->begin_share = picker_begin_share(&job->model->late);
 }
 
@@ -155,7 +155,7 @@ void router_admission_first_token(struct job *job)
 
 void router_admission_placed(struct job *job, bool is_owed)
 {
-    if (job_is_in(job, JOB_BEGUN))
+    if (router_job_has_begun(job))
         return;
     metric_add(job->router->admission.m_placed[job->class_at], 1);
     if (job->limit_s > 0)
@@ -280,7 +280,7 @@ bool router_admission_takes(struct job *job, uint32_t *retry_s_out)
     struct picker_verdict verdict;
     int rc;
 
-    if (!router_admission_predicts(router) || job_is_in(job, JOB_BEGUN) || job->chain == CHAIN_MATCHING)
+    if (!router_admission_predicts(router) || router_job_has_begun(job) || job->chain == CHAIN_MATCHING)
         return true;
     rc = router_choose(job, &place);
     if ((rc != 0 && rc != E_OVERLOADED) || (rc == 0 && is_choice_idle(router, &place.choice)))
@@ -313,7 +313,7 @@ bool router_admission_last_resort(struct job *job)
 
 bool router_admission_bounds(const struct job *job)
 {
-    return router_admission_predicts(job->router) && job->limit_s > 0 && !job_is_in(job, JOB_BEGUN);
+    return router_admission_predicts(job->router) && job->limit_s > 0 && !router_job_has_begun(job);
 }
 
 bool router_admission_is_late(const struct job *job, uint64_t now_ns)

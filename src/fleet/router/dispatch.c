@@ -74,7 +74,7 @@ int router_job_place(struct job *job)
         return E_OVERLOADED;
     rc = router_choose(job, &found);
     is_owed = rc == E_OVERLOADED && job->state != JOB_PAUSED && router_ahead_goes(job, &found, false);
-    if (rc == E_OVERLOADED && (job_is_in(job, JOB_BEGUN & ~JOB_BIT(PAUSED)) || is_owed))
+    if (rc == E_OVERLOADED && ((router_job_has_begun(job) && job->state != JOB_PAUSED) || is_owed))
         rc = 0; /* a stream that has begun does not wait for objectives: continue at the least bad worker */
     if (rc < 0) {
         dispatch_forgive(job);

@@ -137,6 +137,7 @@ struct job { /* fields used for every token come first */
     void *store_ask;       /* RESUMING: the store or the workers were asked for its order (streams.c) ... */
     bool has_asked_store;  /* ... once */
     bool is_order_unknown; /* RESUMING: a worker or a store that does not answer now may have its order */
+    bool is_resumed;       /* its client came back for the rest of a stream */
     bool is_stored;        /* its order is kept there */
     uint32_t stored_bytes; /* by workers, and counted in kept.stream_bytes */
 };
@@ -144,6 +145,12 @@ struct job { /* fields used for every token come first */
 static inline bool job_is_in(const struct job *job, unsigned states)
 {
     return (states >> job->state & 1) != 0;
+}
+
+/* True if its client has received a part of its stream, also from another router: no load and no objective refuses it. */
+static inline bool router_job_has_begun(const struct job *job)
+{
+    return job_is_in(job, JOB_BEGUN) || job->is_resumed;
 }
 
 struct job_part router_part_begin(const struct router *router, uint32_t slot); /* without a booking */

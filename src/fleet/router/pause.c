@@ -238,7 +238,7 @@ bool router_pause_for(struct job *job)
     struct pause_search search;
 
     job->awaits_pause = false;
-    if (job_is_in(job, JOB_BEGUN) || job->chain == CHAIN_MATCHING || !pause_has_lower(job) ||
+    if (router_job_has_begun(job) || job->chain == CHAIN_MATCHING || !pause_has_lower(job) ||
         !router_admission_predicts(job->router) ||
         job->router->life == DAEMON_DRAINING || /* no other router could continue the stream */
         (is_waiting && clock_now_ns() - pauses->failed_ns < PICKER_PAUSE_RETRY_NS) || pause_is_passing(job) ||

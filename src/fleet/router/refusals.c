@@ -173,7 +173,7 @@ static bool job_miss(struct job *job, uint64_t now_ns)
 {
     uint32_t retry_s = 0;
 
-    if (job_is_in(job, JOB_BEGUN) || is_deserted(job))
+    if (router_job_has_begun(job) || is_deserted(job))
         return false;
     if (job->limit_s <= 0 ? router_admission_takes(job, &retry_s) : !router_admission_is_late(job, now_ns))
         return false;
@@ -186,12 +186,14 @@ static bool job_miss(struct job *job, uint64_t now_ns)
     return true;
 }
 
-/* True if a job that has not begun has waited for queue.timeout.  If it has a limit, that is for want of a ready
- * worker only. */
+/* True if a job that has not begun here has waited for queue.timeout.  If it has a limit, that is for want of a ready
+ * worker only.  A resumed one waits only if no worker can run it, for queue.resume_timeout. */
 static bool is_timed_out(const struct job *job, uint64_t now_ns)
 {
-    uint64_t from_ns = job->queued_ns;
+    uint64_t from_ns = job->queued_ns, resume_ns = job->router->conf->queue_resume_ns;
 
+    if (job->is_resumed)
+        return resume_ns > 0 && now_ns - from_ns > resume_ns;
     if (router_admission_bounds(job)) {
         if (!is_deserted(job))
             return false;

@@ -118,6 +118,7 @@ int router_resume(void *self, const struct gen_start *start, struct gen_handle *
         return rc;
     job->handle.events = start->events;
     job->handle.arg = start->arg;
+    job->is_resumed = true;
     router_job_number(job);
     router_job_enter(job, JOB_RESUMING);
     rc = hashmap_put(router->by_number, &job->number, job, NULL);

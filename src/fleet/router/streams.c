@@ -138,7 +138,8 @@ void router_streams_over(struct job *job)
     streams_uncount(job);
     if (!job->is_stored || !state_values_are_up(&values) || streams_name(job, &values, &name) < 0)
         return;
-    if (job->handle.is_left || job->handle.keeps_order)
+    if (job->handle.is_left || job->handle.keeps_order ||
+        (may_return && router_state_store(job->router) == NULL))
         return; /* this router is stopping, and the client will use another one; or the client will come back */
     if (job->handle.outcome == GEN_ENDED || may_return || router_state_store(job->router) == NULL)
         (void)state_values_expire(&values, &name, STREAM_GRACE_S);
@@ -219,7 +220,7 @@ void router_streams_restart(void *self, struct gen_handle *handle)
     log_info("stream_restarted", LOG_STR("request_id", job->order.work.request_id));
     metric_add(router->m_resumed, 1);
     if (router_job_place(job) < 0)
-        router_queue_add(job, false);
+        router_queue_add(job, true);
 }
 
 bool router_streams_ask(struct job *job)

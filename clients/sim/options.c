@@ -81,6 +81,7 @@ static const struct option_row rows[] = {
     {"--host-cores", "N", "workers of a host share N cores (default 0: each worker has all that it needs)", OPT_U32, AT(sim.host_cores), 0, 1 << 20},
     {"--host-workers", "N", "with --host-cores: workers on a host (default: all on one)", OPT_U32, AT(sim.host_workers), 1, PICKER_MAX_WORKERS},
     {"--host-slice", "TIME", "with --host-cores: time after which a worker gives its core to others that wait (default 4ms); 0: each gets an even part of the time", OPT_TIME, AT(sim.slice_ns), 0, 60},
+    {"--core-drag", "X", "with --host-cores: the part by which each core is slower while all of them compute, as they share caches and memory (default 0)", OPT_REAL, AT(sim.core_drag), 0, 10},
     {"--token-cpu", "TIME", "with --host-cores: processor time of an answer's token outside of the step, for messages, router, client (default 0)", OPT_TIME, AT(sim.token_cpu_ns), 0, 60},
     {"--request-cpu", "TIME", "with --host-cores: processor time of a request when it arrives, before its prompt is computed (default 0)", OPT_TIME, AT(sim.request_cpu_ns), 0, 60},
     {"--noise", "X", "relative standard deviation of the time of a step; workers learn their speed from such steps (default 0)", OPT_REAL, AT(sim.step_noise), 0, 10},

@@ -397,6 +397,7 @@ complete -c baton-sim -l slow -x -d 'the first worker of each role takes X times
 complete -c baton-sim -l host-cores -x -d 'workers of a host share N cores'
 complete -c baton-sim -l host-workers -x -d 'with --host-cores: workers on a host'
 complete -c baton-sim -l host-slice -x -d 'with --host-cores: time after which a worker gives its core to others that wait'
+complete -c baton-sim -l core-drag -x -d 'with --host-cores: the part by which each core is slower while all of them compute, as they share caches and memory'
 complete -c baton-sim -l token-cpu -x -d 'with --host-cores: processor time of an answer'\''s token outside of the step, for messages, router, client'
 complete -c baton-sim -l request-cpu -x -d 'with --host-cores: processor time of a request when it arrives, before its prompt is computed'
 complete -c baton-sim -l noise -x -d 'relative standard deviation of the time of a step; workers learn their speed from such steps'

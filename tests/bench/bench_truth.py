@@ -13,7 +13,7 @@ The workers run the simulated engine at the speed of an accelerator, or with --e
 one thread each; all else is as in production.  The simulator then shares this machine's cores between the workers
 (--host-cores), counts what a token and a new request cost outside of the steps in that load (--token-cpu, --request-cpu: the
 router, the client, and the threads of workers that do not compute), and varies the times of steps as much as those of
-requests vary that have the fleet for themselves (--noise).  --times status takes the step times from a worker's status, as
+requests vary that have the fleet for themselves (--noise), and slows cores as those slow each other (--core-drag).  --times status takes the step times from a worker's status, as
 baton-sim --measured does, and does not measure them from outside.  --both: N workers of the role both, instead of two of each
 other role.  Run it in the source folder with BATON_BUILD set, on a quiet machine.
 
@@ -83,10 +83,11 @@ def run_daemons(trace, args):
             draw_trace(warmup.name, args, WARMUP, args.seed + 1000)
             bench(c, "--trace", warmup.name, "--seed", "1000")
         measured = [measure(c, args, row, 0)]
+        drag = 0 if args.engine == "sim" else measure_drag(c)
         status = c.daemon("decode0").status()
         runs = [logged_run(c, trace, seed) for seed in range(args.runs)]
         measured.append(measure(c, args, row, 1))
-        idle = Times([statistics.fmean(pair) for pair in zip(*(m.steps for m in measured))],
+        idle = Times([statistics.fmean(pair) for pair in zip(*(m.steps for m in measured))], drag=drag,
                      noise=statistics.fmean(m.noise for m in measured))
         return [(run, idle if args.engine == "sim" else times_alone(run, idle._replace(**cpu_of_run(c, run)), args)) for run in runs], status
 
@@ -96,6 +97,7 @@ class Times(typing.NamedTuple):
     token_cpu: float = 0
     request_cpu: float = 0
     noise: float = 0
+    drag: float = 0
 
 
 class Run(typing.NamedTuple):
@@ -216,6 +218,15 @@ def measure_row(cluster):
     return max(many - one, 0) / (ROWS - 1)
 
 
+def measure_drag(cluster):
+    """The part by which steps are longer at the median while the other decode worker computes too."""
+    ratios = []
+    for i in range(8):  # in turns, because the machine's speed changes
+        one, two = (bench(cluster, "-c", f"{n}", "--requests", f"{12 * n}", "-p", "70:70", "-a", "64:64", "--seed", f"{100 + i}")["itl_ms"]["p50"] for n in (1, 2))
+        ratios.append(two / one)
+    return max(statistics.median(ratios) - 1, 0)
+
+
 def fit_prompts(points):
     """token and pair of seconds = token n + pair n n / 2, with least squares of the seconds of a token; neither is below 0."""
     token, half = fit_line([(n, s / n, 1) for n, s in points])
@@ -269,7 +280,7 @@ def run_sim(trace, times, status, args, seed):
 
 def run_sim_with(trace, steps, times, args, seed):
     fleet = ["--prefill", "0", "--decode", "0", "--both", str(args.both)] if args.both else ["--prefill", "2", "--decode", "2"]
-    host = ["--host-cores", str(len(os.sched_getaffinity(0))), "--token-cpu", f"{times.token_cpu * 1e6:.0f}us", "--request-cpu", f"{times.request_cpu * 1e6:.0f}us", "--noise", f"{times.noise:.3g}"] if args.engine == "bundled" else []
+    host = ["--host-cores", str(len(os.sched_getaffinity(0))), "--token-cpu", f"{times.token_cpu * 1e6:.0f}us", "--request-cpu", f"{times.request_cpu * 1e6:.0f}us", "--noise", f"{times.noise:.3g}", "--core-drag", f"{times.drag:.3g}"] if args.engine == "bundled" else []
     line = [os.path.join(BUILD, "baton-sim"), "--preset", "demo", "--trace", trace, *fleet,
             *steps, *host, "--seats", str(SEATS), "--chunk", str(CHUNK),
             "--batch", str(CHUNK + SEATS), "--block", str(BLOCK), "--heartbeat", "200ms", "--latency", args.latency, "--nic", "2e9",
@@ -312,7 +323,7 @@ def main():
     reports = [simulate(run.log, one, status, args, seed) for run, one in zip(runs, times) for seed in seeds]
     said = [report["classes"][0] for report in reports]
     print(f"steps by the status of a decode worker: {status.get('steps_ms')}")
-    print(f"step times (step, row, context, token, pair): {steps_text(times[0].steps)} s; a token outside of the steps: {statistics.fmean(t.token_cpu for t in times) * 1e6:.0f} us of a core, a request {statistics.fmean(t.request_cpu for t in times) * 1e3:.1f} ms; noise: {times[0].noise:.2f}")
+    print(f"step times (step, row, context, token, pair): {steps_text(times[0].steps)} s; a token outside of the steps: {statistics.fmean(t.token_cpu for t in times) * 1e6:.0f} us of a core, a request {statistics.fmean(t.request_cpu for t in times) * 1e3:.1f} ms; noise: {times[0].noise:.2f}; cores slow each other by {times[0].drag:.2f}")
     print(f"{'':12} {'daemons':>10} {'simulator':>10} {'error':>8} {'limit':>7}")
     is_good = True
     for name, ms, seconds in (("TTFT", "ttft_ms", "ttft_s"), ("ITL", "itl_ms", "itl_s"), ("E2E", "e2e_ms", "e2e_s")):

@@ -175,6 +175,10 @@ def workers_share_a_host():
         assert abs(ttft("--host-cores", "2") - 1.5) < 1e-6
         assert abs(ttft("--host-cores", "3") - 1) < 1e-6
         assert abs(ttft("--host-cores", "1", "--host-workers", "1") - 1) < 1e-6
+        # cores that all compute slow each other; two of three, half as much
+        assert abs(ttft("--host-cores", "3", "--core-drag", "0.5") - 1.5) < 1e-6
+        assert abs(ttft("--host-cores", "2", "--core-drag", "0.5") - 2.25) < 1e-6
+        assert abs(ttft("--host-cores", "5", "--core-drag", "0.5") - 1.25) < 1e-6
     # short steps beside a long prompt: the mean is that of even parts, some wait for a slice; tokens that cost the host something take longer
     load = ("--preset", "demo", "--prefill", "2", "--decode", "2", "--rigid", "--generate", "poisson", "--rate", "6", "--prompt", "400", "--answer", "40", "--duration", "60")
     alone, even, sliced, costly = (report(*load, *options)["classes"][0]["itl_s"] for options in (
@@ -184,13 +188,13 @@ def workers_share_a_host():
     assert abs(sliced["mean"] / even["mean"] - 1) < 0.01 and sliced["n"] == even["n"], (even, sliced)
     assert sliced["p99"] > even["p99"] and sliced["p50"] < even["p50"] and alone["mean"] < even["mean"] < costly["mean"], (alone, even, sliced, costly)
     plain = run(*load, "--json")
-    assert plain == run(*load, "--json", "--host-cores", "0") == run(*load, "--json", "--host-slice", "9ms", "--token-cpu", "1s", "--request-cpu", "1s", "--host-workers", "3")
+    assert plain == run(*load, "--json", "--host-cores", "0") == run(*load, "--json", "--host-slice", "9ms", "--token-cpu", "1s", "--request-cpu", "1s", "--host-workers", "3", "--core-drag", "2")
     # noisy steps have the same mean on hosts with cores enough, and their tail is longer; equal workers learn different speeds
     noisy, again = (run(*load, "--noise", "0.5", "--json") for _ in range(2))
     assert noisy == again and noisy != plain and plain == run(*load, "--noise", "0", "--json")
     itl = json.loads(noisy)["classes"][0]["itl_s"]
     assert abs(itl["mean"] / alone["mean"] - 1) < 0.1 and itl["p99"] > 1.2 * alone["p99"], (alone, itl)
-    for wrong in (("--host-cores", "-1"), ("--host-cores", "2000000"), ("--host-workers", "0"), ("--host-slice", "61s"), ("--token-cpu", "2min"), ("--request-cpu", "2min"), ("--noise", "-1"), ("--noise", "11")):
+    for wrong in (("--host-cores", "-1"), ("--host-cores", "2000000"), ("--host-workers", "0"), ("--host-slice", "61s"), ("--token-cpu", "2min"), ("--request-cpu", "2min"), ("--noise", "-1"), ("--noise", "11"), ("--core-drag", "-0.1")):
         assert wrong[0] in run(*load, *wrong, status=2), wrong
 
 

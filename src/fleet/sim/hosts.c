@@ -14,6 +14,8 @@
  * many that the mean of the gaps between tokens is the same.  All this also holds where steps have all cores and tokens want
  * more.
  *
+ * Where several cores compute, each is slower by sim_opts.core_drag, since they share caches and memory.
+ *
  * Steps also vary for reasons that are not modelled (sim_opts.step_noise): the time of each is drawn, with or without hosts. */
 #include <math.h>
 #include <stdlib.h>
@@ -33,9 +35,17 @@ static double hosts_busy(const struct sim *sim, uint64_t demand)
     return fmax(1, (double)demand / (double)(sim->opts->host_cores * CORE));
 }
 
+/* By how much the cores slow each other with so many busy workers; 1: not at all. */
+static double hosts_drag(const struct sim *sim, uint32_t n_busy)
+{
+    uint32_t n_cores = sim->opts->host_cores, n = n_busy < n_cores ? n_busy : n_cores;
+
+    return n > 1 ? 1 + sim->opts->core_drag * (n - 1) / (n_cores - 1) : 1;
+}
+
 static double host_speed(const struct sim *sim, const struct sim_host *host)
 {
-    return 1 / hosts_busy(sim, host->demand);
+    return 1 / (hosts_busy(sim, host->demand) * hosts_drag(sim, host->n_busy));
 }
 
 static double host_now(const struct sim *sim, const struct sim_host *host)
@@ -79,7 +89,9 @@ uint64_t sim_hosts_now(const struct sim *sim, const struct sim_worker *worker)
 
 double sim_hosts_stretch(const struct sim *sim, const struct sim_worker *worker)
 {
-    return sim->hosts != NULL ? hosts_busy(sim, hosts_at(sim, worker)->demand + CORE) : 1;
+    const struct sim_host *host = sim->hosts != NULL ? hosts_at(sim, worker) : NULL;
+
+    return host != NULL ? hosts_busy(sim, host->demand + CORE) * hosts_drag(sim, host->n_busy + 1) : 1;
 }
 
 double sim_hosts_noise(struct sim *sim, double n_steps)
@@ -241,7 +253,8 @@ static void hosts_count(struct sim *sim, const struct sim_host *host, struct sim
 /* The demand changes now: what happened before had the old speed. */
 static void hosts_pass(struct sim *sim, struct sim_host *host, uint64_t demand)
 {
-    bool is_short = hosts_busy(sim, host->demand > demand ? host->demand : demand) > 1;
+    bool is_short =
+        sim->opts->core_drag > 0 || hosts_busy(sim, host->demand > demand ? host->demand : demand) > 1;
     uint64_t n;
 
     if (sim->now_ns > host->since_ns && is_short)

@@ -73,6 +73,7 @@ struct sim_opts {
     uint32_t host_cores, host_workers;
     uint64_t token_cpu_ns;   /* of its host, that an answer's token takes outside of the step */
     uint64_t request_cpu_ns; /* of a host, that a request takes when it arrives */
+    double core_drag;        /* the part by which each core of a host is slower while all of them compute */
     uint64_t slice_ns; /* of computing, after which a worker gives its core away; 0: each gets an even part */
     uint64_t heartbeat_ns, report_delay_ns, start_ns;
     double crash_every_s; /* mean time between failures of the whole fleet; 0: none */

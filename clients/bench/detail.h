@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The figures of each request, for programs: one line of JSON each, in the order in which requests end.
  *
- *     {"sent_s": 1.25, "prompt_tokens": 512, "cached_tokens": 0, "answer_tokens": 3, "ttft_ms": 30.5, "itl_ms": [0.41, 0.44], "e2e_ms": 31.8,
- *      "error": null}
+ *     {"sent_s": 1.25, "prompt_tokens": 512, "cached_tokens": 0, "answer_tokens": 3, "ttft_ms": 30.5,
+ *      "itl_ms": [0.41, 0.44], "e2e_ms": 31.8, "error": null}
  *
- * The counts of tokens are those of whole answers only.  sent_s counts from the start of the run; itl_ms has the gap before each piece of text but the first; error is the type of an
- * error, or "cut": the run ended first. */
+ * sent_s counts from the start of the run.  Only whole answers have the counts of tokens.  itl_ms has the gap before each
+ * piece of text but the first.  error is the type of an error, or "cut": the run ended first. */
 #ifndef CLIENTS_BENCH_DETAIL_H
 #define CLIENTS_BENCH_DETAIL_H
 

@@ -342,10 +342,12 @@ static bool link_sees_end(const struct link *link, short what, int socket_error)
 {
     struct link_end end = {.what = what, .socket_error = socket_error, .is_tls = !link->opts.is_plaintext};
 
+    if (link->state != LINK_UP)
+        return false;
     if (end.is_tls)
         end.has_tls_end =
             (SSL_get_shutdown(bufferevent_openssl_get_ssl(link->bev)) & SSL_RECEIVED_SHUTDOWN) != 0;
-    return link->state == LINK_UP && link_end_is_peers(&end);
+    return link_end_is_peers(&end);
 }
 
 static void link_on_event(struct bufferevent *bev, short what, void *arg)

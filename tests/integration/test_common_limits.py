@@ -162,6 +162,25 @@ def a_killed_routers_share_returns():
         assert_common(admitted[0] + more[0] + again[0], RPM, time.monotonic() - began)
 
 
+def a_restarted_router_admits_nothing_that_is_spent():
+    """Requests that come before its first link to a worker wait until it knows what the other one has admitted."""
+    with Cluster() as c:
+        keys = fleet(c, 2, team="rpm=60")
+        victim, other = c.routers
+        victim.kill()
+        wait_shared([other], 1)
+        began = time.monotonic()
+        admitted, _, _ = flood([other], keys["team"], "/v1/messages/count_tokens", 1)
+        time.sleep(0.3)
+        victim.start()
+        until = time.monotonic() + patience(20)
+        while metric_of(victim, "baton_limits_routers") < 0:
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        again, _, _ = flood([victim], keys["team"], "/v1/messages/count_tokens", 1.5, n_each=12)
+        assert_common(admitted[0] + again[0], 60, time.monotonic() - began)
+
+
 def limits_hold_where_a_worker_is_lost():
     """The workers that relay go away one after another, and come back."""
     with Cluster() as c:
@@ -213,5 +232,5 @@ def every_place_can_be_taken():
 
 
 if __name__ == "__main__":
-    main([routers_admit_one_limit_of_requests, routers_admit_one_limit_of_tokens, a_killed_routers_share_returns,
+    main([routers_admit_one_limit_of_requests, routers_admit_one_limit_of_tokens, a_killed_routers_share_returns, a_restarted_router_admits_nothing_that_is_spent,
           limits_hold_where_a_worker_is_lost, every_place_can_be_taken])

@@ -236,6 +236,11 @@ bool common_limits_is_shared(const struct common_limits *common)
     return common_n_sharing(common) > 1;
 }
 
+bool common_limits_is_synced(const struct common_limits *common)
+{
+    return common->is_synced;
+}
+
 void common_limits_take(struct common_limits *common, const struct common_id *id, uint64_t now_ns,
                         double parts_out[COMMON_KINDS])
 {

@@ -98,6 +98,8 @@ void common_limits_id(const struct common_limits *common, bool is_tenant, struct
 
 /* True if another router shares the limits.  Also true before the first snapshot, for at most five seconds. */
 bool common_limits_is_shared(const struct common_limits *common);
+/* True once a worker has told what was spent before this router started, or five seconds after that. */
+bool common_limits_is_synced(const struct common_limits *common);
 /* Spending of other routers since the last call, as parts of the limit. Negative: they gave back. */
 void common_limits_take(struct common_limits *common, const struct common_id *id, uint64_t now_ns,
                         double parts_out[COMMON_KINDS]);

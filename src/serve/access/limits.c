@@ -465,6 +465,21 @@ static void lease_begin(struct limit_lease *lease, uint64_t now_ns)
     }
 }
 
+void limits_hold(struct limit_lease *lease, struct limit_account *account)
+{
+    struct limit_refusal refusal;
+
+    (void)lease_open(lease, account, &refusal);
+}
+
+bool limits_await_others(const struct limit_account *account)
+{
+    for (const struct limit_account *a = account; a != NULL; a = a->tenant)
+        if (account_id(a) != NULL && !common_limits_is_synced(a->limits->common))
+            return true;
+    return false;
+}
+
 int limits_begin(struct limit_lease *lease, struct limit_account *account, uint64_t now_ns,
                  struct limit_refusal *refusal)
 {

@@ -52,6 +52,10 @@ void limits_free(struct limits *limits);
 void limits_find(const struct limits *limits, struct auth_key *who);
 
 /* A NULL account, here and below, is an anonymous request: no limit applies. */
+/* True if a limit applies whose use at other routers is not known yet, because this router has just started. */
+bool limits_await_others(const struct limit_account *account);
+/* Opens a lease that counts nothing, and keeps the account valid, until limits_settle(). */
+void limits_hold(struct limit_lease *lease, struct limit_account *account);
 bool limits_expired(const struct limit_account *account, uint64_t unix_s);
 bool limits_allow_model(const struct limit_account *account, const char *model);
 /* Returns an identity for the tenant, valid while any of its requests runs.  NULL: no tenant. */

@@ -80,13 +80,38 @@ static int admit_refuse(struct request *request, const struct limit_refusal *ref
     return E_LIMIT;
 }
 
-int admit_begin(struct request *request, struct api_error *error)
+static int admit_count(struct request *request, struct limit_account *account, struct api_error *error)
 {
     struct limit_refusal refusal;
-    int rc = (request->resume.is_again ? limits_resume : limits_begin)(&request->lease, request->who.account,
+    int rc = (request->resume.is_again ? limits_resume : limits_begin)(&request->lease, account,
                                                                        clock_now_ns(), &refusal);
 
     return rc < 0 ? admit_refuse(request, &refusal, error) : 0;
+}
+
+int admit_begin(struct request *request, struct api_error *error)
+{
+    request->is_unadmitted = limits_await_others(request->who.account);
+    if (!request->is_unadmitted)
+        return admit_count(request, request->who.account, error);
+    limits_hold(&request->lease, request->who.account);
+    return 0;
+}
+
+bool admit_is_early(const struct request *request)
+{
+    return request->is_unadmitted && limits_await_others(request->lease.account);
+}
+
+int admit_late(struct request *request, struct api_error *error)
+{
+    struct limit_account *account = request->lease.account;
+
+    if (!request->is_unadmitted)
+        return 0;
+    request->is_unadmitted = false;
+    limits_settle(&request->lease, 0, 0, clock_now_ns());
+    return admit_count(request, account, error);
 }
 
 int admit_model(struct request *request, const char *model, struct api_error *error)

@@ -19,6 +19,10 @@ int admit_key(struct front *front, const struct http_exchange *exchange, struct 
 /* 429: too many requests per minute, or too many at once.  Call admit_settle in either case.  The rest of a stream passes
  * here, except far beyond a limit, and at admit_reserve(): the request that began the stream was counted. */
 int admit_begin(struct request *request, struct api_error *error);
+/* True if admit_begin() has put off its check: this router has just started, and what others have spent is not known yet. */
+bool admit_is_early(const struct request *request);
+/* The check that was put off, if it was. */
+int admit_late(struct request *request, struct api_error *error);
 /* 403: this key may not use the model. */
 int admit_model(struct request *request, const char *model, struct api_error *error);
 /* Lowers the most tokens of its answer to the endpoint's bound.  Call it before anything reads that number. */

@@ -170,6 +170,7 @@ struct request { /* fields used for every token come first, because ten thousand
 
     const struct gen_model *model; /* held with model_keep */
     bool awaits_model;             /* it waits for its model, and counts in front.n_awaiting */
+    bool is_unadmitted;            /* admit_begin() waits until what others have spent is known */
     struct choice *choices;        /* [n_choices]; NULL before they are submitted */
     struct ev_timer *later;        /* submits the waiting choices; NULL with one choice */
     struct api_usage usage;

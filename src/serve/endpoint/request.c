@@ -487,14 +487,30 @@ static bool request_awaits_model(struct request *request, const struct api_error
     return true;
 }
 
+/* Checks the limits of a request that came before they were known.  False: it waits for them, or it was refused. */
+static bool request_admit_late(struct request *request)
+{
+    struct api_error error;
+
+    api_fail(&error, 503, "The limits of this API key are not known yet");
+    if (admit_is_early(request) && request_awaits_model(request, &error))
+        return false;
+    if (admit_late(request, &error) == 0)
+        return true;
+    request_fail(request, &error);
+    return false;
+}
+
 static void request_take_model(struct request *request)
 {
     const struct backend *backend = request_backend(request);
+    const struct gen_model *model;
     struct api_error error;
 
-    request->model = request_find_model(request, &error);
-    if (request->model == NULL && request_awaits_model(request, &error))
+    model = request_find_model(request, &error);
+    if (model == NULL ? request_awaits_model(request, &error) : !request_admit_late(request))
         return;
+    request->model = model;
     if (request->model == NULL && request->awaits_model && error.status == 404) /* clients give up at 404 */
         api_fail(&error, 503, "The model %.*s cannot be served yet: no worker came back with it",
                  (int)request->gen.model.len_bytes, (const char *)request->gen.model.data);

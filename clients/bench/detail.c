@@ -11,11 +11,6 @@ static double detail_ms(uint64_t from_ns, uint64_t to_ns)
     return (double)(to_ns - from_ns) / 1e6;
 }
 
-static uint64_t detail_prompt_tokens(const struct answer *answer)
-{
-    return answer->input_tokens + answer->cache_read_tokens + answer->cache_creation_tokens;
-}
-
 static void detail_put_error(const struct answer *answer, struct buf *out)
 {
     if (answer == NULL)
@@ -36,7 +31,7 @@ void detail_write(const struct detail *detail, FILE *out)
         fprintf(out,
                 ", \"prompt_tokens\": %" PRIu64 ", \"cached_tokens\": %" PRIu64
                 ", \"answer_tokens\": %" PRIu64,
-                detail_prompt_tokens(answer), answer->cache_read_tokens, answer->output_tokens);
+                answer_prompt_tokens(answer), answer->cache_read_tokens, answer->output_tokens);
     if (detail->first_ns > 0)
         fprintf(out, ", \"ttft_ms\": %.4f", detail_ms(detail->sent_ns, detail->first_ns));
     fputs(", \"itl_ms\": [", out);

@@ -97,8 +97,7 @@ static void count_serving(struct tally *tally, const struct answer *answer)
 
     tally->answer_tokens += answer->output_tokens;
     if (!serving->is_there) {
-        tally->prompt_tokens +=
-            answer->input_tokens + answer->cache_read_tokens + answer->cache_creation_tokens;
+        tally->prompt_tokens += answer_prompt_tokens(answer);
         tally->reused_tokens += answer->cache_read_tokens;
         return;
     }

@@ -42,6 +42,12 @@ struct answer {
     struct answer_serving serving;
 };
 
+/* Cached ones, too. */
+static inline uint64_t answer_prompt_tokens(const struct answer *answer)
+{
+    return answer->input_tokens + answer->cache_read_tokens + answer->cache_creation_tokens;
+}
+
 int answer_init(struct answer *answer, answer_call call, void *arg); /* E_NOMEM; call may be NULL */
 void answer_fini(struct answer *answer);
 /* Returns 0, or E_PROTO, E_LIMIT, E_NOMEM with the error fields filled: nothing more can be read. */

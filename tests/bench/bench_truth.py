@@ -128,7 +128,7 @@ def times_alone(run, idle, args):
         print(f"{len(alone)} of {len(run.requests)} requests alone: too few, so the times of idle workers")
         return idle
     gaps = [(one["prompt_tokens"] + i, gap / 1e3) for one in alone for i, gap in enumerate(one["itl_ms"])]
-    step, context = fit_line([(at, gap, 1) for at, gap in gaps])
+    step, context = fit_line(gaps)
     noise = step_noise([gap / (step + context * at) for at, gap in gaps])
     row = step * idle.steps[1] / (idle.steps[0] + idle.steps[1])
     token, pair = fit_prompts([(one["prompt_tokens"], max(one["ttft_ms"] / 1e3 - 2 * seconds_of(args.latency) - -(-one["prompt_tokens"] // (CHUNK + SEATS)) * (step - row), 1e-4))
@@ -229,18 +229,17 @@ def measure_drag(cluster):
 
 def fit_prompts(points):
     """token and pair of seconds = token n + pair n n / 2, with least squares of the seconds of a token; neither is below 0."""
-    token, half = fit_line([(n, s / n, 1) for n, s in points])
+    token, half = fit_line([(n, s / n) for n, s in points])
     if token >= 0:
         return token, 2 * half
     return 0, statistics.fmean(2 * s / n ** 2 for n, s in points)
 
 
 def fit_line(points):
-    """a and b of y = a + b x, with least squares of weighted points (x, y, weight); b is not below 0."""
-    n = sum(weight for _, _, weight in points)
-    x, y = (sum(point[i] * point[2] for point in points) / n for i in (0, 1))
-    xx = sum(weight * (at - x) ** 2 for at, _, weight in points)
-    b = max(sum(weight * (at - x) * (to - y) for at, to, weight in points) / xx, 0) if xx else 0
+    """a and b of y = a + b x, with least squares of the points (x, y); b is not below 0."""
+    x, y = (statistics.fmean(column) for column in zip(*points))
+    xx = sum((at - x) ** 2 for at, _ in points)
+    b = max(sum((at - x) * (to - y) for at, to in points) / xx, 0) if xx else 0
     return y - b * x, b
 
 

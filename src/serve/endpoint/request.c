@@ -492,9 +492,11 @@ static bool request_admit_late(struct request *request)
 {
     struct api_error error;
 
-    api_fail(&error, 503, "The limits of this API key are not known yet");
-    if (admit_is_early(request) && request_awaits_model(request, &error))
-        return false;
+    if (admit_is_early(request)) {
+        api_fail(&error, 503, "The limits of this API key are not known yet");
+        if (request_awaits_model(request, &error))
+            return false;
+    }
     if (admit_late(request, &error) == 0)
         return true;
     request_fail(request, &error);

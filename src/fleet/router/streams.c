@@ -132,16 +132,16 @@ void router_streams_over(struct job *job)
 {
     struct state_values values = streams_values(job);
     struct state_name name;
+    bool has_store = router_state_store(job->router) != NULL;
     bool may_return = job->handle.outcome == GEN_FAILED && job->handle.failure.retry_after_s > 0;
 
     router_streams_unask(job);
     streams_uncount(job);
     if (!job->is_stored || !state_values_are_up(&values) || streams_name(job, &values, &name) < 0)
         return;
-    if (job->handle.is_left || job->handle.keeps_order ||
-        (may_return && router_state_store(job->router) == NULL))
+    if (job->handle.is_left || job->handle.keeps_order || (may_return && !has_store))
         return; /* this router is stopping, and the client will use another one; or the client will come back */
-    if (job->handle.outcome == GEN_ENDED || may_return || router_state_store(job->router) == NULL)
+    if (job->handle.outcome == GEN_ENDED || may_return || !has_store)
         (void)state_values_expire(&values, &name, STREAM_GRACE_S);
     else
         (void)state_values_remove(&values, &name);

@@ -253,11 +253,11 @@ static void hosts_count(struct sim *sim, const struct sim_host *host, struct sim
 /* The demand changes now: what happened before had the old speed. */
 static void hosts_pass(struct sim *sim, struct sim_host *host, uint64_t demand)
 {
-    bool is_short =
+    bool is_slowed =
         sim->opts->core_drag > 0 || hosts_busy(sim, host->demand > demand ? host->demand : demand) > 1;
     uint64_t n;
 
-    if (sim->now_ns > host->since_ns && is_short)
+    if (sim->now_ns > host->since_ns && is_slowed)
         for (uint32_t slot = (uint32_t)(host - sim->hosts); slot < sim->n_workers; slot += sim->n_hosts) {
             struct sim_worker *worker = &sim->workers[slot];
 
